@@ -1,0 +1,260 @@
+"""Message bodies of one shard: created once, shared by every hop, freed when nothing needs them.
+
+A message under way carries a handle, a small integer. Behind it stands the body: a row of numbers (most
+publications and subscriptions) or plain data that msgpack can carry. `refs` counts the messages under way;
+the engine keeps it. A body without references that no protocol holds is freed between windows, and its
+handle is used again under another `generation`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from hashlib import blake2b
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from brokers.contract import Floats, Ints, Kind
+from brokers.engine import kernels
+from brokers.wire import decode_body, encode_body
+
+_COLUMNS = {
+    "hash": np.uint64, "size": np.int64, "refs": np.int64, "time": np.int64, "key": np.int64,
+    "uid": np.int64, "broker": np.int32, "service": np.int16, "type": np.int16, "row": np.int32,
+    "generation": np.int32,
+}
+
+
+class _Rows:
+    """Numeric bodies of one service and type: a growing matrix with reuse of rows."""
+
+    def __init__(self, width: int) -> None:
+        self.matrix = np.empty((64, width), np.float64)
+        self.free = np.arange(63, -1, -1, dtype=np.int32)
+        self.free_count = 64
+
+    def add(self, rows: Floats) -> NDArray[np.int32]:
+        n = len(rows)
+        if rows.shape[1] > self.matrix.shape[1]:
+            wider = np.full((len(self.matrix), rows.shape[1]), np.nan)
+            wider[:, : self.matrix.shape[1]] = self.matrix
+            self.matrix = wider
+        if n > self.free_count:
+            old = len(self.matrix)
+            size = max(2 * old, old + n)
+            grown = np.empty((size, self.matrix.shape[1]), np.float64)
+            grown[:old] = self.matrix
+            self.matrix = grown
+            free = np.empty(size, np.int32)
+            free[: size - old] = np.arange(size - 1, old - 1, -1, dtype=np.int32)
+            free[size - old : size - old + self.free_count] = self.free[: self.free_count]
+            self.free, self.free_count = free, size - old + self.free_count
+        at = self.free[self.free_count - n : self.free_count][::-1].copy()
+        self.free_count -= n
+        if rows.shape[1] == self.matrix.shape[1]:
+            self.matrix[at] = rows
+        else:
+            self.matrix[at] = np.nan
+            self.matrix[at, : rows.shape[1]] = rows
+        return at
+
+    def release(self, at: NDArray[np.int32]) -> None:
+        self.free[self.free_count : self.free_count + len(at)] = at
+        self.free_count += len(at)
+
+
+class Bodies:
+    """The bodies of a shard. Columns are arrays indexed by handle."""
+
+    hash: NDArray[np.uint64]
+    size: Ints
+    refs: Ints
+    time: Ints  # when the client sent it; -1 where a protocol made it
+    key: Ints  # publication or change id; -1 where a protocol made it
+    uid: Ints  # names the body between shards; physical, in no digest
+    broker: NDArray[np.int32]  # where the client that sent it is attached; -1 where a protocol made it
+    service: NDArray[np.int16]
+    type: NDArray[np.int16]
+    row: NDArray[np.int32]
+    generation: NDArray[np.int32]
+
+    def __init__(self, kinds: Sequence[Kind], shard: int = 0) -> None:
+        self.kinds = kinds
+        self._capacity = 1024
+        for name, dtype in _COLUMNS.items():
+            setattr(self, name, np.zeros(self._capacity, dtype))
+        self._free: list[int] = list(range(self._capacity - 1, -1, -1))
+        self._rows: dict[tuple[int, int], _Rows] = {}
+        self._objects: list[Any] = [None] * self._capacity
+        self._encoded: list[bytes | None] = [None] * self._capacity
+        self._used = np.zeros(self._capacity, np.bool_)
+        self._made = shard << 48
+        self._by_uid: dict[int, int] = {}
+        self.shared = False  # true where bodies cross to other shards
+
+    def __len__(self) -> int:
+        return int(self._used.sum())
+
+    @property
+    def capacity(self) -> int:
+        return self._capacity
+
+    @property
+    def alive(self) -> NDArray[np.bool_]:
+        return self._used
+
+    def _take(self, n: int) -> NDArray[np.int32]:
+        while len(self._free) < n:
+            old = self._capacity
+            self._capacity = old * 2
+            for name in (*_COLUMNS, "_used"):
+                column = getattr(self, name)
+                grown = np.zeros(self._capacity, column.dtype)
+                grown[:old] = column
+                setattr(self, name, grown)
+            self._objects.extend([None] * old)
+            self._encoded.extend([None] * old)
+            self._free[:0] = range(self._capacity - 1, old - 1, -1)
+        taken = self._free[-n:][::-1]
+        del self._free[-n:]
+        handles = np.array(taken, np.int32)
+        self._used[handles] = True
+        self.refs[handles] = 0
+        return handles
+
+    def add_rows(
+        self, service: int, type: int, rows: Floats, time: Ints | int = -1, key: Ints | int = -1,
+        broker: NDArray[np.int32] | int = -1, uid: Ints | None = None,
+    ) -> NDArray[np.int32]:
+        """New numeric bodies; returns their handles. O(rows)."""
+        n = len(rows)
+        if n == 0:
+            return np.empty(0, np.int32)
+        rows = np.ascontiguousarray(rows, np.float64)
+        store = self._rows.get((service, type))
+        if store is None:
+            store = self._rows[(service, type)] = _Rows(rows.shape[1])
+        handles = self._take(n)
+        self.row[handles] = store.add(rows)
+        hashes = np.empty(n, np.uint64)
+        kernels.hash_rows(rows, service, type, hashes)
+        self.hash[handles] = hashes
+        self.size[handles] = self.kinds[service].row_bytes(type, rows)
+        self._describe(handles, service, type, time, key, broker, uid)
+        return handles
+
+    def add_object(
+        self, service: int, type: int, body: Any, time: int = -1, key: int = -1, broker: int = -1,
+        uid: int | None = None, encoded: bytes | None = None,
+    ) -> int:
+        """A new body of plain data; returns its handle."""
+        data = encode_body(body) if encoded is None else encoded
+        handle = self._take(1)
+        h = int(handle[0])
+        self.row[h] = -1
+        self.hash[h] = int.from_bytes(
+            blake2b(data, digest_size=8, salt=service.to_bytes(2, "little") + type.to_bytes(2, "little")).digest(),
+            "little",
+        )
+        self.size[h] = len(data) + 16
+        self._objects[h] = body
+        self._encoded[h] = data
+        self._describe(handle, service, type, time, key, broker, None if uid is None else np.array([uid]))
+        return h
+
+    def _describe(self, handles: Any, service: int, type: int, time: Any, key: Any, broker: Any, uid: Any) -> None:
+        self.service[handles] = service
+        self.type[handles] = type
+        self.time[handles] = time
+        self.key[handles] = key
+        self.broker[handles] = broker
+        if uid is None:
+            n = len(handles)
+            self.uid[handles] = np.arange(self._made + 1, self._made + n + 1)
+            self._made += n
+        else:
+            self.uid[handles] = uid
+        if self.shared:
+            self._by_uid.update(zip(self.uid[handles].tolist(), handles.tolist()))
+
+    def values(self, handles: NDArray[np.int32]) -> Floats:
+        """The rows of numeric bodies, all of one service and type."""
+        first = int(handles[0])
+        return self._rows[(int(self.service[first]), int(self.type[first]))].matrix[self.row[handles]]
+
+    def object(self, handle: int) -> Any:
+        """A body as its author sees it: plain data, or what the kind makes of a row. Kept until freed."""
+        found = self._objects[handle]
+        if found is None and self.row[handle] >= 0:
+            service, type_ = int(self.service[handle]), int(self.type[handle])
+            row = self._rows[(service, type_)].matrix[self.row[handle]]
+            found = self._objects[handle] = self.kinds[service].row_to_object(type_, row.copy())
+        return found
+
+    def sweep(self, held: Sequence[Any]) -> int:
+        """Free what no message and no protocol needs; returns how many. O(bodies)."""
+        dead = self._used & (self.refs == 0)
+        for handles in held:
+            if len(handles):
+                dead[np.asarray(handles, np.int64)] = False
+        gone = np.flatnonzero(dead).astype(np.int32)
+        if gone.size == 0:
+            return 0
+        self._used[gone] = False
+        self.generation[gone] += 1
+        if self.shared:
+            for uid in self.uid[gone].tolist():
+                self._by_uid.pop(uid, None)
+        rows = self.row[gone]
+        numeric = rows >= 0
+        if numeric.any():
+            which = gone[numeric]
+            code = (self.service[which].astype(np.int64) << 16) | self.type[which]
+            for value in np.unique(code).tolist():
+                self._rows[(value >> 16, value & 0xFFFF)].release(rows[numeric][code == value])
+        for handle in gone.tolist():
+            self._objects[handle] = None
+            self._encoded[handle] = None
+        self._free.extend(gone[::-1].tolist())
+        return int(gone.size)
+
+    # ---- crossing to another shard -------------------------------------------------------------------
+
+    def pack(self, handles: NDArray[np.int32]) -> dict[str, Any]:
+        """What another shard needs to know these bodies: one row each, plain data for the wire."""
+        numeric = self.row[handles] >= 0
+        frame: dict[str, Any] = {"groups": [], "objects": []}
+        which = handles[numeric]
+        code = (self.service[which].astype(np.int64) << 16) | self.type[which]
+        for value in np.unique(code).tolist():
+            chosen = which[code == value]
+            frame["groups"].append({
+                "service": value >> 16, "type": value & 0xFFFF, "rows": self.values(chosen),
+                **{name: getattr(self, name)[chosen] for name in ("uid", "time", "key", "broker")},
+            })
+        for handle in handles[~numeric].tolist():
+            frame["objects"].append([
+                int(self.service[handle]), int(self.type[handle]), self._encoded[handle],
+                int(self.time[handle]), int(self.key[handle]), int(self.broker[handle]), int(self.uid[handle]),
+            ])
+        return frame
+
+    def unpack(self, frame: dict[str, Any]) -> dict[int, int]:
+        """Take in what another shard packed; returns uid -> handle. A body known already is not made again."""
+        known = self._by_uid
+        found: dict[int, int] = {}
+        for group in frame["groups"]:
+            uids = group["uid"].tolist()
+            fresh = np.array([u not in known for u in uids], np.bool_)
+            if fresh.any():
+                self.add_rows(
+                    group["service"], group["type"], group["rows"][fresh], group["time"][fresh],
+                    group["key"][fresh], group["broker"][fresh], group["uid"][fresh],
+                )
+            found.update((u, known[u]) for u in uids)
+        for service, type_, data, time, key, broker, uid in frame["objects"]:
+            if uid not in known:
+                self.add_object(service, type_, decode_body(data), time, key, broker, uid, data)
+            found[uid] = known[uid]
+        return found

@@ -1,0 +1,364 @@
+"""What protocols, kinds and workloads are written against.
+
+The division of work: the engine does horizons, order, queues, links, sequence numbers, digest, trace and
+the keeping of bodies; a protocol only decides. It is sans-IO: told what reached its brokers, it answers
+with sends, deliveries, timers and costs. It never sees Ray, SimPy, files, finish times or queue lengths.
+
+Two views of the same contract:
+
+- `BrokerProtocol` is one broker. `on_message` is required; `on_run` is optional and gets a stretch of
+  messages of one type as arrays. This is the view to write a new protocol in (docs/protocols.md).
+- `ShardProtocol` is all brokers of a shard at once, `handle(batch, out)` over arrays. The built-in
+  protocols implement it directly. An adaptor derives it from a `BrokerProtocol`.
+
+The rule that both live by: **handling a batch equals handling its events one by one**. How the engine cuts
+what reached a broker into batches never shows in what a protocol sends, delivers or remembers.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+
+    from brokers.bodies import Bodies
+    from brokers.engine.adaptor import Node, Run
+    from brokers.engine.out import Out
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+NEVER = 1 << 62
+
+# The kinds of event, in the order in which they are handled at one instant. The order is deliberate:
+# a fault at t is known to what arrives at t, and a timer at t sees what arrived at t.
+FAULT, MESSAGE, TIMER = 0, 1, 2
+
+# Message types below this belong to the kind (what clients send); a protocol's own types start here.
+FIRST_PROTOCOL_TYPE = 16
+
+
+# ---- workloads ---------------------------------------------------------------------------------------
+
+
+@dataclass
+class Emission:
+    """Messages of one type that clients send, as arrays."""
+
+    type: int
+    time: Ints
+    client: Ints  # client numbers
+    word: Ints
+    rows: Floats | None = None  # numeric bodies, one row each
+    objects: list[Any] | None = None  # or bodies of plain data
+
+
+@dataclass(frozen=True)
+class SourceContext:
+    """What a source may know. A client's stream depends on (seed, entity, purpose), on nothing else here."""
+
+    seed: int
+    service: int
+    source: int
+    clients: Ints  # the client numbers this shard carries that take part
+    entity_base: int  # entity id = entity_base + client number
+    population: int  # clients of the whole group, over all shards
+    duration_ns: int
+    settled: bool
+    service_params: Mapping[str, Any]
+
+
+class Source(Protocol):
+    """A restartable workload: what acts of its own accord, on its own schedule."""
+
+    def next_wake(self) -> int:
+        """The simulated time at which `take` has to be called next; NEVER when exhausted."""
+        ...
+
+    def take(self) -> list[Emission]:
+        """Called at `next_wake()`: everything from then up to the next wake."""
+        ...
+
+    def state(self) -> Any: ...
+
+    def load(self, state: Any) -> None: ...
+
+
+# ---- service kinds -----------------------------------------------------------------------------------
+
+
+class Kind(ABC):
+    """What a service promises, independent of how.
+
+    `types` are the messages clients send. A type in `publications` asks for deliveries; one in `changes`
+    alters what is wanted, and is traced from issue to settlement.
+    """
+
+    name: ClassVar[str]
+    prose: ClassVar[str]
+    question: ClassVar[str | None]  # the question an index must answer, e.g. "content-match"
+    types: ClassVar[Mapping[str, int]]
+    publications: ClassVar[frozenset[int]]
+    changes: ClassVar[frozenset[int]]
+    revocations: ClassVar[frozenset[int]] = frozenset()  # changes that end the interest named by their word
+    interests: ClassVar[frozenset[int]] = frozenset()  # changes that begin the interest named by their word
+    Params: ClassVar[type[BaseModel]]
+
+    def __init__(self, params: Mapping[str, Any]) -> None:
+        self.params = dict(params)
+
+    @abstractmethod
+    def row_bytes(self, type: int, rows: Floats) -> Ints:
+        """The size on the wire of each numeric body of this type."""
+
+    @abstractmethod
+    def oracle(self, interests: Mapping[int, Any], message: Any) -> set[int]:
+        """By brute force: which of the interests (id -> row) the message answers."""
+
+    def new_index(self, index: type) -> Any:
+        """An empty index of this class for this kind's parameters."""
+        raise NotImplementedError
+
+    def row_to_object(self, type: int, row: Floats) -> Any:
+        """A numeric body as its author sees it; by default the row itself."""
+        return row
+
+
+@dataclass(frozen=True)
+class Guarantees:
+    """What a protocol declares, and is audited on."""
+
+    exact: bool = True
+    no_duplicates: bool = True
+    fifo_per_publisher: bool = True
+    under_loss: bool = False
+
+
+# ---- what a protocol is given ------------------------------------------------------------------------
+
+
+class CostModel(NamedTuple):
+    """Service time of one message, in ns; functions of logical quantities only."""
+
+    base: float = 0.0
+    per_entry: float = 0.0  # per table entry at this broker
+    per_match: float = 0.0  # per match found
+    per_link: float = 0.0  # per message sent
+    per_byte: float = 0.0  # per byte received
+
+
+@dataclass
+class ShardEnv:
+    """The world of one service on one shard."""
+
+    seed: int
+    service: int
+    kind: Kind
+    options: Any  # the protocol's validated Options, or a mapping
+    overlay: Any  # topology.overlay.Overlay: the whole network
+    local: NDArray[np.bool_]  # per broker: carried by this shard
+    client_broker: NDArray[np.int32]  # per client number: its broker
+    duration_ns: int
+    cost: CostModel
+    bodies: Bodies
+    publisher_brokers: NDArray[np.int32]  # brokers with a client that publishes to this service
+    tables: str  # "shared" or "own"
+    new_index: Any  # () -> an index for the kind's question
+    links: LinkTable = field(default=None)  # type: ignore[assignment]
+
+    @property
+    def brokers(self) -> int:
+        return int(self.local.size)
+
+    @property
+    def entity_base(self) -> int:
+        return int(self.local.size)
+
+
+@dataclass(frozen=True)
+class LinkTable:
+    """Directed links: 2e runs from link_a to link_b of undirected link e, 2e+1 back. `l ^ 1` is the way back."""
+
+    source: NDArray[np.int32]
+    target: NDArray[np.int32]
+    delay_ns: Ints
+    out_start: NDArray[np.int32]  # out_link[out_start[b]:out_start[b + 1]] leave broker b, by neighbour
+    out_link: NDArray[np.int32]
+    in_start: NDArray[np.int32]
+    in_link: NDArray[np.int32]
+
+    @classmethod
+    def of(cls, overlay: Any) -> LinkTable:
+        """The directed links of an overlay. O(links log links)."""
+        count = overlay.link_a.size
+        source = np.empty(2 * count, np.int32)
+        target = np.empty(2 * count, np.int32)
+        source[0::2], source[1::2] = overlay.link_a, overlay.link_b
+        target[0::2], target[1::2] = overlay.link_b, overlay.link_a
+        out_link = np.lexsort((target, source)).astype(np.int32)
+        in_link = (out_link ^ 1).astype(np.int32)
+        start = np.zeros(len(overlay.names) + 1, np.int32)
+        np.cumsum(np.bincount(source, minlength=len(overlay.names)), out=start[1:])
+        return cls(source, target, np.repeat(overlay.delay_ns, 2), start, out_link, start.copy(), in_link)
+
+
+@dataclass
+class Interests:
+    """Interests that stand at time 0 (`subscriptions: settled`), of all clients of the model."""
+
+    id: Ints
+    client: Ints  # client numbers
+    rows: Floats | None
+    objects: Sequence[Any] | None = None
+
+
+class Batch:
+    """What reached the brokers of a shard before their horizons, for one service.
+
+    Arrays of one length. Rows of one broker are adjacent, and in that broker's order (time, kind, source,
+    sequence). `starts` bounds the stretches: rows starts[i]:starts[i+1] are one broker's.
+    """
+
+    __slots__ = (
+        "_starts", "body", "broker", "cause", "kind", "link", "rows", "sequence", "size", "source", "time",
+        "type", "word",
+    )
+
+    size: int
+    broker: NDArray[np.int32]
+    time: Ints
+    kind: NDArray[np.int32]  # MESSAGE or TIMER
+    source: Ints  # entity id of the sender
+    sequence: Ints
+    link: NDArray[np.int32]  # this broker's own link towards the sender; -1 from a client or a timer
+    type: NDArray[np.int32]
+    body: NDArray[np.int32]  # handle in env.bodies; -1 for none
+    word: Ints
+    cause: NDArray[np.int32]  # handle of the change that caused it; -1 for none
+    rows: NDArray[np.int64] | None  # positions in the shard's batch; None where they are the same
+
+    @property
+    def starts(self) -> Ints:
+        if self._starts is None:
+            broker = self.broker
+            cuts = np.flatnonzero(broker[1:] != broker[:-1]) + 1
+            self._starts = np.concatenate(([0], cuts, [self.size])).astype(np.int64)
+        return self._starts
+
+    _starts: Ints | None
+
+
+# ---- the two views -----------------------------------------------------------------------------------
+
+
+class ShardProtocol(ABC):
+    """A protocol as the engine sees it: one object per shard and service, over arrays."""
+
+    kind: ClassVar[str]
+    guarantees: ClassVar[Guarantees] = Guarantees()
+    Options: ClassVar[type[BaseModel] | None] = None
+    plain: ClassVar[type[BrokerProtocol] | None] = None  # the same protocol in the author's view
+
+    def __init__(self, env: ShardEnv) -> None:
+        self.env = env
+
+    @property
+    def timer_min_ns(self) -> int:
+        """The shortest delay of a timer this protocol ever sets. A broker never runs ahead of it."""
+        return NEVER
+
+    def stand(self, interests: Interests) -> None:
+        """Set up tables as if `interests` had been issued and settled long ago."""
+        raise NotImplementedError(f"{type(self).__name__} cannot start with settled subscriptions")
+
+    def first_timers(self) -> list[tuple[int, int, int, int]]:
+        """Timers that stand at time 0: (broker, delay_ns, type, word), for local brokers."""
+        return []
+
+    @abstractmethod
+    def handle(self, batch: Batch, out: Out) -> None:
+        """Decide on everything in the batch. Outputs of one event keep the order of the calls to `out`."""
+
+    def held(self) -> Sequence[int] | Ints:
+        """Handles of bodies that must outlive their last message."""
+        return ()
+
+    def entries(self) -> Ints:
+        """Logical table size per broker (all brokers of the model; 0 where not local)."""
+        return np.zeros(self.env.brokers, np.int64)
+
+    def describe(self, broker: int) -> dict[str, Any]:
+        """A broker's tables, for `brokerlab inspect`."""
+        return {"entries": int(self.entries()[broker])}
+
+    def state(self) -> Any:
+        """Everything needed to go on from here, as plain data."""
+        raise NotImplementedError
+
+    def load(self, state: Any) -> None:
+        raise NotImplementedError
+
+
+class Message(NamedTuple):
+    """One message or timer, as `on_message` gets it. `event` only names it towards the node."""
+
+    event: int
+    time: int
+    kind: int
+    source: int
+    link: int
+    type: int
+    body: int
+    word: int
+    cause: int
+
+
+class BrokerProtocol(ABC):
+    """A protocol as its author writes it: one object per broker and service."""
+
+    kind: ClassVar[str]
+    guarantees: ClassVar[Guarantees] = Guarantees()
+    Options: ClassVar[type[BaseModel] | None] = None
+    timer_min_ns: int = NEVER
+
+    def __init__(self, node: Node) -> None:
+        self.node = node
+
+    @abstractmethod
+    def on_message(self, message: Message) -> None:
+        """Decide on one message or timer."""
+
+    # Optional: `def on_run(self, run: Run) -> None`, a stretch of one type as arrays. A class that
+    # defines it must do in it exactly what `on_message` would do for each row in turn.
+    on_run: ClassVar[Any] = None
+
+    def on_standing(self, id: int, client: int, broker: int, row: Floats) -> None:
+        """Set up the table for an interest that stands at time 0 (`subscriptions: settled`)."""
+        raise NotImplementedError(f"{type(self).__name__} cannot start with settled subscriptions")
+
+    def first_timers(self) -> list[tuple[int, int, int]]:
+        """Timers that stand at time 0: (delay_ns, type, word)."""
+        return []
+
+    def entries(self) -> int:
+        """Logical table size."""
+        return 0
+
+    def describe(self) -> dict[str, Any]:
+        return {"entries": self.entries()}
+
+
+__all__ = [
+    "FAULT", "FIRST_PROTOCOL_TYPE", "MESSAGE", "NEVER", "TIMER", "Batch", "BrokerProtocol", "CostModel",
+    "Emission", "Guarantees", "Interests", "Kind", "LinkTable", "Message", "ShardEnv", "ShardProtocol",
+    "Source", "SourceContext",
+]
+if TYPE_CHECKING:
+    __all__ += ["Node", "Run"]

@@ -1,0 +1,57 @@
+"""The model of a run: everything that determines its trace, as plain data that pickles.
+
+Nothing here says how it is executed: engine, actors and host are arguments of `execute`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+TRACE_LEVELS = ("none", "summary", "deliveries", "full")
+
+
+@dataclass
+class SourceSpec:
+    """One workload source of a service."""
+
+    target: str  # "module:Class"
+    params: dict[str, Any]
+    group: str  # the client group that acts
+
+
+@dataclass
+class ServiceSpec:
+    """One service: a kind, a protocol, an index, a workload."""
+
+    name: str
+    kind_target: str
+    protocol_target: str
+    index_target: str | None
+    tables: str = "shared"  # "shared" or "own"
+    view: str = "auto"  # "auto", or "run" / "message": the author's view of a built-in protocol
+    settled: bool = False
+    options: dict[str, Any] = field(default_factory=dict)
+    params: dict[str, Any] = field(default_factory=dict)
+    cost: dict[str, float] = field(default_factory=dict)  # fields of CostModel
+    sources: list[SourceSpec] = field(default_factory=list)
+
+
+@dataclass
+class Model:
+    """A resolved scenario."""
+
+    name: str
+    seed: int
+    duration_ns: int
+    overlay: Any  # topology.overlay.Overlay
+    client_broker: NDArray[np.int32]  # per client number
+    groups: dict[str, tuple[int, int]]  # name -> (first client number, count)
+    services: list[ServiceSpec]
+    trace_level: str = "deliveries"
+    sample_every_ns: int = 1_000_000_000
+    drain_ns: int = 60_000_000_000  # how long after `duration` messages under way may still be handled
+    facts: dict[str, Any] = field(default_factory=dict)  # the resolved scenario, for manifest and run id

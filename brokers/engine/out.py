@@ -1,0 +1,238 @@
+"""What a protocol answers: sends, deliveries, timers, costs. Collected per service, merged per batch.
+
+Every call takes scalars or arrays of one length. `event` is a row of the batch that was handed in. Outputs
+of one event keep the order of the calls, whatever the order between events; the engine sorts by event once.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from brokers.bodies import Bodies
+from brokers.contract import NEVER, Batch, CostModel, Ints
+from brokers.engine import kernels
+from brokers.errors import ProtocolFault
+
+SAME = -2  # for a cause: the cause of the event itself
+
+
+class Sends(NamedTuple):
+    """Sends of a batch, by event."""
+
+    count: int
+    event: Ints
+    link: Ints
+    copy: bool  # every send repeats its event's type, body, word and cause
+    type: Ints
+    body: Ints
+    word: Ints
+    size: Ints
+    cause: Ints
+
+
+class Timers(NamedTuple):
+    count: int
+    event: Ints
+    delay: Ints
+    type: Ints
+    body: Ints
+    word: Ints
+    cause: Ints
+
+
+_NONE = np.empty(0, np.int64)
+NO_SENDS = Sends(0, _NONE, _NONE, True, _NONE, _NONE, _NONE, _NONE, _NONE)
+NO_TIMERS = Timers(0, _NONE, _NONE, _NONE, _NONE, _NONE, _NONE)
+
+
+def _ints(value: Any, size: int) -> Ints:
+    array = np.asarray(value, np.int64)
+    return array if array.ndim else np.full(size, array)
+
+
+class Out:
+    """The answers of one service to one batch."""
+
+    def __init__(self, service: int, bodies: Bodies, cost: CostModel) -> None:
+        self._service = service
+        self._bodies = bodies
+        self._cost = cost
+        self._batch: Batch
+        self._forwards_only = True
+        self.sends: list[tuple[Any, ...]] = []
+        self.deliveries: list[tuple[Any, ...]] = []
+        self.timers: list[tuple[Any, ...]] = []
+        self.costs: list[tuple[Any, Any]] = []
+        self.dependencies: list[tuple[Any, Any]] = []
+
+    def begin(self, batch: Batch) -> None:
+        self._batch = batch
+        self.sends.clear()
+        self.deliveries.clear()
+        self.timers.clear()
+        self.costs.clear()
+        self.dependencies.clear()
+
+    def forward(self, event: Any, link: Any) -> None:
+        """Send what the event brought over `link`: same type, body, word and cause."""
+        self.sends.append((event, link))
+
+    def send(
+        self, event: Any, link: Any, type: Any, body: Any = -1, word: Any = 0, size: Any = -1, cause: Any = SAME
+    ) -> None:
+        """Send a message over `link`. `size` in bytes; -1 is the body's own (16 without one)."""
+        self.sends.append((event, link, type, body, word, size, cause))
+
+    def deliver(self, event: Any, client: Any, body: Any = None) -> None:
+        """Hand a body (by default the event's) to a client, given by its client number."""
+        self.deliveries.append((event, client, body))
+
+    def timer(
+        self, event: Any, delay_ns: Any, type: Any, word: Any = 0, body: Any = -1, cause: Any = SAME
+    ) -> None:
+        """Wake this event's broker `delay_ns` after the event."""
+        self.timers.append((event, delay_ns, type, body, word, cause))
+
+    def cost(self, event: Any, ns: Any) -> None:
+        """Charge service time beyond what the scenario's cost model charges by itself."""
+        self.costs.append((event, ns))
+
+    def work(self, event: Any, entries: Any = 0, matches: Any = 0) -> None:
+        """Charge the scenario's cost model for table entries looked at and matches found (logical counts)."""
+        model = self._cost
+        if model.per_entry or model.per_match:
+            ns = model.per_entry * np.asarray(entries, np.float64) + model.per_match * np.asarray(matches, np.float64)
+            self.costs.append((event, (ns + 0.5).astype(np.int64)))
+
+    def body(self, body: Any, type: int) -> int:
+        """Make a body of plain data; returns its handle. It lives while a message carries it or `held()` names it."""
+        return self._bodies.add_object(self._service, type, body)
+
+    def depends(self, cause: Any, on: Any) -> None:
+        """Note that a change is settled only once another one is (both given by cause handle)."""
+        self.dependencies.append((cause, on))
+
+
+class Scratch:
+    """Arrays reused from batch to batch for sorting outputs."""
+
+    def __init__(self) -> None:
+        self.count = np.empty(1024, np.int64)
+
+    def order(self, event: Ints, size: int) -> Ints | None:
+        """The stable order of outputs by event, or None if they are in order already."""
+        if event.size < 2 or bool((event[1:] >= event[:-1]).all()):
+            return None
+        if self.count.size < size + 2:
+            self.count = np.empty(2 * size + 2, np.int64)
+        out = np.empty(event.size, np.int64)
+        kernels.order_by_event(event, size, self.count, out)
+        return out
+
+
+def _gather(calls: list[tuple[NDArray[Any] | None, tuple[Any, ...]]], width: int) -> list[Ints]:
+    """Concatenate calls of `width` columns, scalars stretched, events mapped to rows of the shard's batch."""
+    columns: list[list[Ints]] = [[] for _ in range(width)]
+    for rows, call in calls:
+        event = np.atleast_1d(np.asarray(call[0], np.int64))
+        size = event.size
+        for value in call[1:]:
+            if np.ndim(value) and len(value) != size and size == 1:
+                size = len(value)
+        if event.size != size:
+            event = np.full(size, event[0])
+        columns[0].append(event if rows is None else rows[event])
+        for i in range(1, width):
+            column = _ints(call[i], size)
+            if column.size != size:
+                raise ProtocolFault(f"an output call has {size} events but {column.size} values in one of its columns")
+            columns[i].append(column)
+    return [c[0] if len(c) == 1 else np.concatenate(c) for c in columns]
+
+
+def collect_sends(outs: list[tuple[NDArray[Any] | None, Out]], size: int, narrow: Any, wide: Any, scratch: Scratch) -> Sends:
+    """Merge the sends of all services of a batch, ordered by event, then service, then call."""
+    calls = [(rows, call) for rows, out in outs for call in out.sends]
+    if not calls:
+        return NO_SENDS
+    if all(len(call) == 2 for _, call in calls):
+        event, link = _gather(calls, 2)
+        _check_events(event, size)
+        order = scratch.order(event, size)
+        if order is not None:
+            event, link = event[order], link[order]
+        return Sends(event.size, event, link, True, _NONE, _NONE, _NONE, _NONE, _NONE)
+    full: list[tuple[NDArray[Any] | None, tuple[Any, ...]]] = []
+    for rows, call in calls:
+        if len(call) == 2:
+            at = np.atleast_1d(np.asarray(call[0], np.int64))
+            at = at if rows is None else rows[at]
+            full.append((rows, (
+                *call, narrow[kernels.N_TYPE, at], narrow[kernels.N_BODY, at], wide[kernels.W_WORD, at], -1, SAME,
+            )))
+        else:
+            full.append((rows, call))
+    columns = _gather(full, 7)
+    _check_events(columns[0], size)
+    order = scratch.order(columns[0], size)
+    if order is not None:
+        columns = [column[order] for column in columns]
+    event, link, type_, body, word, length, cause = columns
+    cause = np.where(cause == SAME, narrow[kernels.N_CAUSE, event], cause)
+    return Sends(event.size, event, link, False, type_, body, word, length, cause)
+
+
+def collect_timers(outs: list[tuple[NDArray[Any] | None, Out]], size: int, narrow: Any, scratch: Scratch) -> Timers:
+    """Merge the timers of all services of a batch."""
+    calls = [(rows, call) for rows, out in outs for call in out.timers]
+    if not calls:
+        return NO_TIMERS
+    columns = _gather(calls, 6)
+    _check_events(columns[0], size)
+    order = scratch.order(columns[0], size)
+    if order is not None:
+        columns = [column[order] for column in columns]
+    event, delay, type_, body, word, cause = columns
+    cause = np.where(cause == SAME, narrow[kernels.N_CAUSE, event], cause)
+    return Timers(event.size, event, delay, type_, body, word, cause)
+
+
+def collect_deliveries(outs: list[tuple[NDArray[Any] | None, Out]], size: int, narrow: Any) -> tuple[Ints, Ints, Ints] | None:
+    """Merge deliveries: (event, client, body)."""
+    calls = [(rows, call) for rows, out in outs for call in out.deliveries]
+    if not calls:
+        return None
+    full = []
+    for rows, (event, client, body) in calls:
+        at = np.atleast_1d(np.asarray(event, np.int64))
+        _check_events(at if rows is None else rows[at], size)
+        if body is None:
+            body = narrow[kernels.N_BODY, at if rows is None else rows[at]]
+        full.append((rows, (event, client, body)))
+    event, client, body = _gather(full, 3)
+    return event, client, body
+
+
+def collect_costs(outs: list[tuple[NDArray[Any] | None, Out]], cost: Ints) -> None:
+    """Add up what protocols charged, per event, into `cost`."""
+    for rows, out in outs:
+        for event, ns in out.costs:
+            at = np.atleast_1d(np.asarray(event, np.int64))
+            np.add.at(cost, at if rows is None else rows[at], np.asarray(ns, np.int64))
+
+
+def _check_events(event: Ints, size: int) -> None:
+    if event.size and (event.min() < 0 or event.max() >= size):
+        raise ProtocolFault(
+            f"an output names event {int(event.max() if event.max() >= size else event.min())}, "
+            f"but the batch has {size} events: use the event numbers of the batch that was handed in"
+        )
+
+
+__all__ = [
+    "NEVER", "NO_SENDS", "NO_TIMERS", "SAME", "Out", "Scratch", "Sends", "Timers", "collect_costs",
+    "collect_deliveries", "collect_sends", "collect_timers",
+]

@@ -1,0 +1,267 @@
+"""The engine on Ray: one actor per shard, many brokers in each.
+
+Rules:
+- Ray is started here only if nobody has: `address="local"`, no dashboard, no usage statistics, and token
+  authentication with a random token. What is started here is stopped here, whatever happens.
+- One call per actor and window. A call returns a small report and one blob per peer; blobs go from actor to
+  actor as references, the driver fetches the reports only.
+- On a cluster that was given, the code is shipped: unpacked once per node under the user's cache, at a path
+  that depends on its content only. Numba finds its cache by path, so a node compiles once per version.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import pickle
+import secrets
+import shutil
+import tempfile
+import zipfile
+from collections.abc import Callable
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from brokers.engine.model import Model
+from brokers.engine.shard import Cutting, ShardResult, Window
+from brokers.errors import BrokerlabError, EnvironmentProblem
+
+try:
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    import ray
+except ImportError:
+    raise EnvironmentProblem(
+        "the engine 'ray' needs the extra 'ray': pip install 'brokerlab[ray]', or run with --engine inline"
+    ) from None
+
+_PACKAGES = ("topology", "brokers", "protocols", "scenarios", "analysis")
+_STORE_BYTES = 1 << 30
+_AUTH = {"RAY_AUTH_MODE": "token"}
+
+
+class _Session:
+    """A Ray that is up while a run lasts: the caller's if there is one, else our own."""
+
+    def __init__(self, address: str | None, actors: int) -> None:
+        self.ours = not ray.is_initialized()
+        self.remote = address not in (None, "local")
+        self._before: dict[str, str | None] = {}
+        self._folder: str | None = None
+        if not self.ours:
+            self.remote = True  # whoever started it may have more nodes than this one
+            return
+        quiet: dict[str, Any] = {
+            "include_dashboard": False, "log_to_driver": False, "logging_level": "ERROR", "configure_logging": True,
+        }
+        try:
+            if self.remote:
+                quiet.pop("include_dashboard")
+                ray.init(address=address, **quiet)
+            else:
+                for name, value in {**_AUTH, "RAY_AUTH_TOKEN": secrets.token_hex(32)}.items():
+                    self._before[name] = os.environ.get(name)
+                    os.environ[name] = value
+                self._folder = tempfile.mkdtemp(prefix="bl-")  # short: socket paths have a limit of 107 bytes
+                ray.init(
+                    address="local", num_cpus=max(actors, 1), object_store_memory=_STORE_BYTES, _temp_dir=self._folder,
+                    **quiet,
+                )
+        except Exception as error:
+            self.close()
+            first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+            where = f"at {address!r}" if self.remote else "on this machine"
+            raise EnvironmentProblem(f"no Ray {where}: {first}; try brokerlab doctor, or --engine inline") from None
+
+    def close(self) -> None:
+        if self.ours:
+            ray.shutdown()
+            for name, value in self._before.items():
+                if value is None:
+                    os.environ.pop(name, None)
+                else:
+                    os.environ[name] = value
+            self._before = {}
+            if self._folder is not None:
+                shutil.rmtree(self._folder, ignore_errors=True)
+
+
+def _code() -> tuple[str, bytes]:
+    """The packages as a zip, and a name that depends on their content only."""
+    buffer = io.BytesIO()
+    digest = blake2b(digest_size=8)
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+        for package in _PACKAGES:
+            root = Path(__file__).resolve().parents[2] / package
+            for path in sorted(root.rglob("*")):
+                if path.is_file() and "__pycache__" not in path.parts:
+                    name = path.relative_to(root.parent).as_posix()
+                    data = path.read_bytes()
+                    digest.update(f"{name}\0{len(data)}\0".encode())
+                    digest.update(data)
+                    archive.writestr(zipfile.ZipInfo(name), data)
+    return digest.hexdigest(), buffer.getvalue()
+
+
+def _host_class() -> type:
+    """The actor. A class made inside a function travels by value: the node need not have brokerlab yet."""
+
+    class Host:
+        def __init__(self, code: Any, payload: bytes) -> None:
+            import pickle
+            import sys
+
+            if code is not None:
+                sys.path.insert(0, self._unpack(*code))
+            # From here on brokerlab can be imported, and so can what the payload is made of.
+            from brokers.engine.shard import Shard
+
+            model, number, assignment, trace, cutting, third_parties = pickle.loads(payload)
+            sys.path.extend(p for p in third_parties if p not in sys.path)
+            self._trace = trace(number)
+            self._shard = Shard(model, number, assignment, self._trace, cutting)
+
+        @staticmethod
+        def _unpack(name: str, data: bytes) -> str:
+            import io
+            import os
+            import pathlib
+            import tempfile
+            import zipfile
+
+            cache = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
+            target = pathlib.Path(cache) / "brokerlab" / "code" / name
+            if not target.exists():
+                target.parent.mkdir(parents=True, exist_ok=True)
+                fresh = tempfile.mkdtemp(dir=target.parent)
+                zipfile.ZipFile(io.BytesIO(data)).extractall(fresh)
+                try:
+                    os.rename(fresh, target)
+                except OSError:  # another actor of this node was first
+                    import shutil
+
+                    shutil.rmtree(fresh, ignore_errors=True)
+            return str(target)
+
+        def sees(self, path: str | None) -> bool:
+            return path is None or os.path.exists(path)
+
+        def next_time(self) -> int:
+            return self._shard.next_time()
+
+        def window(self, end: int, sample: bool, *blobs: bytes) -> Any:
+            report, packed = self._shard.window(end, list(blobs), sample)
+            return report, *packed
+
+        def finish(self) -> Any:
+            result = self._shard.finish()
+            self._trace.close()
+            return result
+
+        def abandon(self) -> None:
+            self._trace.abort()
+
+        def where(self) -> tuple[int, str]:
+            import platform
+
+            return os.getpid(), platform.node()
+
+        def call(self, function: Any) -> Any:
+            return function(self._shard)
+
+    return Host
+
+
+class RayShards:
+    """Shards on Ray actors."""
+
+    name = "ray"
+
+    def __init__(
+        self, model: Model, assignment: NDArray[np.int32], trace: Callable[[int], Any], cutting: Cutting | None = None,
+        address: str | None = None,
+    ) -> None:
+        shards = int(assignment.max()) + 1
+        self._session = _Session(address, shards)
+        self._actors: list[Any] = []
+        try:
+            cpus = float(ray.cluster_resources().get("CPU", 1.0))
+            host = ray.remote(_host_class()).options(
+                num_cpus=min(1.0, int(10_000 * cpus / shards) / 10_000), scheduling_strategy="SPREAD", max_restarts=0,
+            )
+            code = ray.put(_code()) if self._session.remote else None
+            import sys
+
+            paths = [p for p in sys.path if p and Path(p).is_dir()]
+            for i in range(shards):
+                payload = pickle.dumps((model, i, assignment, trace, cutting, paths))
+                self._actors.append(host.remote(code, payload))
+            self._check_folder(getattr(trace, "folder", None))
+            self._blobs: list[list[Any]] = [[b""] * shards for _ in range(shards)]
+        except BaseException:
+            self._session.close()
+            raise
+
+    def _check_folder(self, folder: str | None) -> None:
+        """Refuse a run folder that not all nodes see, before anything is simulated."""
+        if folder is None:
+            self._get([actor.next_time.remote() for actor in self._actors])
+            return
+        probe = Path(folder) / f".probe-{secrets.token_hex(4)}"
+        probe.touch()
+        try:
+            seen = self._get([actor.sees.remote(str(probe)) for actor in self._actors])
+        finally:
+            probe.unlink()
+        if not all(seen):
+            raise EnvironmentProblem(
+                f"{seen.count(False)} of {len(seen)} actors cannot see the run folder {folder}: name one on a file "
+                "system that all nodes share (--out)"
+            )
+
+    def _get(self, refs: Any) -> Any:
+        try:
+            return ray.get(refs)
+        except ray.exceptions.RayTaskError as error:
+            cause = error.cause
+            if isinstance(cause, BrokerlabError):
+                raise cause from None
+            raise
+        except ray.exceptions.RayActorError as error:
+            said = str(error).strip().splitlines()
+            raise EnvironmentProblem(f"an actor of the run died: {said[0] if said else error!r}") from None
+
+    def next_time(self) -> int:
+        return min(self._get([actor.next_time.remote() for actor in self._actors]))
+
+    def step(self, end: int, sample: bool) -> list[Window]:
+        """Advance all shards to `end`; blobs stay references."""
+        n = len(self._actors)
+        calls = [
+            actor.window.options(num_returns=1 + n).remote(end, sample, *(sent[i] for sent in self._blobs))
+            for i, actor in enumerate(self._actors)
+        ]
+        self._blobs = [list(refs[1:]) for refs in calls]
+        return self._get([refs[0] for refs in calls])
+
+    def finish(self) -> list[ShardResult]:
+        return self._get([actor.finish.remote() for actor in self._actors])
+
+    def where(self) -> list[tuple[int, str]]:
+        return self._get([actor.where.remote() for actor in self._actors])
+
+    def abandon(self) -> None:
+        """Have every actor that still answers drop its part of the trace."""
+        try:
+            ray.get([actor.abandon.remote() for actor in self._actors], timeout=5)
+        except (ray.exceptions.RayError, KeyboardInterrupt):
+            return  # a dead actor leaves only files that no reader takes for parts
+
+    def close(self) -> None:
+        for actor in self._actors:
+            ray.kill(actor)
+        self._actors = []
+        self._session.close()

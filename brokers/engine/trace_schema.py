@@ -1,0 +1,297 @@
+"""The schema of the trace: every table and column, as data.
+
+The Parquet files and the page docs/trace.md are both made from `TABLES`; a kind adds tables of its own by
+handing the writer more of the same.
+
+Rules:
+- A *model table* is the same, as a set of rows, for every engine, number of actors and way of cutting
+  batches. A *run table* tells how this run went and is compared with nothing.
+- Times are int64 nanoseconds. There is no uint64 and no timestamp[ns]: Spark reads neither well.
+- Integers that vary are DELTA_BINARY_PACKED, small ones dictionary coded, floats plain; zstd level 1.
+  BYTE_STREAM_SPLIT would be some 10 % faster to write, but Spark 4.0 cannot read it.
+
+`python -m brokers.engine.trace_schema docs/trace.md` brings the page up to date.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from brokers.errors import InvalidInput
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+SCHEMA_VERSION = 1
+LEVELS = ("none", "summary", "deliveries", "full")
+
+_ENCODING = {
+    "int8": "dictionary",
+    "int16": "dictionary",
+    "int32": "delta",
+    "int64": "delta",
+    "float64": "plain",
+    "string": "plain",
+    "list<float64>": "plain",
+}
+_TABLE_NAME = re.compile(r"[a-z][a-z0-9_]*\Z")
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column. `encoding` is delta, dictionary or plain; empty means what suits the type."""
+
+    name: str
+    type: str
+    prose: str
+    encoding: str = ""
+
+    def __post_init__(self) -> None:
+        if self.type not in _ENCODING:
+            raise InvalidInput(f"column {self.name!r}: type {self.type!r} is none of {', '.join(_ENCODING)}")
+        allowed = {"", "plain"}
+        if self.type != "list<float64>":
+            allowed.add("dictionary")
+        if self.type.startswith("int"):
+            allowed.add("delta")
+        if self.encoding not in allowed:
+            raise InvalidInput(f"column {self.name!r}: {self.type} cannot be encoded as {self.encoding!r}")
+        object.__setattr__(self, "encoding", self.encoding or _ENCODING[self.type])
+
+
+@dataclass(frozen=True)
+class Table:
+    """One table: written at `level` and at every level above it."""
+
+    prose: str
+    level: str
+    columns: tuple[Column, ...]
+    model: bool = True
+
+    def __post_init__(self) -> None:
+        if self.level not in LEVELS[1:]:
+            raise InvalidInput(f"trace level {self.level!r} of a table is none of {', '.join(LEVELS[1:])}")
+        names = [column.name for column in self.columns]
+        if not names or len(set(names)) != len(names):
+            raise InvalidInput(f"the columns of a table need different names, and at least one (got {names})")
+
+    @property
+    def levels(self) -> tuple[str, ...]:
+        """The trace levels at which the table is written."""
+        return LEVELS[LEVELS.index(self.level) :]
+
+    def arrow_schema(self) -> pa.Schema:
+        """The Arrow schema of the table's parts."""
+        import pyarrow as pa
+
+        plain = {name: pa.type_for_alias(name) for name in _ENCODING if not name.startswith("list")}
+        plain["list<float64>"] = pa.list_(pa.field("element", pa.float64(), nullable=False))
+        fields = [pa.field(column.name, plain[column.type], nullable=False) for column in self.columns]
+        return pa.schema(fields, metadata={"brokerlab.schema": str(SCHEMA_VERSION)})
+
+
+_SERVICE = Column("service", "int16", "number of the service in the scenario")
+_BROKER = Column("broker", "int32", "number of the broker")
+_CLIENT = Column("client", "int64", "entity id of the client")
+_PUBLICATION = Column("publication", "int64", "client entity id << 32 | number of its publication")
+_TYPE = Column("type", "int8", "message type of the kind; of a timer, its type")
+_BODY = Column("body", "int64", "name of the body the message carries (-1: none)")
+_CAUSE = Column("cause", "int64", "the change that caused it (-1: none)")
+
+TABLES: dict[str, Table] = {
+    "publications": Table(
+        "What was published, once per publication.",
+        "deliveries",
+        (
+            _PUBLICATION,
+            Column("time_ns", "int64", "when the client handed it to its broker"),
+            _SERVICE,
+            Column("broker", "int32", "broker of the publishing client"),
+            _CLIENT,
+            Column("size_bytes", "int32", "size on a link"),
+            Column("values", "list<float64>", "numeric body as the kind defines it; NaN is missing"),
+        ),
+    ),
+    "changes": Table(
+        "What changed the right answers: subscriptions, and what else a kind calls a change.",
+        "summary",
+        (
+            Column("change", "int64", "id of the change"),
+            _SERVICE,
+            Column("operation", "int8", "message type of the kind that asked for it"),
+            Column("interest", "int64", "what it changes, e.g. the subscription id"),
+            Column("broker", "int32", "broker of the client"),
+            _CLIENT,
+            Column("issued_ns", "int64", "when the client issued it"),
+            Column("settled_ns", "int64", "when the last event it caused had been handled (-1: never)"),
+            Column("revoked_ns", "int64", "when its opposite was issued (-1: never)"),
+            Column("gone_ns", "int64", "when its opposite had settled (-1: never)"),
+            Column("lost", "int32", "messages it caused that a link lost"),
+            Column("values", "list<float64>", "numeric body as the kind defines it"),
+        ),
+    ),
+    "dependencies": Table(
+        "A change that leans on another has not settled before the other has.",
+        "summary",
+        (
+            Column("change", "int64", "id of the change"),
+            Column("depends_on", "int64", "id of the change it leans on"),
+        ),
+    ),
+    "hops": Table(
+        "Every event a broker handled, at its place in the broker's order: time, kind, source, sequence.",
+        "full",
+        (
+            _BROKER,
+            Column("time_ns", "int64", "when it reached the broker"),
+            Column("kind", "int8", "0 fault, 1 message, 2 timer"),
+            Column("source", "int64", "entity id of the sender"),
+            Column("sequence", "int64", "number of the sender's send"),
+            Column("link", "int32", "directed link it came over (-1: from a client, or a timer)"),
+            _SERVICE,
+            _TYPE,
+            _BODY,
+            Column("word", "int64", "correlation word (0: none)"),
+            _CAUSE,
+            Column("finish_ns", "int64", "when the broker's queue was done with it"),
+        ),
+    ),
+    "deliveries": Table(
+        "What reached a subscriber, once per delivery.",
+        "deliveries",
+        (
+            _SERVICE,
+            _PUBLICATION,
+            Column("broker", "int32", "broker that delivered it"),
+            Column("client", "int64", "entity id of the subscriber"),
+            Column("published_ns", "int64", "when it was published"),
+            Column("time_ns", "int64", "when it was delivered"),
+        ),
+    ),
+    "losses": Table(
+        "Every message that a link lost.",
+        "deliveries",
+        (
+            Column("link", "int32", "directed link"),
+            Column("time_ns", "int64", "when the message was sent"),
+            _SERVICE,
+            _TYPE,
+            _BODY,
+            _CAUSE,
+        ),
+    ),
+    "samples": Table(
+        "Queue and tables of each broker, at regular times; one row per broker and service.",
+        "summary",
+        (
+            Column("time_ns", "int64", "when the sample was taken"),
+            _BROKER,
+            Column("backlog_ns", "int64", "work waiting in the broker's queue, over all its services"),
+            Column("queued", "int32", "events waiting in the broker's queue, over all its services"),
+            _SERVICE,
+            Column("entries", "int64", "logical entries in the service's tables at this broker"),
+        ),
+    ),
+    "links": Table(
+        "Each directed link and what went over it. Links 2e and 2e+1 are the two directions of one.",
+        "summary",
+        (
+            Column("link", "int32", "directed link"),
+            Column("from", "int32", "broker that sends"),
+            Column("to", "int32", "broker that receives"),
+            Column("delay_ns", "int64", "propagation delay"),
+            Column("messages", "int64", "messages sent, lost ones included"),
+            Column("bytes", "int64", "bytes sent"),
+            Column("lost", "int64", "messages lost"),
+            Column("busy_ns", "int64", "time spent transmitting"),
+        ),
+    ),
+    "brokers": Table(
+        "Each broker, what it did, and its part of the digest.",
+        "summary",
+        (
+            _BROKER,
+            Column("name", "string", "name in the topology"),
+            Column("messages", "int64", "events handled"),
+            Column("deliveries", "int64", "deliveries to its clients"),
+            Column("busy_ns", "int64", "time its queue was at work"),
+            Column("digest_a", "int64", "first lane of its digest, as signed bits"),
+            Column("digest_b", "int64", "second lane"),
+        ),
+    ),
+    "windows": Table(
+        "How the shards advanced.",
+        "summary",
+        (
+            Column("shard", "int16", "number of the shard"),
+            Column("window", "int64", "number of the window"),
+            Column("start_ns", "int64", "simulated time it began"),
+            Column("end_ns", "int64", "simulated time it ended"),
+            Column("events", "int64", "events handled"),
+            Column("wall_ns", "int64", "time it took"),
+            Column("blob_bytes", "int64", "bytes sent to other shards"),
+        ),
+        model=False,
+    ),
+    "actors": Table(
+        "Who carried the shards.",
+        "summary",
+        (
+            Column("shard", "int16", "number of the shard"),
+            Column("pid", "int64", "process id"),
+            Column("node", "string", "node it ran on"),
+            Column("wall_ns", "int64", "time it spent in windows"),
+            Column("cpu_ns", "int64", "CPU time of the process"),
+        ),
+        model=False,
+    ),
+}
+
+
+def tables_at(level: str, extra_tables: Mapping[str, Table] | None = None) -> dict[str, Table]:
+    """The tables written at `level`, those of the kinds included."""
+    if level not in LEVELS:
+        raise InvalidInput(f"no trace level {level!r}; there are {', '.join(LEVELS)}")
+    for name in extra_tables or ():
+        if not _TABLE_NAME.match(name):
+            raise InvalidInput(f"trace table {name!r}: use lower-case letters, digits and _, a letter first")
+        if name in TABLES and (extra_tables or {})[name] != TABLES[name]:
+            raise InvalidInput(f"trace table {name!r} exists; give the kind's table another name")
+    every = {**TABLES, **(extra_tables or {})}
+    return {name: table for name, table in every.items() if level in table.levels}
+
+
+def tables_markdown(tables: Mapping[str, Table] = TABLES) -> str:
+    """The tables as docs/trace.md shows them."""
+    lines: list[str] = []
+    for name, table in tables.items():
+        sort = "model table" if table.model else "run table"
+        lines += [f"### {name}", "", f"{table.prose} A {sort}, at levels: {', '.join(table.levels)}.", ""]
+        lines += ["| column | type | encoding | what |", "|---|---|---|---|"]
+        for column in table.columns:
+            prose = column.prose.replace("|", "\\|")
+            lines.append(f"| `{column.name}` | `{column.type}` | {column.encoding} | {prose} |")
+        lines.append("")
+    return "\n".join(lines)
+
+
+PAGE_BEGIN, PAGE_END = "<!-- tables: made from the schema -->", "<!-- end of tables -->"
+
+
+def page_with_tables(page: str) -> str:
+    """The page with the tables between its two marks brought up to date."""
+    before, begin, rest = page.partition(PAGE_BEGIN)
+    _, end, after = rest.partition(PAGE_END)
+    if not begin or not end:
+        raise InvalidInput(f"the page lacks the lines {PAGE_BEGIN!r} and {PAGE_END!r}")
+    return f"{before}{begin}\n\n{tables_markdown()}\n{end}{after}"
+
+
+if __name__ == "__main__":
+    for path in map(Path, sys.argv[1:]):
+        path.write_text(page_with_tables(path.read_text("utf-8")), "utf-8")

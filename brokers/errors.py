@@ -1,0 +1,41 @@
+"""What can go wrong, by whose fault. A command turns the class into its exit code."""
+
+from __future__ import annotations
+
+
+class BrokerlabError(Exception):
+    """Base of every error that is meant for a person: one or more clear sentences, no traceback."""
+
+    exit_code = 1
+
+
+class InvalidInput(BrokerlabError):
+    """A scenario, an argument, or data handed to an index is wrong."""
+
+    exit_code = 3
+
+
+class EnvironmentProblem(BrokerlabError):
+    """Something around the program is missing: an extra, Java, Ray, space on the disk."""
+
+    exit_code = 4
+
+
+class RunIncomplete(BrokerlabError):
+    """A run folder that no run has finished, or one that a run is writing now."""
+
+    exit_code = 2
+
+
+class ProtocolFault(BrokerlabError):
+    """A protocol broke the contract: a delay of zero, a link that is not its broker's, a late message."""
+
+
+class WireError(BrokerlabError):
+    """Bytes that are no frame of this version."""
+
+
+class Interrupted(BrokerlabError):
+    """Stopped by the user."""
+
+    exit_code = 130

@@ -1,0 +1,18 @@
+"""The indexes by name. A new one is a file and a line here; `question` is what it answers."""
+
+from __future__ import annotations
+
+from brokers.registry import Entry
+
+INDEXES: dict[str, Entry] = {
+    "scan": Entry(
+        "brokers.indexes.content.scan:Scan",
+        "compares every subscription, column by column, in NumPy: the oracle",
+        {"question": "content-match"},
+    ),
+    "cells": Entry(
+        "brokers.indexes.content.cells:Cells",
+        "one bitset per attribute and cell of its values, combined and verified",
+        {"question": "content-match"},
+    ),
+}

@@ -1,0 +1,321 @@
+"""Tables: what brokers know about interests. Logically each broker's own, physically shared if asked.
+
+`Table` is the facility for protocols in the author's view: entries (interest id, tag) and the question
+which of them a message answers. With `tables: own` every broker has an index of its own. With
+`tables: shared` the shard keeps each interest once, matches a message once for all its brokers, and each
+broker looks up which of the hits it holds. What is learned after a message was matched extends the cached
+answer. Own or shared changes memory and speed, never an answer.
+
+`InterestStore` is the shared half: interests once per shard, and for each body under way the list of
+interests it answers. The vectorised protocols use it directly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from brokers.contract import Floats, Ints, ShardEnv
+
+
+@njit(cache=True)
+def _late_hits(bodies, values, seen, log, log_start, rows, out_body, out_slot):
+    """Pairs (body, slot) of interests learned after a body was matched that it answers too."""
+    found = 0
+    for i in range(bodies.size):
+        for j in range(max(seen[i] - log_start, 0), log.size):
+            row = rows[log[j]]
+            ok = True
+            for c in range(0, row.size, 3):
+                a = row[c]
+                if a != a:
+                    break
+                v = values[i, np.int64(a)]
+                if not (row[c + 1] <= v <= row[c + 2]):
+                    ok = False
+                    break
+            if ok:
+                if found < out_body.size:
+                    out_body[found] = bodies[i]
+                    out_slot[found] = log[j]
+                found += 1
+    return found
+
+
+class InterestStore:
+    """The interests a shard knows, each once, and what each body under way answers.
+
+    A slot is never used twice, so a cached answer may hold slots that are gone, but never another's.
+    """
+
+    def __init__(self, env: ShardEnv, order: Callable[[Ints, NDArray[np.int32]], Ints] | None = None) -> None:
+        """`order(slots, bodies)` gives the key by which each answer is sorted; by default the slot."""
+        self.env = env
+        self.index = env.new_index()
+        self.count = 0
+        self.slot_of: dict[int, int] = {}
+        self.id = np.empty(256, np.int64)
+        self.client = np.empty(256, np.int64)
+        self.home = np.empty(256, np.int32)
+        self.rows = np.full((256, 3), np.nan)
+        self._order = order
+        self._log = np.empty(256, np.int64)
+        self._logged = 0
+        self._log_start = 0  # version of the first entry still in the log
+        self.hit_start = np.zeros(1024, np.int64)
+        self.hit_count = np.zeros(1024, np.int64)
+        self._version = np.full(1024, -1, np.int64)
+        self._generation = np.full(1024, -1, np.int32)
+        self.hits = np.empty(4096, np.int64)
+        self._hits_used = 0
+        self.late = 0  # counter: answers extended after the fact
+
+    @property
+    def version(self) -> int:
+        return self._log_start + self._logged
+
+    def slots(self, ids: Ints) -> Ints:
+        """Slots of known ids; -1 for unknown ones."""
+        get = self.slot_of.get
+        return np.fromiter((get(i, -1) for i in ids.tolist()), np.int64, ids.size)
+
+    def add(self, ids: Ints, clients: Ints, rows: Floats) -> Ints:
+        """New interests; returns their slots."""
+        n = ids.size
+        total = self.count + n
+        if total > self.id.size:
+            size = max(total, 2 * self.id.size)
+            for name in ("id", "client", "home"):
+                grown = np.empty(size, getattr(self, name).dtype)
+                grown[: self.count] = getattr(self, name)[: self.count]
+                setattr(self, name, grown)
+        if total > len(self.rows) or rows.shape[1] > self.rows.shape[1]:
+            fresh = np.full((self.id.size, max(rows.shape[1], self.rows.shape[1])), np.nan)
+            fresh[: self.count, : self.rows.shape[1]] = self.rows[: self.count]
+            self.rows = fresh
+        slots = np.arange(self.count, total)
+        self.id[slots] = ids
+        self.client[slots] = clients
+        self.home[slots] = self.env.client_broker[clients]
+        self.rows[slots, : rows.shape[1]] = rows
+        self.slot_of.update(zip(ids.tolist(), slots.tolist()))
+        self.index.insert(slots, rows)
+        self.count = total
+        if self._logged + n > self._log.size:
+            grown = np.empty(max(2 * self._log.size, self._logged + n), np.int64)
+            grown[: self._logged] = self._log[: self._logged]
+            self._log = grown
+        self._log[self._logged : self._logged + n] = slots
+        self._logged += n
+        return slots
+
+    def remove(self, slots: Ints) -> None:
+        """Forget interests for messages not matched yet."""
+        if slots.size:
+            self.index.delete(slots)
+            for i in self.id[slots].tolist():
+                del self.slot_of[i]
+
+    def learn(self, bodies: NDArray[np.int32]) -> None:
+        """Make the answers of these bodies known and current: hits[hit_start[b]:][:hit_count[b]]."""
+        table = self.env.bodies
+        if bodies.size == 0:
+            return
+        if self.hit_start.size < table.capacity:
+            for name, fill in (("hit_start", 0), ("hit_count", 0), ("_version", -1), ("_generation", -1)):
+                old = getattr(self, name)
+                grown = np.full(table.capacity, fill, old.dtype)
+                grown[: old.size] = old
+                setattr(self, name, grown)
+        known = self._generation[bodies] == table.generation[bodies]
+        if known.all():
+            if (self._version[bodies] == self.version).all():
+                return
+            self._extend(np.unique(bodies[self._version[bodies] != self.version]))
+            return
+        fresh = np.unique(bodies[~known])
+        if known.any():
+            stale = bodies[known]
+            self._extend(np.unique(stale[self._version[stale] != self.version]))
+        values = table.values(fresh)
+        for at in range(0, fresh.size, 512):
+            part = fresh[at : at + 512]
+            start, slots = self.index.match_many(values[at : at + 512])
+            self._store(part, np.diff(start), slots)
+            # at once: a compaction before the next part keeps only what is marked as known
+            self._generation[part] = table.generation[part]
+            self._version[part] = self.version
+
+    def _store(self, bodies: NDArray[np.int32], counts: Ints, slots: Ints) -> None:
+        if self._hits_used + slots.size > self.hits.size:
+            self._compact(slots.size)
+        if self._order is not None and slots.size:
+            owner = np.repeat(np.arange(bodies.size), counts)
+            slots = slots[np.lexsort((slots, self._order(slots, np.repeat(bodies, counts)), owner))]
+        self.hits[self._hits_used : self._hits_used + slots.size] = slots
+        start = self._hits_used + np.cumsum(counts) - counts
+        self.hit_start[bodies] = start
+        self.hit_count[bodies] = counts
+        self._hits_used += slots.size
+
+    def _compact(self, room: int) -> None:
+        """Drop the answers of bodies that are gone, and make room."""
+        table = self.env.bodies
+        size = min(self._generation.size, table.capacity)
+        live = np.flatnonzero(
+            (self._generation[:size] == table.generation[:size]) & table.alive[:size]
+        )
+        counts = self.hit_count[live]
+        total = int(counts.sum())
+        fresh = np.empty(max(self.hits.size if total * 2 < self.hits.size else 2 * self.hits.size, 2 * (total + room)), np.int64)
+        starts = np.cumsum(counts) - counts
+        take = np.repeat(self.hit_start[live] - starts, counts) + np.arange(total)
+        fresh[:total] = self.hits[take]
+        self.hit_start[live] = starts
+        self.hits, self._hits_used = fresh, total
+        dead = np.ones(self._generation.size, np.bool_)
+        dead[live] = False
+        self._generation[dead] = -1
+        # what every living answer has seen need not be logged any more
+        if self._logged:
+            oldest = int(self._version[live].min()) if live.size else self.version
+            drop = oldest - self._log_start
+            if drop > 0:
+                self._log[: self._logged - drop] = self._log[drop : self._logged].copy()
+                self._log_start += drop
+                self._logged -= drop
+
+    def _extend(self, bodies: NDArray[np.int32]) -> None:
+        if bodies.size == 0:
+            return
+        values = self.env.bodies.values(bodies)
+        out_body, out_slot = np.empty(1024, np.int64), np.empty(1024, np.int64)
+        log = self._log[: self._logged]
+        seen = self._version[bodies]
+        while True:
+            found = _late_hits(bodies, values, seen, log, self._log_start, self.rows, out_body, out_slot)
+            if found <= out_body.size:
+                break
+            out_body, out_slot = np.empty(found, np.int64), np.empty(found, np.int64)
+        self.late += found
+        self._version[bodies] = self.version
+        for body in np.unique(out_body[:found]).tolist():
+            start, count = int(self.hit_start[body]), int(self.hit_count[body])
+            merged = np.concatenate((self.hits[start : start + count], out_slot[:found][out_body[:found] == body]))
+            self._store(np.array([body], np.int32), np.array([merged.size]), np.sort(merged))
+
+    def memory_bytes(self) -> int:
+        arrays = (self.id, self.client, self.home, self.rows, self._log, self.hits, self.hit_start, self.hit_count)
+        return sum(a.nbytes for a in arrays) + self.index.memory_bytes() + 100 * len(self.slot_of)
+
+
+class TableHome:
+    """Gives each broker of a shard its table, own or shared."""
+
+    def __init__(self, env: ShardEnv) -> None:
+        self.env = env
+        self.store = InterestStore(env) if env.tables == "shared" and env.new_index is not None else None
+        self.users: dict[int, int] = {}  # slot -> brokers that hold it
+
+    def table(self) -> Table:
+        return SharedTable(self) if self.store is not None else OwnTable(self.env)
+
+
+class Table:
+    """Entries of one broker: interest id -> tag (what the protocol wants to know about it)."""
+
+    def __init__(self) -> None:
+        self.tags: dict[int, Any] = {}
+
+    def __len__(self) -> int:
+        return len(self.tags)
+
+    def __contains__(self, id: int) -> bool:
+        return id in self.tags
+
+    def add(self, id: int, client: int, row: Floats, tag: Any) -> None:
+        """Know an interest; an id known already only gets the new tag."""
+        raise NotImplementedError
+
+    def remove(self, id: int) -> Any:
+        """Forget an interest; returns its tag, or None if it was not known."""
+        raise NotImplementedError
+
+    def match(self, body: int) -> list[int]:
+        """Ids of the entries that a numeric body answers, ascending."""
+        raise NotImplementedError
+
+
+class OwnTable(Table):
+    """An index of this broker's own."""
+
+    def __init__(self, env: ShardEnv) -> None:
+        super().__init__()
+        self._env = env
+        self._index = env.new_index() if env.new_index is not None else None
+        self._slot: dict[int, int] = {}
+        self._id: dict[int, int] = {}
+        self._next = 0
+
+    def add(self, id: int, client: int, row: Floats, tag: Any) -> None:
+        if id not in self.tags:
+            slot, self._next = self._next, self._next + 1
+            self._slot[id], self._id[slot] = slot, id
+            self._index.insert(np.array([slot]), np.asarray(row, np.float64)[None, :])
+        self.tags[id] = tag
+
+    def remove(self, id: int) -> Any:
+        if id not in self.tags:
+            return None
+        slot = self._slot.pop(id)
+        del self._id[slot]
+        self._index.delete(np.array([slot]))
+        return self.tags.pop(id)
+
+    def match(self, body: int) -> list[int]:
+        if not self.tags:
+            return []
+        values = self._env.bodies.values(np.array([body], np.int32))[0]
+        return sorted(self._id[slot] for slot in self._index.match(values).tolist())
+
+
+class SharedTable(Table):
+    """A view of the shard's store."""
+
+    def __init__(self, home: TableHome) -> None:
+        super().__init__()
+        self._home = home
+
+    def add(self, id: int, client: int, row: Floats, tag: Any) -> None:
+        if id not in self.tags:
+            store, users = self._home.store, self._home.users
+            slot = store.slot_of.get(id)
+            if slot is None:
+                slot = int(store.add(np.array([id]), np.array([client]), np.asarray(row, np.float64)[None, :])[0])
+            users[slot] = users.get(slot, 0) + 1
+        self.tags[id] = tag
+
+    def remove(self, id: int) -> Any:
+        if id not in self.tags:
+            return None
+        store, users = self._home.store, self._home.users
+        slot = store.slot_of[id]
+        users[slot] -= 1
+        if users[slot] == 0:
+            del users[slot]
+            store.remove(np.array([slot]))
+        return self.tags.pop(id)
+
+    def match(self, body: int) -> list[int]:
+        if not self.tags:
+            return []
+        store = self._home.store
+        store.learn(np.array([body], np.int32))
+        start = int(store.hit_start[body])
+        hits = store.hits[start : start + int(store.hit_count[body])]
+        tags = self.tags
+        return sorted({i for i in store.id[hits].tolist() if i in tags})  # an id may have had two slots

@@ -1,0 +1,135 @@
+"""The command line: a table of names to functions, each imported when it is called.
+
+`brokerlab --help` has to answer at once, so nothing heavier than argparse is imported here. A command is a
+function that gets its arguments as a list and returns its exit code. Exit codes: 0 fine, 1 an expectation
+or check failed, 2 verdict unknown or run incomplete, 3 scenario or arguments invalid, 4 environment,
+70 a mistake in the program, 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+from difflib import get_close_matches
+from typing import NamedTuple
+
+from brokers.errors import BrokerlabError, InvalidInput
+
+
+class Command(NamedTuple):
+    """One word after `brokerlab`."""
+
+    target: str  # "module:function"
+    prose: str
+
+
+COMMANDS: dict[str, Command] = {
+    "demo": Command("scenarios.commands.demo:command", "run the quickstart scenario and say what it shows"),
+    "init": Command("scenarios.commands.init:command", "write a commented scenario to start from"),
+    "validate": Command("scenarios.commands.validate:command", "check a scenario; everything wrong at once"),
+    "schema": Command("scenarios.commands.schema:command", "JSON Schema of scenario files, for editors"),
+    "plan": Command(
+        "scenarios.commands.plan:command", "what a run would take: actors, cut, lookahead, memory"
+    ),
+    "run": Command("scenarios.commands.run:command", "run a scenario into a run folder"),
+    "inspect": Command(
+        "scenarios.commands.inspect:command", "a broker's tables and queue at a moment of a run"
+    ),
+    "list": Command("scenarios.commands.list:command", "kinds, protocols, topologies, workloads, indexes, …"),
+    "bench": Command("scenarios.commands.bench:command", "measure, each figure beside its baseline"),
+    "reproduce": Command("scenarios.commands.reproduce:command", "repeat a paper's experiments"),
+    "doctor": Command(
+        "scenarios.commands.doctor:command", "what is installed, what is missing, how to get it"
+    ),
+}
+
+SOFTWARE_FAULT = 70  # EX_SOFTWARE of sysexits.h
+_HELP = ("-h", "--help", "help")
+
+
+def entry() -> None:
+    """The console script."""
+    sys.exit(main(sys.argv[1:]))
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run one command and return its exit code; says on stderr what went wrong."""
+    try:
+        code = _dispatch(list(arguments))
+        sys.stdout.flush()
+        return code
+    except BrokerlabError as error:
+        print(f"brokerlab: {error}", file=sys.stderr)
+        return error.exit_code
+    except KeyboardInterrupt:
+        print("brokerlab: interrupted", file=sys.stderr)
+        return 130
+    except BrokenPipeError:
+        # Whoever read our output has gone (`| head`); a second failure while Python exits would be noise.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except SystemExit as stop:
+        return _exit_code(stop)
+    except Exception as error:
+        if os.environ.get("BROKERLAB_DEBUG") == "1":
+            traceback.print_exc()
+        print(
+            f"brokerlab: a mistake in brokerlab itself: {type(error).__name__}: {error}. "
+            "Please report it with the command you gave; BROKERLAB_DEBUG=1 shows where it happened.",
+            file=sys.stderr,
+        )
+        return SOFTWARE_FAULT
+
+
+def _exit_code(stop: SystemExit) -> int:
+    """argparse leaves with 0 after --help and with 2 after a wrong argument, which is 3 here."""
+    if stop.code is None:
+        return 0
+    if isinstance(stop.code, int):
+        return 3 if stop.code == 2 else stop.code
+    print(stop.code, file=sys.stderr)
+    return 1
+
+
+def _dispatch(arguments: list[str]) -> int:
+    if not arguments or arguments[0] in _HELP:
+        if len(arguments) == 2 and arguments[0] == "help":
+            return _dispatch([arguments[1], "--help"])
+        print(usage())
+        return 0 if arguments else 3
+    if arguments[0] == "--version":
+        from importlib.metadata import version
+
+        print(f"brokerlab {version('brokerlab')}")
+        return 0
+    name, rest = arguments[0], arguments[1:]
+    if name not in COMMANDS:
+        close = get_close_matches(name, COMMANDS, n=1)
+        hint = f"did you mean {close[0]!r}?" if close else f"commands: {', '.join(COMMANDS)}"
+        raise InvalidInput(f"no command {name!r}; {hint}")
+    import importlib
+
+    module, _, function = COMMANDS[name].target.partition(":")
+    return int(getattr(importlib.import_module(module), function)(rest))
+
+
+def usage() -> str:
+    """The page of `brokerlab --help`."""
+    width = max(map(len, COMMANDS))
+    lines = [f"  {name:{width}}  {command.prose}" for name, command in COMMANDS.items()]
+    return "\n".join(
+        [
+            "usage: brokerlab COMMAND [ARGUMENTS]",
+            "",
+            "A laboratory for broker networks: simulate publish/subscribe overlays, with the same trace",
+            "on one core and on a Ray cluster.",
+            "",
+            "commands:",
+            *lines,
+            "",
+            "`brokerlab COMMAND --help` explains a command. Where a scenario is asked for, give a file or",
+            "the name of a shipped one. To begin: brokerlab demo",
+        ]
+    )

@@ -1,0 +1,39 @@
+"""One module per command: `command(arguments) -> exit code`, importing what it needs when called."""
+
+from __future__ import annotations
+
+import argparse
+import textwrap
+
+
+def parser(name: str, prose: str, examples: str) -> argparse.ArgumentParser:
+    """An argument parser whose help ends in examples."""
+    return argparse.ArgumentParser(
+        prog=f"brokerlab {name}",
+        description=prose,
+        epilog="examples:\n" + textwrap.indent(textwrap.dedent(examples).strip("\n"), "  "),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+
+
+def add_scenario(arguments: argparse.ArgumentParser) -> None:
+    """The scenario and the overrides that several commands take."""
+    arguments.add_argument(
+        "scenario", metavar="FILE", help="a scenario file, or the name of a shipped scenario"
+    )
+    arguments.add_argument(
+        "--set",
+        metavar="a.b=c",
+        action="append",
+        default=[],
+        dest="overrides",
+        help="override a value; list entries by number or name, as in services.news.workload[0].rate=200/s",
+    )
+    arguments.add_argument("--seed", type=int, help="override the seed")
+
+
+def overrides_of(options: argparse.Namespace) -> list[str]:
+    """`--set` and `--seed` as one list of overrides."""
+    seed = [] if options.seed is None else [f"seed={options.seed}"]
+    return [*options.overrides, *seed]

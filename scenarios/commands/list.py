@@ -1,0 +1,47 @@
+"""`brokerlab list`: every name that a scenario may use, with a line of prose."""
+
+from __future__ import annotations
+
+import json
+
+from scenarios.commands import parser
+
+GROUPS = ("kinds", "protocols", "topologies", "workloads", "indexes", "scenarios")
+
+
+def command(arguments: list[str]) -> int:
+    result = parser(
+        "list",
+        "Names that a scenario may use, each with a line of prose. Installed packages add to them by entry "
+        "points of the groups brokerlab.kinds, brokerlab.protocols, and so on.",
+        """
+        brokerlab list
+        brokerlab list protocols
+        brokerlab list --json
+        """,
+    )
+    result.add_argument("group", nargs="?", choices=GROUPS, help="only this group")
+    result.add_argument("--json", action="store_true", help="one JSON object")
+    options = result.parse_args(arguments)
+    groups = [options.group] if options.group else list(GROUPS)
+    names = {group: names_of(group) for group in groups}
+    if options.json:
+        print(json.dumps(names, indent=2, ensure_ascii=False))
+        return 0
+    width = max((len(name) for group in names.values() for name in group), default=0)
+    for group, members in names.items():
+        print(group)
+        for name, facts in members.items():
+            print(f"  {name:{width}}  {facts['prose']}")
+    return 0
+
+
+def names_of(group: str) -> dict[str, dict[str, object]]:
+    """name -> prose and facts of one group."""
+    if group == "scenarios":
+        from scenarios.loader import shipped, title_of
+
+        return {name: {"prose": title_of(path)} for name, path in shipped().items()}
+    from scenarios.lookup import registry
+
+    return {name: {"prose": entry.prose, **entry.facts} for name, entry in registry(group).items()}

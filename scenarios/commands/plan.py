@@ -1,0 +1,65 @@
+"""`brokerlab plan FILE`: what a run would take."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from scenarios.commands import add_scenario, overrides_of, parser
+
+if TYPE_CHECKING:
+    from scenarios.plan import Plan
+
+
+def command(arguments: list[str]) -> int:
+    result = parser(
+        "plan",
+        "Resolve a scenario and say what a run would take: brokers, links, services, actors, the links the "
+        "partition cuts, the lookahead, λ, memory. Below λ = 10 several seeds side by side are the faster "
+        "way to use several cores.",
+        """
+        brokerlab plan ten-thousand --actors 4
+        brokerlab plan study/scenario.yaml --engine inline --json
+        """,
+    )
+    add_scenario(result)
+    result.add_argument("--engine", choices=("ray", "inline"), help="default: ray where Ray is installed")
+    result.add_argument("--actors", type=int, metavar="N", help="number of shards")
+    result.add_argument("--json", action="store_true", help="one JSON object")
+    options = result.parse_args(arguments)
+
+    from scenarios.loader import load
+    from scenarios.plan import plan
+
+    overrides = overrides_of(options)
+    if options.actors is not None:
+        overrides.append(f"engine.actors={options.actors}")
+    answer = plan(load(options.scenario, overrides), options.engine)
+    print(json.dumps(answer.as_data(), indent=2, ensure_ascii=False) if options.json else text(answer))
+    return 0
+
+
+def text(answer: Plan) -> str:
+    """The plan for people."""
+    from scenarios.units import format_duration, format_size
+
+    def duration(value_ns: int | None) -> str:
+        return "-" if value_ns is None else format_duration(value_ns)
+
+    rows = [
+        ("brokers", f"{answer.brokers:,}{' in a tree' if answer.tree else ''}"),
+        ("links", f"{answer.links:,}, the fastest {duration(answer.delay_ns_min)}"),
+        ("clients", f"{answer.clients:,}"),
+        ("services", "; ".join(answer.services)),
+        ("actors", f"{answer.actors} ({answer.engine})"),
+        ("cut links", f"{answer.cut_links:,}"),
+        ("imbalance", f"{answer.imbalance:.1%}"),
+        ("lookahead", duration(answer.lookahead_ns)),
+        ("events", f"about {answer.events_per_s:,.0f} per simulated second"),
+        ("λ", "-" if answer.lambda_ is None else f"{answer.lambda_:.3g}"),
+        ("memory", f"about {format_size(round(answer.memory_bytes, -6))} in all processes"),
+    ]
+    lines = [f"{answer.name}: {answer.title}" if answer.title else answer.name]
+    lines += [f"  {label:9}  {value}" for label, value in rows]
+    lines += [f"  note: {note}" for note in answer.notes]
+    return "\n".join([*lines, answer.advice])

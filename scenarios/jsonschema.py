@@ -1,0 +1,84 @@
+"""JSON Schema (2020-12) of scenario files, put together from the same models that check them.
+
+The fixed sections come from `schema`; what hangs on a name becomes `if the name is …, then these keys`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from pydantic import BaseModel
+
+from scenarios import lookup
+from scenarios.schema import ScenarioModel
+
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
+_TARGET = {"type": "string", "pattern": "^[^:]+:[^:]+$"}
+
+
+def json_schema() -> dict[str, Any]:
+    """The schema as plain data."""
+    schema = ScenarioModel.model_json_schema(mode="validation")
+    schema = {"$schema": DIALECT, "title": "brokerlab scenario", **schema}
+    definitions = schema["$defs"]
+    # The loader fills in the file's name.
+    schema["required"] = [key for key in schema["required"] if key != "name"]
+    _branch(definitions, "TopologyHead", "kind", "topologies", lookup.topology_model)
+    _branch(definitions, "Workload", "source", "workloads", lambda name: _params("workloads", name))
+    service = definitions["Service"]
+    _branch(definitions, "Service", "kind", "kinds", lambda name: _params("kinds", name))
+    rules = service["allOf"]
+    for name, entry in lookup.registry("protocols").items():
+        protocol = lookup.find("protocols", name, "protocol")[1]
+        options = _inlined(lookup.params_model(protocol, "Options"), definitions)
+        then = {"properties": {"kind": {"const": entry.facts["kind"]}, "options": options}}
+        rules.append({"if": _is("protocol", name), "then": then})
+    questions = {name: entry.facts.get("question") for name, entry in lookup.registry("indexes").items()}
+    for name, entry in lookup.registry("kinds").items():
+        fitting = [index for index, question in questions.items() if question == entry.facts.get("question")]
+        then = {"properties": {"index": {"anyOf": [{"enum": fitting}, _TARGET, {"type": "null"}]}}}
+        rules.append({"if": _is("kind", name), "then": then})
+    for key, group in (("protocol", "protocols"), ("index", "indexes")):
+        service["properties"][key] |= {"examples": list(lookup.registry(group))}
+    service["properties"]["protocol"]["anyOf"] = [{"enum": list(lookup.registry("protocols"))}, _TARGET]
+    return schema
+
+
+def _branch(
+    definitions: dict[str, Any],
+    section: str,
+    key: str,
+    group: str,
+    model_of: Callable[[str], type[BaseModel]],
+) -> None:
+    """Give a section the keys of whatever its name stands for; a third party's may have any."""
+    schema = definitions[section]
+    names = lookup.registry(group)
+    schema["properties"][key]["anyOf"] = [{"enum": list(names)}, _TARGET]
+    schema["allOf"] = schema.get("allOf", [])
+    for name in names:
+        inlined = _inlined(model_of(name), definitions)
+        then = {
+            "properties": inlined.get("properties", {}),
+            "required": inlined.get("required", []),
+            "propertyNames": {"enum": [*schema["properties"], *inlined.get("properties", {})]},
+        }
+        schema["allOf"].append({"if": _is(key, name), "then": then})
+
+
+def _params(group: str, name: str) -> type[BaseModel]:
+    return lookup.params_model(lookup.find(group, name, group)[1])
+
+
+def _is(key: str, name: str) -> dict[str, Any]:
+    return {"properties": {key: {"const": name}}, "required": [key]}
+
+
+def _inlined(model: type[BaseModel], definitions: dict[str, Any]) -> dict[str, Any]:
+    """A model's schema, its own definitions moved to the common ones under names that cannot clash."""
+    prefix = f"{model.__module__}.{model.__qualname__}."
+    schema = model.model_json_schema(mode="validation", ref_template=f"#/$defs/{prefix}{{model}}")
+    for name, definition in schema.pop("$defs", {}).items():
+        definitions[prefix + name] = definition
+    return schema

@@ -1,0 +1,308 @@
+"""From a scenario file to a valid `Scenario`, or to everything that is wrong with it.
+
+Stages: YAML to plain data with places (`document`), `--set` overrides, the fixed sections (`schema`), then
+what hangs on names (`lookup`): topology, kinds, protocols, indexes, workloads. A stage goes as far as it can
+on what the stages before it left, so that one look shows all mistakes.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path as FilePath
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+
+from brokers.errors import InvalidInput
+from scenarios import lookup
+from scenarios.document import Document, read
+from scenarios.problems import Path, ScenarioErrors, did_you_mean, explain, got
+from scenarios.schema import (
+    NAME,
+    ResolvedService,
+    ResolvedSource,
+    Scenario,
+    ScenarioModel,
+    Service,
+    TopologyHead,
+    Workload,
+)
+
+SHIPPED = FilePath(__file__).parent / "shipped"
+
+
+def shipped() -> dict[str, FilePath]:
+    """The scenarios that come with the program, by name."""
+    return {path.stem: path for path in sorted(SHIPPED.glob("*.yaml"))}
+
+
+def locate(name: str | FilePath) -> FilePath:
+    """The file that a path, or the name of a shipped scenario, stands for."""
+    path = FilePath(name)
+    if path.is_file():
+        return path
+    known = shipped()
+    if str(name) in known:
+        return known[str(name)]
+    if path.is_dir():
+        raise InvalidInput(f"{name} is a folder; name the scenario file in it")
+    if path.suffix or path.parent != FilePath("."):
+        raise InvalidInput(f"there is no file {name}; shipped scenarios: {', '.join(known)}")
+    raise InvalidInput(f"no file or shipped scenario {str(name)!r}; {did_you_mean(str(name), known)}")
+
+
+def load(name: str | FilePath, overrides: Sequence[str] = ()) -> Scenario:
+    """Read a scenario file (or a shipped scenario by name); ScenarioErrors holds all that is wrong."""
+    path = locate(name)
+    try:
+        source = path.read_bytes()
+    except OSError as error:
+        raise InvalidInput(f"cannot read {path}: {error.strerror}") from error
+    return _resolve(read(source, str(path), overrides), path.parent.resolve(), path.stem)
+
+
+def loads(text: str | bytes, overrides: Sequence[str] = (), folder: str | FilePath = ".") -> Scenario:
+    """Read a scenario from text."""
+    source = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
+    return _resolve(read(source, "<text>", overrides), FilePath(folder).resolve(), "scenario")
+
+
+def from_data(data: Mapping[str, Any], folder: str | FilePath = ".") -> Scenario:
+    """Check plain data, such as the resolved scenario of a manifest."""
+    document = Document("<data>")
+    document.data = dict(data)
+    return _resolve(document, FilePath(folder).resolve(), "scenario")
+
+
+def _resolve(document: Document, folder: FilePath, stem: str) -> Scenario:
+    data = document.data
+    if not isinstance(data, dict):
+        if not document.problems:
+            document.problem((), f"a scenario is a section of keys such as topology and services {got(data)}")
+        raise ScenarioErrors(document.problems)
+    if "name" not in data:
+        data["name"] = stem if NAME.fullmatch(stem) else "scenario"
+    model = _validated(document, data, ScenarioModel)
+    names = _Names(document, data, folder)
+    topology_params = names.topology()
+    services = names.services()
+    if document.problems or model is None:
+        raise ScenarioErrors(document.problems)
+    return Scenario(model, topology_params, tuple(services), str(folder), document)
+
+
+def _validated(
+    document: Document,
+    data: Any,
+    model: Any,
+    at: Path = (),
+    extra_keys: Sequence[str] = (),
+) -> Any:
+    """An instance of the model, or None with the mistakes noted in the document."""
+    try:
+        return model.model_validate(data)
+    except ValidationError as error:
+        for path, about_key, message in explain(error, data, model, extra_keys):
+            document.problem((*at, *path), message, about_key)
+    except RecursionError:
+        document.problem(at, "nested too deeply")
+    except (ArithmeticError, TypeError, LookupError, ValueError) as error:
+        # A third party's validator tripped over what it was given.
+        document.problem(at, f"cannot be checked: {type(error).__name__}: {error}")
+    return None
+
+
+class _Names:
+    """The parts of a scenario whose models hang on names."""
+
+    def __init__(self, document: Document, data: dict[str, Any], folder: FilePath) -> None:
+        self.document = document
+        self.data = data
+        groups = data.get("clients")
+        self.groups = list(groups) if isinstance(groups, dict) else []
+        self.folder = folder
+
+    def find(self, group: str, section: Mapping[str, Any], key: str, path: Path, what: str) -> Any:
+        """What a name stands for as (target, object); None if it is missing or wrong, and noted so."""
+        name = section.get(key)
+        if not isinstance(name, str):
+            return None  # the fixed schema has said so
+        if ":" in name and str(self.folder) not in sys.path:
+            sys.path.append(str(self.folder))  # a third party's module may lie beside the scenario
+        try:
+            return lookup.find(group, name, what)
+        except InvalidInput as error:
+            self.document.problem((*path, key), str(error))
+            return None
+
+    def parameters(
+        self,
+        model: type[BaseModel],
+        section: Mapping[str, Any],
+        head: type[BaseModel],
+        path: Path,
+        service_params: Mapping[str, Any] | None = None,
+    ) -> dict[str, Any]:
+        """The keys of a section that its head does not know, checked against the model they belong to.
+
+        A workload's model may have `misfits(service_params)`: (path, what is wrong) beside its service.
+        """
+        given = {key: value for key, value in section.items() if key not in head.model_fields}
+        checked = _validated(self.document, given, model, path, list(head.model_fields))
+        if checked is None:
+            return {}
+        if service_params is not None and hasattr(checked, "misfits"):
+            for where, message in checked.misfits(service_params):
+                self.document.problem((*path, *where.split(".")), message)
+        return dict(checked.model_dump(mode="json"))
+
+    def topology(self) -> dict[str, Any]:
+        section = self.data.get("topology")
+        if not isinstance(section, dict):
+            return {}
+        if self.find("topologies", section, "kind", ("topology",), "topology") is None:
+            return {}
+        try:
+            model = lookup.topology_model(section["kind"])
+        except InvalidInput as error:
+            self.document.problem(("topology", "kind"), str(error))
+            return {}
+        return self.parameters(model, section, TopologyHead, ("topology",))
+
+    def services(self) -> list[ResolvedService]:
+        sections = self.data.get("services")
+        if not isinstance(sections, list):
+            return []
+        first_with: dict[str, int] = {}
+        resolved = []
+        for i, section in enumerate(sections):
+            if not isinstance(section, dict):
+                continue
+            name = section.get("name")
+            if isinstance(name, str) and first_with.setdefault(name, i) != i:
+                message = f"services[{first_with[name]}] has this name already {got(name)}"
+                self.document.problem(("services", i, "name"), message)
+            service = self.service(section, ("services", i))
+            if service is not None:
+                resolved.append(service)
+        return resolved
+
+    def service(self, section: dict[str, Any], path: Path) -> ResolvedService | None:
+        before = len(self.document.problems)
+        kind = self.find("kinds", section, "kind", path, "kind")
+        protocol = self.find("protocols", section, "protocol", path, "protocol")
+        params: dict[str, Any] = {}
+        index: tuple[str | None, str | None] = (None, None)
+        if kind is not None:
+            params = self.parameters(lookup.params_model(kind[1]), section, Service, path)
+            index = self.index(section, section["kind"], kind[1], path)
+        if kind is not None and protocol is not None:
+            self.same_kind(section, kind[1], protocol[1], path)
+        options: dict[str, Any] = {}
+        given = section.get("options", {})
+        if protocol is not None and isinstance(given, dict):
+            model = lookup.params_model(protocol[1], "Options")
+            checked = _validated(self.document, given, model, (*path, "options"))
+            options = checked.model_dump(mode="json") if checked is not None else {}
+        sources = self.workload(section, kind, params, path)
+        if len(self.document.problems) > before or kind is None or protocol is None:
+            return None
+        try:
+            head = Service.model_validate(section)
+        except ValidationError:
+            return None  # noted with the fixed sections
+        return ResolvedService(
+            head, kind[0], protocol[0], index[0], index[1], params, options, tuple(sources)
+        )
+
+    def same_kind(self, section: Mapping[str, Any], kind: Any, protocol: Any, path: Path) -> None:
+        serves = lookup.fact("protocols", section["protocol"], "kind", protocol, "kind")
+        name = getattr(kind, "name", section["kind"]) if ":" in section["kind"] else section["kind"]
+        if serves == name:
+            return
+        fitting = [
+            each for each, entry in lookup.registry("protocols").items() if entry.facts.get("kind") == name
+        ]
+        hint = (
+            f"protocols for {name!r}: {', '.join(fitting)}" if fitting else "no built-in protocol serves it"
+        )
+        message = f"{section['protocol']!r} serves the kind {serves!r}, not {name!r}; {hint}"
+        self.document.problem((*path, "protocol"), message)
+
+    def index(
+        self, section: Mapping[str, Any], kind_name: str, kind: Any, path: Path
+    ) -> tuple[str | None, str | None]:
+        """(target, name) of the index; the kind's default where none is named."""
+        question = lookup.fact("kinds", kind_name, "question", kind, "question")
+        name = section.get("index")
+        if name is None:
+            name = lookup.fact("kinds", kind_name, "default_index", kind, "default_index")
+            if not isinstance(name, str):
+                return None, None
+        elif not isinstance(name, str):
+            return None, None  # the fixed schema has said so
+        found = self.find("indexes", {"index": name}, "index", path, "index")
+        if found is None:
+            return None, None
+        answers = lookup.fact("indexes", name, "question", found[1], "question")
+        if answers != question:
+            fitting = [
+                each
+                for each, entry in lookup.registry("indexes").items()
+                if entry.facts.get("question") == question
+            ]
+            hint = f"indexes that do: {', '.join(fitting)}" if fitting else "leave it out"
+            message = f"{name!r} answers {answers!r}, the kind asks {question!r}; {hint}"
+            self.document.problem((*path, "index"), message)
+        return found[0], name
+
+    def workload(
+        self, section: Mapping[str, Any], kind: Any, service_params: Mapping[str, Any], path: Path
+    ) -> list[ResolvedSource]:
+        given = section.get("workload", [])
+        if not isinstance(given, list):
+            return []
+        resolved = []
+        for i, each in enumerate(given):
+            if not isinstance(each, dict):
+                continue
+            at = (*path, "workload", i)
+            group = self.group(each, at)
+            found = self.find("workloads", each, "source", at, "workload")
+            if found is None:
+                continue
+            if kind is not None:
+                self.fits(each["source"], found[1], section["kind"], kind[1], at)
+            params = self.parameters(lookup.params_model(found[1]), each, Workload, at, service_params)
+            if group is not None:
+                resolved.append(ResolvedSource(each["source"], found[0], group, params))
+        return resolved
+
+    def fits(self, source: str, loaded: Any, kind_name: str, kind: Any, at: Path) -> None:
+        kinds = lookup.fact("workloads", source, "kinds", loaded, "kinds")
+        name = getattr(kind, "name", kind_name) if ":" in kind_name else kind_name
+        if kinds is None or name in kinds:
+            return
+        message = f"{source!r} is a workload for {', '.join(kinds)}, not for {name!r}"
+        self.document.problem((*at, "source"), message)
+
+    def group(self, workload: Mapping[str, Any], at: Path) -> str | None:
+        name = workload.get("clients")
+        if name is None:
+            if len(self.groups) > 1:
+                self.document.problem(at, f"say which clients act: one of {', '.join(map(str, self.groups))}")
+            return str(self.groups[0]) if len(self.groups) == 1 else None
+        if not isinstance(name, str):
+            return None
+        if name not in self.groups:
+            message = f"no group of clients named {name!r}; {did_you_mean(name, map(str, self.groups))}"
+            self.document.problem((*at, "clients"), message)
+            return None
+        return name
+
+
+def title_of(path: FilePath) -> str:
+    """The title line of a scenario file, unchecked."""
+    data = read(path.read_bytes(), str(path)).data
+    return str(data.get("title", "")) if isinstance(data, dict) else ""

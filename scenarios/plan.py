@@ -1,0 +1,392 @@
+"""From a valid scenario to the model that an engine runs, and what running it would take.
+
+`resolve` builds the network, attaches the clients and reads the files a scenario names, so that whatever is
+wrong with them shows before a run. `plan` adds an estimate.
+
+Theory of λ (OMNeT++): parallel simulation pays where each window holds much work against what its
+exchange costs,
+
+    λ = L·E / (τ·P)
+
+with the lookahead L in simulated seconds, E events per simulated second, the exchange τ in seconds, and P
+events per second of one core. Below about 10, several runs side by side finish sooner than one run over
+several cores.
+
+E is a rough upper estimate: a publication is handled once by every broker (under flooding on cycles, also
+once more per surplus link and direction), a subscription or its end once by every broker.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from brokers.errors import InvalidInput
+from scenarios import lookup
+from scenarios.problems import Path as DataPath
+from scenarios.problems import ScenarioErrors
+from scenarios.schema import ExplicitPlacement, LinkOverride, Links, Placement, ResolvedService, Scenario
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from brokers.engine.model import Model, SourceSpec
+    from topology.overlay import Overlay
+
+LAMBDA_WORTHWHILE = 10.0
+# Measured on a 2-core virtual machine; other machines differ by small factors, which λ does not mind.
+EXCHANGE_S = {"ray": 1.5e-3, "inline": 50e-6}
+EVENTS_PER_S = 1_000_000.0
+PROCESS_BYTES = 150_000_000  # an actor with its libraries and compiled kernels
+BROKER_BYTES = 2_000
+SUBSCRIPTION_BYTES = 600
+FLIGHT_BYTES = 200  # an event under way
+
+
+def resolve(scenario: Scenario) -> Model:
+    """The model of a scenario; ScenarioErrors if its network or its files do not fit."""
+    import numpy as np
+
+    from brokers.engine.model import Model, ServiceSpec
+
+    model = scenario.model
+    overlay = _overlay(scenario)
+    client_broker, groups = _clients(scenario, overlay)
+    files: dict[str, str] = {}
+    services = []
+    for i, service in enumerate(scenario.services):
+        services.append(
+            ServiceSpec(
+                name=service.section.name,
+                kind_target=service.kind,
+                protocol_target=service.protocol,
+                index_target=service.index,
+                tables="own" if service.section.tables == "own" else "shared",
+                view=service.section.view,
+                settled=service.section.subscriptions == "settled",
+                options=service.options,
+                params=service.params,
+                cost=service.section.cost.model_dump(),
+                sources=_sources(scenario, i, service, groups, overlay, files),
+            )
+        )
+    parts = {**scenario.model_parts(), "overlay": _fingerprint(overlay), "files": files}
+    return Model(
+        name=model.name,
+        seed=model.seed,
+        duration_ns=model.duration,
+        overlay=overlay,
+        client_broker=np.concatenate(client_broker),
+        groups=groups,
+        services=services,
+        trace_level=model.trace.level,
+        sample_every_ns=model.trace.sample_every,
+        drain_ns=model.drain,
+        facts={"scenario": scenario.resolved(), "model_parts": parts, "folder": scenario.folder},
+    )
+
+
+def link_model(links: Links) -> Any:
+    """The section `links` in the terms of `topology.links`."""
+    from topology.links import LinkModel
+
+    delay = links.delay.model_dump()
+    renamed = {
+        f"{key}_ns" if key in ("delay", "low", "high", "mean", "stdev", "delay_min") else key: value
+        for key, value in delay.items()
+    }
+    return LinkModel.model_validate(
+        {
+            "delay": renamed,
+            "jitter_ns": links.jitter,
+            "bandwidth_bps": links.bandwidth,
+            "loss": links.loss,
+            "overrides": [_override(each) for each in links.overrides],
+        }
+    )
+
+
+def _override(override: LinkOverride) -> dict[str, Any]:
+    return {
+        "between": tuple(override.between),
+        "delay_ns": override.delay,
+        "jitter_ns": override.jitter,
+        "bandwidth_bps": override.bandwidth,
+        "loss": override.loss,
+    }
+
+
+def _overlay(scenario: Scenario) -> Overlay:
+    from topology.build import build
+    from topology.errors import TopologyError
+
+    model = scenario.model
+    try:
+        kind, params = model.topology.kind, scenario.topology_params
+        return build(kind, params, link_model(model.links), model.seed, scenario.folder)
+    except TopologyError as error:
+        section, _, rest = str(error).partition(": ")
+        path: DataPath = ("links",) if section == "links" else ("topology",)
+        message = rest if section in ("links", f"topology {model.topology.kind}") else str(error)
+        raise scenario.wrong(path, message) from error
+
+
+def _clients(
+    scenario: Scenario, overlay: Overlay
+) -> tuple[list[NDArray[np.int32]], dict[str, tuple[int, int]]]:
+    """The broker of each client, group after group in the order of the file."""
+    from topology.errors import TopologyError
+    from topology.placement import place
+
+    brokers, groups, first = [], {}, 0
+    for name, group in scenario.model.clients.items():
+        try:
+            brokers.append(place(overlay, group.count, _how(group.placement), scenario.model.seed, name))
+        except TopologyError as error:
+            message = str(error).removeprefix("placement: ")
+            raise scenario.wrong(("clients", name, "placement"), message) from error
+        groups[name] = (first, group.count)
+        first += group.count
+    return brokers, groups
+
+
+def _how(placement: Placement) -> dict[str, Any]:
+    if isinstance(placement, ExplicitPlacement) and placement.counts is not None:
+        counts: dict[str | int, int] = {}
+        for broker, count in zip(placement.brokers, placement.counts):
+            counts[broker] = counts.get(broker, 0) + count
+        return {"kind": "explicit", "brokers": counts}
+    return placement.model_dump(exclude={"counts"})
+
+
+def _sources(
+    scenario: Scenario,
+    i: int,
+    service: ResolvedService,
+    groups: Mapping[str, tuple[int, int]],
+    overlay: Overlay,
+    files: dict[str, str],
+) -> list[SourceSpec]:
+    from brokers.engine.model import SourceSpec
+
+    specs = []
+    for j, source in enumerate(service.sources):
+        _, loaded = lookup.find("workloads", source.name, "workload")
+        params = dict(source.params)
+        first, count = groups[source.group]
+        if "first_client" in params:
+            params["first_client"] = first
+        named = [key for key in getattr(loaded, "paths", ()) if isinstance(params.get(key), str)]
+        for key in named:
+            params[key] = str(Path(scenario.folder) / params[key])
+        path: DataPath = ("services", i, "workload", j)
+        if named:
+            _try_source(scenario, loaded, params, (i, j), service, count, overlay.brokers, (*path, named[0]))
+        for key in named:
+            files[source.params[key]] = hashlib.sha256(Path(params[key]).read_bytes()).hexdigest()
+        specs.append(SourceSpec(source.target, params, source.group))
+    return specs
+
+
+def _try_source(
+    scenario: Scenario,
+    loaded: Any,
+    params: dict[str, Any],
+    numbers: tuple[int, int],
+    service: ResolvedService,
+    population: int,
+    entity_base: int,
+    path: DataPath,
+) -> None:
+    """Build a source that reads files once without clients, so that what is wrong with them shows now."""
+    import numpy as np
+
+    from brokers.contract import SourceContext
+
+    context = SourceContext(
+        seed=scenario.model.seed,
+        service=numbers[0],
+        source=numbers[1],
+        clients=np.zeros(0, np.int64),
+        entity_base=entity_base,
+        population=population,
+        duration_ns=scenario.model.duration,
+        settled=service.section.subscriptions == "settled",
+        service_params=service.params,
+    )
+    try:
+        loaded(params, context)
+    except ScenarioErrors:
+        raise
+    except InvalidInput as error:
+        raise scenario.wrong(path, str(error)) from error
+
+
+def _fingerprint(overlay: Overlay) -> str:
+    """A hash of the network: a file of the same name may hold another one tomorrow."""
+    digest = hashlib.sha256("\0".join(overlay.names).encode())
+    for column in ("link_a", "link_b", "delay_ns", "jitter_ns", "bandwidth_bps", "loss"):
+        digest.update(getattr(overlay, column).astype("<f8" if column == "loss" else "<i8").tobytes())
+    return digest.hexdigest()
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a run would take."""
+
+    name: str
+    title: str
+    engine: str
+    brokers: int
+    links: int
+    tree: bool
+    clients: int
+    services: tuple[str, ...]
+    actors: int
+    cut_links: int
+    imbalance: float  # heaviest shard over the mean, minus one
+    lookahead_ns: int | None  # None where no link is cut
+    delay_ns_min: int | None
+    events_per_s: float  # per simulated second, estimated
+    lambda_: float | None
+    memory_bytes: int  # of all processes, estimated
+    notes: tuple[str, ...] = field(default=())
+
+    @property
+    def advice(self) -> str:
+        """Whether to run in parallel."""
+        if self.actors == 1:
+            return "one actor: nothing is exchanged"
+        if self.lambda_ is None:
+            return "no link is cut: the actors never wait for one another"
+        if self.lambda_ < LAMBDA_WORTHWHILE:
+            return (
+                f"λ is below {LAMBDA_WORTHWHILE:g}: one run on one actor, and several seeds side by side, "
+                "will be faster than one run on several actors"
+            )
+        return "λ is large enough for several actors to pay"
+
+    def as_data(self) -> dict[str, Any]:
+        """Plain data, for --json."""
+        data = asdict(self)
+        return {"lambda" if key == "lambda_" else key: value for key, value in data.items()} | {
+            "advice": self.advice
+        }
+
+
+def default_engine() -> str:
+    """`ray` where Ray is installed, else `inline`."""
+    import importlib.util
+
+    return "ray" if importlib.util.find_spec("ray") is not None else "inline"
+
+
+def actors_of(scenario: Scenario, engine: str, actors: int | None) -> int:
+    """The number of shards: as asked for, else as the scenario says, else one per CPU under ray."""
+    asked = actors if actors is not None else scenario.model.engine.actors
+    if asked is not None:
+        return asked
+    return len(os.sched_getaffinity(0)) if engine == "ray" and hasattr(os, "sched_getaffinity") else 1
+
+
+def plan(scenario: Scenario, engine: str | None = None, actors: int | None = None) -> Plan:
+    """Resolve a scenario and estimate what a run of it would take."""
+    from topology.errors import TopologyError
+    from topology.overlay import NEVER
+    from topology.partition import partition
+
+    engine = engine or default_engine()
+    model = resolve(scenario)
+    overlay = model.overlay
+    shards = min(actors_of(scenario, engine, actors), overlay.brokers)
+    try:
+        cut = partition(overlay, shards, scenario.model.engine.partition)
+    except TopologyError as error:
+        message = str(error).removeprefix("partition: ")
+        raise scenario.wrong(("engine", "partition"), message) from error
+    events = sum(_events_per_s(scenario, service, overlay) for service in scenario.services)
+    lookahead = None if cut.lookahead_ns >= NEVER else cut.lookahead_ns
+    window_max = scenario.model.engine.window_max
+    if lookahead is not None and window_max is not None:
+        lookahead = min(lookahead, window_max)
+    strength = None
+    if shards > 1 and lookahead is not None:
+        strength = lookahead / 1e9 * events / (EXCHANGE_S[engine] * EVENTS_PER_S)
+    return Plan(
+        name=scenario.name,
+        title=scenario.model.title,
+        engine=engine,
+        brokers=overlay.brokers,
+        links=overlay.links,
+        tree=overlay.is_tree,
+        clients=int(model.client_broker.size),
+        services=tuple(
+            f"{s.section.name}: {s.section.kind} by {s.section.protocol}" for s in scenario.services
+        ),
+        actors=shards,
+        cut_links=int(cut.cut_links.size),
+        imbalance=cut.imbalance,
+        lookahead_ns=lookahead,
+        delay_ns_min=int(overlay.delay_ns.min()) if overlay.links else None,
+        events_per_s=events,
+        lambda_=strength,
+        memory_bytes=_memory(scenario, overlay, shards, engine, events),
+        notes=overlay.notes,
+    )
+
+
+def _events_per_s(scenario: Scenario, service: ResolvedService, overlay: Overlay) -> float:
+    duration_s = scenario.model.duration / 1e9
+    reach = overlay.brokers
+    if service.section.protocol == "flooding" and not overlay.is_tree:
+        reach = 1 + 2 * overlay.links - (overlay.brokers - 1)
+    total = 0.0
+    for source in service.sources:
+        clients = scenario.model.clients[source.group].count
+        total += _rate(source.params, clients) * reach
+        changes = _subscriptions(source.params) * clients / duration_s
+        if service.section.subscriptions == "settled":
+            changes = 0.0
+        churn = source.params.get("churn")
+        if isinstance(churn, dict):
+            changes += 2.0 * _rate(churn, clients)
+        total += changes * overlay.brokers
+    return total
+
+
+def _rate(params: Mapping[str, Any], clients: int) -> float:
+    """Events per second of a source that says `rate` or `total_rate`, in bursts or not; else 0."""
+    rate = float(params.get("total_rate") or 0.0) or float(params.get("rate") or 0.0) * clients
+    on, off = params.get("on"), params.get("off")
+    return rate * on / (on + off) if on and off else rate
+
+
+def _subscriptions(params: Mapping[str, Any]) -> float:
+    """Subscriptions per client of a source that says `number`; else 0."""
+    number = params.get("number")
+    if isinstance(number, list | tuple) and len(number) == 2:
+        return (number[0] + number[1]) / 2.0
+    return float(number) if isinstance(number, int | float) else 0.0
+
+
+def _memory(scenario: Scenario, overlay: Overlay, shards: int, engine: str, events_per_s: float) -> int:
+    processes = 1 + (shards if engine == "ray" else 0)
+    subscriptions = sum(
+        _subscriptions(source.params) * scenario.model.clients[source.group].count
+        for service in scenario.services
+        for source in service.sources
+    )
+    delay_s = float(overlay.delay_ns.mean()) / 1e9 if overlay.links else 0.0
+    # Every shard may hold every subscription.
+    tables = subscriptions * SUBSCRIPTION_BYTES * shards
+    return int(
+        processes * PROCESS_BYTES
+        + overlay.brokers * BROKER_BYTES
+        + tables
+        + events_per_s * delay_s * FLIGHT_BYTES
+    )

@@ -1,0 +1,402 @@
+"""What a scenario may say: pydantic models of every section, and the resolved `Scenario`.
+
+Rules: unknown keys are refused; every default stands here, with a line of prose; quantities are in base units
+after validation. What depends on a name (the parameters of a topology, a workload, a kind, a protocol) is
+not fixed here: its model belongs to whatever the name stands for, and is looked up by `scenarios.lookup`.
+"""
+
+from __future__ import annotations
+
+import re
+from copy import copy
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Literal, TypeVar
+
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    WithJsonSchema,
+    field_validator,
+    model_validator,
+)
+
+from scenarios.document import Document
+from scenarios.problems import Path, ScenarioErrors
+from scenarios.units import Bandwidth, Cost, Duration, Fraction, PositiveDuration, format_duration
+
+NAME = re.compile(r"[a-z0-9](?:[a-z0-9_-]{0,62}[a-z0-9])?")
+CLIENTS_MAX = 2**31 - 1 - 10**8  # entity ids (brokers, then clients) are int32 in places
+
+
+def _whole_number(value: object) -> object:
+    """Accept 1e3 and "1e3" for a count, refuse true and 1.5."""
+    if isinstance(value, bool):
+        raise ValueError("must be a whole number")
+    if isinstance(value, str) and re.fullmatch(r"\d{1,9}(\.\d{1,9})?[eE]\+?\d", value.strip()):
+        value = float(value)
+    if isinstance(value, float) and value == value and abs(value) < 2**53 and value == int(value):
+        return int(value)
+    return value
+
+
+def _name(value: object) -> object:
+    if isinstance(value, str) and not NAME.fullmatch(value):
+        raise ValueError("must be lower-case letters, digits, - and _, at most 64, as in quickstart-2")
+    return value
+
+
+# As `topology.links` bounds them: eleven days, and a petabit per second.
+LINK_DELAY_NS_MAX = 10**15
+LINK_BANDWIDTH_BPS_MAX = 10**15
+LinkDelay = Annotated[PositiveDuration, Field(le=LINK_DELAY_NS_MAX)]
+LinkJitter = Annotated[Duration, Field(le=LINK_DELAY_NS_MAX)]
+LinkBandwidth = Annotated[Bandwidth, Field(le=LINK_BANDWIDTH_BPS_MAX)]
+LinkLoss = Annotated[Fraction, Field(lt=1)]
+
+Count = Annotated[int, BeforeValidator(_whole_number), WithJsonSchema({"type": "number"})]
+_NAME_SCHEMA = {"type": "string", "pattern": f"^{NAME.pattern}$"}
+Name = Annotated[str, BeforeValidator(_name), WithJsonSchema(_NAME_SCHEMA)]
+
+
+_Bounds = TypeVar("_Bounds", bound="UniformDelay | NormalDelay")
+
+
+class Section(BaseModel):
+    """A part of a scenario: nothing unknown in it, unchangeable once read."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Named(BaseModel):
+    """A section that begins with a name; its further keys belong to what the name stands for."""
+
+    model_config = ConfigDict(extra="allow", frozen=True)
+
+
+class Engine(Section):
+    """How it is executed. None of it changes the trace."""
+
+    actors: Annotated[Count, Field(ge=1, le=4096)] | None = Field(
+        default=None, description="number of shards; default: one per CPU under ray, 1 under inline"
+    )
+    partition: Literal["auto", "contiguous", "round-robin"] | list[Annotated[Count, Field(ge=0)]] = Field(
+        default="auto", description="which shard carries which broker; or a list, one shard number per broker"
+    )
+    window_max: PositiveDuration | None = Field(
+        default=None, description="upper bound of a window; default: the smallest delay of a cut link"
+    )
+
+
+def _low_below_high(delay: _Bounds) -> _Bounds:
+    if delay.low > delay.high:
+        raise ValueError(
+            f"low is above high (got {format_duration(delay.low)} and {format_duration(delay.high)})"
+        )
+    return delay
+
+
+class UniformDelay(Section):
+    """Drawn once per link, evenly between low and high."""
+
+    kind: Literal["uniform"] = "uniform"
+    low: LinkDelay
+    high: LinkDelay
+
+    @model_validator(mode="after")
+    def _ordered(self) -> UniformDelay:
+        return _low_below_high(self)
+
+
+class NormalDelay(Section):
+    """Drawn once per link from a normal distribution, cut off at low and high."""
+
+    kind: Literal["normal"] = "normal"
+    mean: LinkDelay
+    stdev: LinkJitter
+    low: LinkDelay = 1
+    high: LinkDelay = LINK_DELAY_NS_MAX
+
+    @model_validator(mode="after")
+    def _ordered(self) -> NormalDelay:
+        return _low_below_high(self)
+
+
+class GeographyDelay(Section):
+    """Great circle between the brokers' positions at two thirds of the speed of light."""
+
+    kind: Literal["geography"] = "geography"
+    delay_min: LinkDelay = Field(
+        default=100_000, description="for brokers at one place or without a position"
+    )
+    scale_km_per_unit: Annotated[float, Field(gt=0, le=1e9)] | None = Field(
+        default=None, description="for positions on a plane: kilometres per unit"
+    )
+
+
+class ConstantDelay(Section):
+    """The same for every link."""
+
+    kind: Literal["constant"] = "constant"
+    delay: LinkDelay
+
+
+def _delay_form(value: object) -> object:
+    if isinstance(value, str) and value in ("geography",):
+        return {"kind": value}
+    return value if isinstance(value, dict) else {"kind": "constant", "delay": value}
+
+
+Delay = Annotated[
+    Annotated[ConstantDelay | UniformDelay | NormalDelay | GeographyDelay, Field(discriminator="kind")],
+    BeforeValidator(_delay_form, json_schema_input_type=Any),
+]
+
+
+class LinkOverride(Section):
+    """Other figures for one link."""
+
+    between: Annotated[list[str | int], Field(min_length=2, max_length=2)] = Field(
+        description="the two brokers, by name or number"
+    )
+    delay: LinkDelay | None = None
+    jitter: LinkJitter | None = None
+    bandwidth: LinkBandwidth | None = None
+    loss: LinkLoss | None = None
+
+
+class Links(Section):
+    """Delay, jitter, bandwidth and loss of the links between brokers."""
+
+    delay: Delay = Field(
+        default=ConstantDelay(delay=10_000_000), description="constant, uniform, normal or geography"
+    )
+    jitter: LinkJitter = Field(
+        default=0, description="extra delay per message, evenly from 0 to this; order is kept"
+    )
+    bandwidth: LinkBandwidth = Field(default=0, description="unlimited unless given")
+    loss: LinkLoss = Field(default=0.0, description="probability that a message is lost")
+    overrides: list[LinkOverride] = Field(default=[], description="other figures for single links")
+
+
+class UniformPlacement(Section):
+    """Every broker equally likely."""
+
+    kind: Literal["uniform"] = "uniform"
+
+
+class EvenPlacement(Section):
+    """One after the other over the brokers."""
+
+    kind: Literal["even"] = "even"
+
+
+class DegreePlacement(Section):
+    """In proportion to the broker's number of links."""
+
+    kind: Literal["degree"] = "degree"
+
+
+class ZipfPlacement(Section):
+    """A few brokers have most clients, in an order drawn from the seed."""
+
+    kind: Literal["zipf"] = "zipf"
+    exponent: Annotated[float, Field(ge=0, le=20)] = 1.0
+
+
+class ExplicitPlacement(Section):
+    """Named brokers: in turn, or as many on each as `counts` says."""
+
+    kind: Literal["explicit"] = "explicit"
+    brokers: Annotated[list[str | int], Field(min_length=1)]
+    counts: list[Annotated[Count, Field(ge=0)]] | None = None
+
+    @model_validator(mode="after")
+    def _one_count_each(self) -> ExplicitPlacement:
+        if self.counts is not None and len(self.counts) != len(self.brokers):
+            raise ValueError(f"{len(self.brokers)} brokers need as many counts (got {len(self.counts)})")
+        return self
+
+
+def _placement_form(value: object) -> object:
+    return {"kind": value} if isinstance(value, str) else value
+
+
+Placement = Annotated[
+    Annotated[
+        UniformPlacement | EvenPlacement | DegreePlacement | ZipfPlacement | ExplicitPlacement,
+        Field(discriminator="kind"),
+    ],
+    BeforeValidator(_placement_form, json_schema_input_type=Any),
+]
+
+
+class Clients(Section):
+    """A group of clients and the brokers they are attached to."""
+
+    count: Annotated[Count, Field(ge=1, le=CLIENTS_MAX)]
+    placement: Placement = Field(
+        default=UniformPlacement(), description="uniform, even, degree, zipf, or explicit with brokers"
+    )
+
+
+class ServiceCost(Section):
+    """Service time of one message at a broker: base + per_entry · table entries + per_match · matches + …"""
+
+    base: Cost = 0.0
+    per_entry: Cost = 0.0
+    per_match: Cost = 0.0
+    per_link: Cost = 0.0
+    per_byte: Cost = 0.0
+
+
+class Workload(Named):
+    """A workload source; its parameters stand beside `source`."""
+
+    source: str = Field(description="a workload of `brokerlab list`, or package.module:Class")
+    clients: str | None = Field(
+        default=None, description="the group that acts; may be left out if there is one group"
+    )
+
+
+class Service(Named):
+    """One kind, one protocol, one index, one workload; parameters of the kind stand beside these."""
+
+    name: Name
+    kind: str = Field(description="a kind of `brokerlab list`, or package.module:Class")
+    protocol: str = Field(description="a protocol of `brokerlab list`, or package.module:Class")
+    index: str | None = Field(
+        default=None, description="an index of `brokerlab list`; default: the kind's own"
+    )
+    tables: Literal["auto", "shared", "own"] = Field(
+        default="auto", description="changes memory and speed, nothing else"
+    )
+    view: Literal["auto", "run", "message"] = Field(default="auto", description="changes speed, nothing else")
+    subscriptions: Literal["messages", "settled"] = Field(
+        default="messages", description="issued as messages, or standing at time 0"
+    )
+    options: dict[str, Any] = Field(default={}, description="options of the protocol")
+    cost: ServiceCost = ServiceCost()
+    workload: list[Workload] = Field(default=[], description="what the clients do")
+
+
+class TopologyHead(Named):
+    """The network of brokers; parameters of the kind stand beside `kind`."""
+
+    kind: str = Field(description="a topology of `brokerlab list`, or package.module:function")
+
+
+class Trace(Section):
+    """What is written down."""
+
+    level: Literal["none", "summary", "deliveries", "full"] = "deliveries"
+    sample_every: PositiveDuration = Field(
+        default=1_000_000_000, description="time between samples of queues and tables"
+    )
+
+
+class ScenarioModel(Section):
+    """A brokerlab scenario."""
+
+    name: Name = Field(description="part of the run folder's name; default: the file's name")
+    title: str = Field(default="", description="one line: what it shows")
+    seed: Annotated[Count, Field(ge=0, lt=2**63)] = 1
+    duration: PositiveDuration = Field(description="simulated time in which clients act")
+    drain: Duration = Field(default=60_000_000_000, description="time after that for messages under way")
+    engine: Engine = Engine()
+    topology: TopologyHead
+    links: Links = Links()
+    clients: Annotated[dict[str, Clients], Field(min_length=1)] = Field(
+        description="groups of clients, by name"
+    )
+    services: Annotated[list[Service], Field(min_length=1)]
+    trace: Trace = Trace()
+
+    @field_validator("title")
+    @classmethod
+    def _one_line(cls, title: str) -> str:
+        if "\n" in title:
+            raise ValueError("must be one line")
+        return title
+
+
+@dataclass(frozen=True)
+class ResolvedSource:
+    """A workload source whose class is found and whose parameters are valid."""
+
+    name: str
+    target: str
+    group: str
+    params: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class ResolvedService:
+    """A service whose names are found and whose parameters are valid."""
+
+    section: Service
+    kind: str
+    protocol: str
+    index: str | None  # these three as "module:Class"
+    index_name: str | None
+    params: dict[str, Any]
+    options: dict[str, Any]
+    sources: tuple[ResolvedSource, ...]
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """A valid scenario: sections as models, names resolved, all values plain and in base units."""
+
+    model: ScenarioModel
+    topology_params: dict[str, Any]
+    services: tuple[ResolvedService, ...]
+    folder: str  # relative paths in it start here
+    document: Document = field(repr=False, compare=False)  # where each value stood
+
+    @property
+    def where(self) -> str:
+        """The file it came from, for messages."""
+        return self.document.where
+
+    def wrong(self, path: Path, message: str) -> ScenarioErrors:
+        """A mistake that shows only when the scenario is put to work: in a topology, in a file it names."""
+        document = copy(self.document)
+        document.problems = []
+        document.problem(path, message)
+        return ScenarioErrors(document.problems)
+
+    @property
+    def name(self) -> str:
+        return self.model.name
+
+    def resolved(self) -> dict[str, Any]:
+        """The whole scenario as plain data, defaults filled in; reads back as the same scenario."""
+        data = self.model.model_dump(mode="json", exclude={"topology", "services"})
+        data["topology"] = {"kind": self.model.topology.kind, **self.topology_params}
+        data["services"] = []
+        for service in self.services:
+            head = {key: getattr(service.section, key) for key in ("name", "kind", "protocol")}
+            head |= {"index": service.index_name} if service.index_name else {}
+            head |= {key: getattr(service.section, key) for key in ("tables", "view", "subscriptions")}
+            workload = [{"source": s.name, "clients": s.group, **s.params} for s in service.sources]
+            data["services"].append(
+                {
+                    **head,
+                    **service.params,
+                    "options": service.options,
+                    "cost": service.section.cost.model_dump(),
+                    "workload": workload,
+                }
+            )
+        return data
+
+    def model_parts(self) -> dict[str, Any]:
+        """What determines the trace: the scenario without engine, trace level, memory layout and title."""
+        data = self.resolved()
+        for key in ("engine", "trace", "title", "name"):
+            del data[key]
+        for service in data["services"]:
+            del service["tables"], service["view"]
+        return data

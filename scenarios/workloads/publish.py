@@ -1,0 +1,60 @@
+"""Publishers of the kind `content`: each client on its own schedule, all of them woken as one group."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from brokers.contract import Emission, SourceContext
+from protocols.content.kind import PUBLISH
+from scenarios.units import Fraction
+from scenarios.workloads.arrivals import ArrivalParameters, Arrivals
+from scenarios.workloads.common import GroupSource, Parameters, emission
+from scenarios.workloads.values import ValueParameters
+
+
+class PublishParameters(ArrivalParameters, ValueParameters):
+    """When each client publishes, and what."""
+
+    correlation: Fraction = Field(
+        0.0, description="how strongly a factor common to all attributes of a message moves them together"
+    )
+    missing: Fraction = Field(0.0, description="probability that an attribute is absent from a message")
+
+
+class Publish(GroupSource):
+    """Publications with a value per attribute; NaN where it is absent."""
+
+    Params: ClassVar[type[Parameters]] = PublishParameters
+
+    def __init__(self, params: Mapping[str, Any], context: SourceContext) -> None:
+        self._params = PublishParameters.model_validate(dict(params))
+        super().__init__(self._params, context)
+        self._attributes = context.service_params["attributes"]
+        self._laws = self._params.law_table(self._attributes)
+        self._value_keys = self._keys("values", self.clients)
+        self._arrivals = Arrivals(
+            self._params, self._keys("times", self.clients), context.population, context.duration_ns
+        )
+        self._set_chunk(self._arrivals.rate)
+
+    def _next_event_ns(self) -> int:
+        return self._arrivals.next_event_ns()
+
+    def _emit(self, until_ns: int) -> list[Emission]:
+        from scenarios.workloads import kernels
+
+        who, when, number = self._arrivals.until(until_ns)
+        rows = np.empty((who.size, self._attributes))
+        kernels.publications(
+            self._value_keys, who, number, *self._laws.arguments,
+            self._params.correlation, self._params.missing, rows,
+        )
+        return [emission(PUBLISH, when, self.clients[who], rows=rows)]
+
+    def _arrays(self) -> dict[str, NDArray[Any]]:
+        return {"arrivals": self._arrivals.progress}

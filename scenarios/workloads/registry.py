@@ -1,0 +1,30 @@
+"""The workload sources that come with brokerlab. A new one is one file and one line here."""
+
+from __future__ import annotations
+
+from brokers.registry import Entry
+
+_HERE = "scenarios.workloads"
+
+WORKLOADS: dict[str, Entry] = {
+    "publish": Entry(
+        f"{_HERE}.publish:Publish",
+        "clients publish messages with attribute values: constant, Poisson or in bursts",
+        {"kinds": ["content"]},
+    ),
+    "subscribe": Entry(
+        f"{_HERE}.subscribe:Subscribe",
+        "clients subscribe to ranges of attribute values, and may replace them or leave and join",
+        {"kinds": ["content"]},
+    ),
+    "replay": Entry(
+        f"{_HERE}.replay:Replay",
+        "timed publications, subscriptions and unsubscriptions from a CSV or Parquet file",
+        {"kinds": ["content"]},
+    ),
+    "context-updates": Entry(
+        f"{_HERE}.context_updates:ContextUpdates",
+        "attribute values of contexts change by random walk or are drawn anew",
+        {"kinds": ["context"]},
+    ),
+}

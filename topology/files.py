@@ -1,0 +1,665 @@
+"""Networks from files: GML, GraphML, edge lists, JSON. Real files are dirty, so the readers forgive.
+
+Theory. A reader turns text into a `Raw` graph: nodes and links with their attributes and lines, nothing
+judged yet. `_settle` judges: it finds names and places, drops links whose ends do not exist, and hands over
+to `repair`, which handles loops, repetitions and separate parts. What was dropped or changed is counted in
+the notes, or refused under `strict`. The readers are our own, since the usual ones stop at the first repeated
+label, edge or unknown key.
+
+Whatever the bytes, the only error is `TopologyError`, naming the file and, where there is one, the line.
+"""
+
+from __future__ import annotations
+
+import csv
+import html
+import json
+import math
+import re
+import xml.etree.ElementTree as ET
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import networkx as nx
+from pydantic import Field
+
+from topology.errors import TopologyError
+from topology.overlay import did_you_mean
+from topology.repair import Position, as_position, clean_name, counted, simple_graph
+
+DATA = Path(__file__).parent / "data"
+BYTES_MAX = 256 * 1024 * 1024
+
+Format = Literal["auto", "gml", "graphml", "edgelist", "json"]
+Coordinates = Literal["auto", "degrees", "plane"]
+
+_SUFFIXES: dict[str, Format] = {
+    ".gml": "gml",
+    ".graphml": "graphml",
+    ".xml": "graphml",
+    ".json": "json",
+    ".edges": "edgelist",
+    ".edgelist": "edgelist",
+    ".el": "edgelist",
+    ".csv": "edgelist",
+    ".tsv": "edgelist",
+    ".txt": "edgelist",
+}
+
+
+@dataclass
+class Raw:
+    """What a reader found. Keys are as the file has them, made text."""
+
+    nodes: list[tuple[str | None, dict[str, Any]]] = field(default_factory=list)
+    links: list[tuple[str | None, str | None]] = field(default_factory=list)
+    directed: bool = False
+    implicit: bool = False  # links bring their own nodes
+    dropped: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+
+def file(
+    *,
+    path: Annotated[str, Field(min_length=1, description="a file, or the name of a shipped network")],
+    format: Annotated[
+        Format, Field(description="how to read it; auto goes by the suffix, then by the content")
+    ] = "auto",
+    coordinates: Annotated[
+        Coordinates, Field(description="what x and y mean, if the file has no longitude")
+    ] = "auto",
+    strict: Annotated[
+        bool, Field(description="refuse what would otherwise be dropped, several parts included")
+    ] = False,
+    base: str | None = None,
+) -> nx.Graph:
+    """A network read from a file.
+
+    Parameters
+    ----------
+    path : a path, or the bare name of a shipped network such as `Geant2012`
+    format : gml, graphml, edgelist or json; auto goes by the suffix, then by the content
+    coordinates : what positions given as x and y mean; longitude and latitude are always degrees
+    strict : repeated links, self-loops, links to nowhere and several components are errors instead of notes
+    base : the folder a relative path starts from; supplied by `build`
+
+    Raises
+    ------
+    TopologyError
+        If there is no such file, it cannot be understood, or as `strict` says.
+
+    References
+    ----------
+    S. Knight et al., "The Internet Topology Zoo", IEEE JSAC 29(9), 2011, for the shipped networks.
+
+    Examples
+    --------
+    >>> len(file(path="Geant2012"))
+    40
+    """
+    found = locate(path, base)
+    try:
+        if found.stat().st_size > BYTES_MAX:
+            raise TopologyError(f"{path}: larger than {BYTES_MAX} bytes")
+        data = found.read_bytes()
+    except OSError as error:
+        raise TopologyError(f"{path}: cannot be read: {error.strerror or error}") from None
+    if format == "auto":
+        format = _SUFFIXES.get(found.suffix.lower(), "auto")
+    return parse(data, path, format=format, coordinates=coordinates, strict=strict)
+
+
+def shipped() -> list[str]:
+    """Names of the networks that come with the package."""
+    return sorted(found.stem for found in DATA.glob("*.gml"))
+
+
+def locate(path: str, base: str | None = None) -> Path:
+    """The file that a path or the name of a shipped network means."""
+    try:
+        given = Path(base, path) if base else Path(path)
+        if given.is_file():
+            return given
+        is_folder = given.is_dir()
+    except (OSError, ValueError):
+        raise TopologyError(f"{path!r}: is not a path") from None
+    if path in shipped():
+        return DATA / f"{path}.gml"
+    if is_folder:
+        raise TopologyError(f"{path}: is a folder, not a file")
+    if "/" in path or "\\" in path or Path(path).suffix.lower() in _SUFFIXES:
+        raise TopologyError(f"{path}: there is no such file")
+    raise TopologyError(
+        f"{path}: there is no such file, and no shipped network of that name{did_you_mean(path, shipped())}"
+    )
+
+
+def parse(
+    data: bytes,
+    where: str,
+    *,
+    format: Format = "auto",
+    coordinates: Coordinates = "auto",
+    strict: bool = False,
+) -> nx.Graph:
+    """A repaired graph from the bytes of a file; `where` is the name that errors use."""
+    text, encoding_note = _decode(data, where)
+    if format == "auto":
+        format = _sniff(text)
+    raw = _READERS[format](text, where)
+    if encoding_note:
+        raw.notes.insert(0, encoding_note)
+    return _settle(raw, where, coordinates, strict)
+
+
+# ---- bytes to text -----------------------------------------------------------------------------------
+
+
+def _decode(data: bytes, where: str) -> tuple[str, str | None]:
+    for mark, encoding in ((b"\xef\xbb\xbf", "utf-8"), (b"\xff\xfe", "utf-16"), (b"\xfe\xff", "utf-16")):
+        if data.startswith(mark):
+            text = data.decode(encoding, "replace").removeprefix("\ufeff")
+            return text, "bytes that are no text replaced" if "\ufffd" in text else None
+    if not data.strip():
+        raise TopologyError(f"{where}: is empty")
+    strange = sum(data.count(byte) for byte in _CONTROL)
+    if strange * 20 > len(data):
+        raise TopologyError(f"{where}: is not text; GML, GraphML, edge lists and JSON can be read")
+    declared = re.match(rb"""\s*<\?xml[^>]*encoding=["']([\w.-]+)["']""", data)
+    for encoding in ("utf-8", declared[1].decode("ascii") if declared else "cp1252", "cp1252"):
+        try:
+            text = data.decode(encoding)
+        except (UnicodeError, LookupError):
+            continue
+        return text, None if encoding == "utf-8" else f"read as {encoding}, since it is not UTF-8"
+    return data.decode("latin-1"), "read as latin-1, since it is not UTF-8"
+
+
+_CONTROL = [bytes([code]) for code in range(32) if code not in b"\t\n\r\f\v"]
+
+
+def _sniff(text: str) -> Format:
+    start = text.lstrip()[:4096]
+    if start.startswith("<"):
+        return "graphml"
+    if start.startswith("{") or re.match(r"\[\s*[\[{\]]", start):
+        return "json"
+    return (
+        "gml"
+        if re.search(r"^\s*(graph|node)\s*\[", text[:65536], re.MULTILINE | re.IGNORECASE)
+        else "edgelist"
+    )
+
+
+# ---- GML ---------------------------------------------------------------------------------------------
+
+_GML_TOKEN = re.compile(
+    r"""
+    (?P<skip>[\s,;]+ | \#[^\n]*)
+    | (?P<text>"[^"]*")
+    | (?P<open>\[) | (?P<close>\])
+    | (?P<word>[^\s\[\]",;]+)
+    | (?P<stray>.)
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+
+
+def _read_gml(text: str, where: str) -> Raw:
+    """GML by its bare grammar: keys with a number, a text, or a list in brackets; depth costs no stack."""
+    raw = Raw()
+    root: list[tuple[str, Any, int]] = []
+    stack = [root]
+    key: str | None = None
+    key_line = line = 1
+    unreadable = 0
+    for token in _GML_TOKEN.finditer(text):
+        kind, content = token.lastgroup, token[0]
+        here = line
+        line += content.count("\n")
+        if kind == "skip":
+            continue
+        if kind == "open":
+            inner: list[tuple[str, Any, int]] = []
+            unreadable += key is None
+            stack[-1].append(((key or "").lower(), inner, key_line))
+            stack.append(inner)
+        elif kind == "close":
+            unreadable += key is not None
+            if len(stack) > 1:
+                stack.pop()
+            else:
+                unreadable += 1
+        elif kind == "stray":
+            unreadable += 1
+            continue
+        elif key is None:
+            if kind == "word":
+                key, key_line = content, here
+                continue
+            unreadable += 1
+        else:
+            value = html.unescape(content[1:-1]) if kind == "text" else content
+            stack[-1].append((key.lower(), value, key_line))
+        key = None
+    if len(stack) > 1:
+        raw.dropped.append(f"{counted(len(stack) - 1, 'closing bracket')} missing at the end")
+    if unreadable:
+        raw.dropped.append(f"{counted(unreadable, 'piece')} of text that are no GML skipped")
+    nameless_ends = 0
+    pending = [root]
+    while pending:
+        for key, value, _ in pending.pop():
+            if not isinstance(value, list):
+                if key == "directed":
+                    raw.directed = value not in ("0", "false")
+                continue
+            data = _flat(value)
+            if key == "node":
+                raw.nodes.append((_key(data.get("id")), data))
+            elif key == "edge":
+                ends = _key(data.get("source")), _key(data.get("target"))
+                nameless_ends += None in ends
+                raw.links.append(ends)
+            if key in ("graph", "", "node"):
+                pending.append([entry for entry in value if entry[0] != "graphics"])
+    if not raw.nodes and raw.links and nameless_ends == 0:
+        raw.implicit = True
+        raw.notes.append("no nodes listed, those of the links taken")
+    if not raw.nodes and not raw.links:
+        raise TopologyError(f"{where}: line {line}: reached the end without any 'node [ ... ]'; is this GML?")
+    return raw
+
+
+def _flat(entries: list[tuple[str, Any, int]]) -> dict[str, Any]:
+    """One level of a GML list, the first of repeated keys; `graphics [ x 1 y 2 ]` gives its x and y."""
+    data: dict[str, Any] = {}
+    for key, value, _ in entries:
+        if not isinstance(value, list):
+            data.setdefault(key, value)
+    for key, value, _ in entries:
+        if key == "graphics" and isinstance(value, list):
+            for inner_key, inner, _ in value:
+                if inner_key in ("x", "y") and not isinstance(inner, list):
+                    data.setdefault(inner_key, inner)
+    return data
+
+
+# ---- GraphML -----------------------------------------------------------------------------------------
+
+_XML_FORBIDDEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff\ud800-\udfff]")
+_XML_BARE_AMPERSAND = re.compile(r"&(?!(?:amp|lt|gt|quot|apos|#\d+|#x[0-9a-fA-F]+);)")
+_XML_DEPTH_MAX = 1000
+
+
+def _read_graphml(text: str, where: str) -> Raw:
+    raw = Raw()
+    if "<!ENTITY" in text:
+        raise TopologyError(f"{where}: declares XML entities, which are not read; replace them by their text")
+    body = re.sub(r"^\s*<\?xml.*?\?>", "", text, count=1, flags=re.DOTALL)
+    skipped_lines = text[: len(text) - len(body)].count("\n")
+    try:
+        root = _xml(body)
+    except ET.ParseError as error:
+        cleaned = _XML_BARE_AMPERSAND.sub("&amp;", _html_entities_only(_XML_FORBIDDEN.sub(" ", body)))
+        try:
+            root = _xml(cleaned)
+        except (ET.ParseError, ValueError, UnicodeError):
+            line, column = getattr(error, "position", (1, 0))
+            raise TopologyError(
+                f"{where}: line {line + skipped_lines}, column {column + 1}: is not well-formed XML: "
+                f"{str(error).split(':')[0]}"
+            ) from None
+        raw.notes.append("characters that XML does not allow replaced")
+    except (ValueError, UnicodeError) as error:
+        raise TopologyError(f"{where}: is not well-formed XML: {error}") from None
+    names = {
+        str(element.get("id")): str(element.get("attr.name") or element.get("id")).lower()
+        for element in root.iter()
+        if _local(element) == "key"
+    }
+    for element in root.iter():
+        kind = _local(element)
+        if kind == "graph" and element.get("edgedefault") == "directed":
+            raw.directed = True
+        elif kind == "node":
+            raw.nodes.append((_key(element.get("id")), _graphml_data(element, names)))
+        elif kind == "edge":
+            raw.links.append((_key(element.get("source")), _key(element.get("target"))))
+        elif kind == "hyperedge":
+            raw.dropped.append("a hyperedge dropped")
+    if not raw.nodes:
+        raise TopologyError(
+            f"{where}: has no <node>; is this GraphML? (the outermost element is <{_local(root)}>)"
+        )
+    return raw
+
+
+def _html_entities_only(text: str) -> str:
+    """Named entities of HTML, which XML does not know, as characters; those of XML stay."""
+
+    def replace(match: re.Match[str]) -> str:
+        return match[0] if match[1] in ("amp", "lt", "gt", "quot", "apos") else html.unescape(match[0])
+
+    return re.sub(r"&([A-Za-z]\w{1,31});", replace, text)
+
+
+def _xml(text: str) -> ET.Element:
+    """The root element; a tree too deep to walk safely is refused while it is read."""
+    parser = ET.XMLParser(target=_BoundedBuilder())
+    parser.feed(text)
+    return parser.close()
+
+
+class _BoundedBuilder(ET.TreeBuilder):
+    depth = 0
+
+    def start(self, tag: str, attrs: dict[Any, Any], /) -> ET.Element:
+        self.depth += 1
+        if self.depth > _XML_DEPTH_MAX:
+            raise ValueError(f"nested deeper than {_XML_DEPTH_MAX} elements")
+        return super().start(tag, attrs)
+
+    def end(self, tag: str, /) -> ET.Element:
+        self.depth -= 1
+        return super().end(tag)
+
+
+def _local(element: ET.Element) -> str:
+    return element.tag.rpartition("}")[2].lower() if isinstance(element.tag, str) else ""
+
+
+def _graphml_data(node: ET.Element, names: Mapping[str, str]) -> dict[str, Any]:
+    data: dict[str, Any] = {}
+    for child in node:
+        if _local(child) != "data":
+            continue
+        key = str(child.get("key"))
+        if child.text and child.text.strip():
+            data.setdefault(names.get(key, key.lower()), child.text.strip())
+        for drawn in child.iter():  # yEd keeps places and labels in elements of its own
+            if _local(drawn) == "geometry":
+                data.setdefault("x", drawn.get("x"))
+                data.setdefault("y", drawn.get("y"))
+            elif _local(drawn) == "nodelabel" and drawn.text and drawn.text.strip():
+                data.setdefault("label", drawn.text.strip())
+    return data
+
+
+# ---- edge lists --------------------------------------------------------------------------------------
+
+_HEADER = {"source", "target", "from", "to", "node1", "node2", "a", "b", "src", "dst", "u", "v"}
+
+
+def _read_edgelist(text: str, where: str) -> Raw:
+    """Two names a line, apart by a tab, a semicolon, a comma or blanks; what follows them is not read."""
+    raw = Raw(implicit=True)
+    short: list[int] = []
+    first = True
+    for number, line in enumerate(text.splitlines(), 1):
+        content = line.strip()
+        if not content or content.startswith(("#", "%", "//")):
+            continue
+        fields = _fields(content)
+        header, first = first and len(fields) >= 2 and {f.lower() for f in fields[:2]} <= _HEADER, False
+        if header and fields[0].lower() not in ("a", "b", "u", "v"):
+            continue
+        if len(fields) < 2 or not clean_name(fields[0]) or not clean_name(fields[1]):
+            short.append(number)
+            continue
+        raw.links.append((_key(fields[0]), _key(fields[1])))
+    if not raw.links:
+        at = f"line {short[0]}: " if short else ""
+        raise TopologyError(f"{where}: {at}no line has two names; an edge list has two names a line")
+    if short:
+        raw.dropped.append(
+            f"{counted(len(short), 'line')} without two names dropped, the first is line {short[0]}"
+        )
+    return raw
+
+
+def _fields(line: str) -> list[str]:
+    for delimiter in ("\t", ";", ","):
+        if delimiter in line.split("{", 1)[0]:
+            break
+    else:
+        delimiter = " "
+    try:
+        row = next(csv.reader([line.replace("\0", " ")], delimiter=delimiter, skipinitialspace=True), [])
+    except csv.Error:
+        row = line.split(delimiter)
+    return [part.strip() for part in row if delimiter != " " or part.strip()]
+
+
+# ---- JSON --------------------------------------------------------------------------------------------
+
+
+def _read_json(text: str, where: str) -> Raw:
+    """Node-link data, `{"nodes": [...], "links": [...]}`, Cytoscape's elements, or a bare list of pairs."""
+    try:
+        document = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise TopologyError(
+            f"{where}: line {error.lineno}, column {error.colno}: is not JSON: {error.msg}"
+        ) from None
+    except RecursionError:
+        raise TopologyError(f"{where}: is nested too deeply") from None
+    except ValueError as error:
+        raise TopologyError(f"{where}: is not JSON that can be read: {error}") from None
+    if (
+        isinstance(document, dict)
+        and isinstance(document.get("graph"), dict)
+        and "nodes" in document["graph"]
+    ):
+        document = document["graph"]
+    if isinstance(document, dict) and isinstance(document.get("elements"), dict):
+        document = document["elements"]
+    raw = Raw()
+    if isinstance(document, list):
+        nodes, links = None, document
+    elif isinstance(document, dict):
+        nodes = document.get("nodes")
+        links = next((document[key] for key in ("links", "edges") if key in document), [])
+        raw.directed = document.get("directed") is True
+    else:
+        raise TopologyError(f"{where}: holds {_kind(document)}, not a graph; it should hold nodes and links")
+    for name, part in (("nodes", nodes), ("links", links)):
+        if part is not None and not isinstance(part, list):
+            raise TopologyError(f"{where}: {name} should be a list (got {_kind(part)})")
+    unreadable = 0
+    for entry in nodes or []:
+        entry = _unwrapped(entry)
+        if isinstance(entry, dict):
+            data = {str(key).lower(): value for key, value in entry.items()}
+            raw.nodes.append(
+                (next((k for k in map(_key, map(data.get, ("id", "key", "name", "label"))) if k), None), data)
+            )
+        elif _key(entry) is not None:
+            raw.nodes.append((_key(entry), {"label": entry}))
+        else:
+            unreadable += 1
+    for entry in links or []:
+        entry = _unwrapped(entry)
+        if isinstance(entry, dict):
+            data = {str(key).lower(): value for key, value in entry.items()}
+            pair = tuple(
+                next((k for k in map(_key, map(data.get, names)) if k is not None), None)
+                for names in (("source", "from", "a"), ("target", "to", "b"))
+            )
+            if "between" in data and isinstance(data["between"], list) and len(data["between"]) == 2:
+                pair = (_key(data["between"][0]), _key(data["between"][1]))
+        elif isinstance(entry, list) and len(entry) >= 2:
+            pair = (_key(entry[0]), _key(entry[1]))
+        else:
+            unreadable += 1
+            continue
+        raw.links.append((pair[0], pair[1]))
+    if unreadable:
+        raw.dropped.append(f"{counted(unreadable, 'entry')} that are neither node nor link dropped")
+    raw.implicit = not raw.nodes
+    if raw.implicit and not raw.links:
+        raise TopologyError(f'{where}: has no nodes; it should look like {{"nodes": [...], "links": [...]}}')
+    return raw
+
+
+def _unwrapped(entry: Any) -> Any:
+    return entry["data"] if isinstance(entry, dict) and isinstance(entry.get("data"), dict) else entry
+
+
+def _kind(value: Any) -> str:
+    kinds = {dict: "an object", list: "a list", str: "a text", bool: "true or false", type(None): "null"}
+    return kinds.get(type(value), "a number")
+
+
+_READERS: dict[str, Callable[[str, str], Raw]] = {
+    "gml": _read_gml,
+    "graphml": _read_graphml,
+    "edgelist": _read_edgelist,
+    "json": _read_json,
+}
+
+
+# ---- from what was read to a graph -------------------------------------------------------------------
+
+
+def _settle(raw: Raw, where: str, coordinates: Coordinates, strict: bool) -> nx.Graph:
+    number: dict[str, int] = {}
+    kept: list[tuple[str, dict[str, Any]]] = []
+    dropped = list(raw.dropped)
+    nameless = repeated = 0
+    for key, data in raw.nodes:
+        if key is None:
+            nameless += 1
+            key = f"\0{len(kept)}"  # no link can mean it
+        if key in number:
+            repeated += 1
+            continue
+        number[key] = len(kept)
+        kept.append((key, data))
+    if raw.implicit:
+        for key in _in_order(raw.links):
+            if key not in number:
+                number[key] = len(kept)
+                kept.append((key, {}))
+    notes = list(raw.notes)
+    if nameless:
+        notes.append(f"{counted(nameless, 'node')} without an id kept")
+    if repeated:
+        dropped.append(f"{counted(repeated, 'node')} with an id already taken dropped")
+    by_place = bool(kept) and all(
+        key.startswith("\0") for key, _ in kept
+    )  # JSON nodes without id: links give places
+    ends, dangling = [], 0
+    for pair in raw.links:
+        found = [_place(key, number, len(kept), by_place) for key in pair]
+        if found[0] is None or found[1] is None:
+            dangling += 1
+        else:
+            ends.append((found[0], found[1]))
+    if dangling:
+        dropped.append(f"{counted(dangling, 'link')} to nodes that do not exist dropped")
+    if raw.directed:
+        notes.append("directions dropped")
+    names = [_name(key, data, i) for i, (key, data) in enumerate(kept)]
+    positions, meaning, impossible = _positions([data for _, data in kept], coordinates)
+    if impossible:
+        notes.append(f"{counted(impossible, 'position')} off the globe ignored")
+    return simple_graph(
+        names, positions, ends, where=where, coordinates=meaning, strict=strict, dropped=dropped, notes=notes
+    )
+
+
+def _place(key: str | None, number: Mapping[str, int], size: int, by_place: bool) -> int | None:
+    if key is None:
+        return None
+    if by_place and re.fullmatch(r"\d{1,9}", key) and int(key) < size:
+        return int(key)
+    return number.get(key)
+
+
+def _in_order(links: Iterable[tuple[str | None, str | None]]) -> Iterator[str]:
+    for pair in links:
+        yield from (key for key in pair if key is not None)
+
+
+def _key(value: Any) -> str | None:
+    """Ids as text, so that 1, 1.0 and "1" are the same node; None for what can be no id."""
+    if isinstance(value, str):
+        text = value.strip()
+        return (text[:-2] if re.fullmatch(r"-?\d+\.0", text) else text) or None
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return None
+    if isinstance(value, float):
+        if not math.isfinite(value):
+            return None
+        value = int(value) if value.is_integer() else value
+    try:
+        return str(value)
+    except ValueError:  # an integer of thousands of digits
+        return None
+
+
+def _name(key: str, data: Mapping[str, Any], place: int) -> str:
+    for candidate in (data.get("label"), data.get("name"), key.replace("\0", "")):
+        if isinstance(candidate, (str, int, float)) and _key(candidate) is not None:
+            name = clean_name(_key(candidate))
+            if name and name.lower() not in ("none", "null", "nan"):
+                return name
+    return f"b{place}"
+
+
+_DEGREE_KEYS = (("longitude", "latitude"), ("lon", "lat"), ("long", "lat"), ("lng", "lat"))
+_PLANE_KEYS = (("x", "y"), ("xcoord", "ycoord"), ("pos_x", "pos_y"))
+_PAIR_KEYS = ("position", "pos", "coordinates", "coords")
+
+
+def _positions(
+    nodes: list[dict[str, Any]], coordinates: Coordinates
+) -> tuple[list[Position | None], str, int]:
+    """Places, what they mean, and how many were no place on a globe. Longitudes anywhere win over x and y."""
+    on_globe = [_pair(data, _DEGREE_KEYS) for data in nodes]
+    on_plane = [_pair(data, _PLANE_KEYS) or _listed_pair(data) for data in nodes]
+    if any(on_globe):
+        chosen, meaning = on_globe, "degrees"
+    else:
+        chosen, meaning = on_plane, "degrees" if coordinates == "degrees" else "plane"
+    if meaning == "plane":
+        return chosen, meaning, 0
+    valid: list[Position | None] = [
+        place if place and -180 <= place[0] <= 360 and -90 <= place[1] <= 90 else None for place in chosen
+    ]
+    return valid, meaning, sum(1 for place, kept in zip(chosen, valid) if place and not kept)
+
+
+def _pair(data: Mapping[str, Any], keys: Iterable[tuple[str, str]]) -> Position | None:
+    for x_key, y_key in keys:
+        x, y = _number(data.get(x_key)), _number(data.get(y_key))
+        if x is not None and y is not None:
+            return x, y
+    return None
+
+
+def _listed_pair(data: Mapping[str, Any]) -> Position | None:
+    for key in _PAIR_KEYS:
+        value = data.get(key)
+        if isinstance(value, str):
+            value = re.split(r"[,;\s]+", value.strip(" \t()[]"))[:2]
+        if isinstance(value, dict):
+            value = [value.get("x"), value.get("y")]
+        if isinstance(value, list) and len(value) in (2, 3):
+            place = as_position([_number(part) for part in value[:2]])
+            if place:
+                return place
+    return None
+
+
+def _number(value: Any) -> float | None:
+    if isinstance(value, bool) or not isinstance(value, (str, int, float)):
+        return None
+    try:
+        number = float(value.strip().replace(",", ".") if isinstance(value, str) else value)
+    except (ValueError, OverflowError):
+        return None
+    return number if math.isfinite(number) else None

@@ -1,0 +1,154 @@
+"""The overlay: what the engine needs of a network, as plain arrays.
+
+Rules. Brokers are numbered 0..n-1. A link joins two different brokers, is listed once with its lower end
+first, and links are sorted by (a, b). Link e carries two directed links, 2e from a to b and 2e+1 from b to a,
+so that `l ^ 1` is the opposite direction. Every delay is at least one nanosecond. `build` delivers connected
+overlays only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from topology.errors import TopologyError
+
+NEVER = 2**62
+
+
+class Adjacency(NamedTuple):
+    """Neighbours by broker: those of b are at start[b]:start[b+1], in ascending order."""
+
+    start: NDArray[np.int64]
+    neighbour: NDArray[np.int32]
+    link: NDArray[np.int32]  # undirected link numbers
+
+
+@dataclass(frozen=True, eq=False)
+class Overlay:
+    """Brokers and links."""
+
+    names: tuple[str, ...]
+    position: NDArray[np.float64]  # (longitude, latitude) or plane (x, y); NaN where unknown
+    link_a: NDArray[np.int32]
+    link_b: NDArray[np.int32]
+    delay_ns: NDArray[np.int64]
+    jitter_ns: NDArray[np.int64]
+    bandwidth_bps: NDArray[np.int64]  # 0 = unlimited
+    loss: NDArray[np.float64]
+    notes: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        n, size = len(self.names), len(self.link_a)
+        if n == 0:
+            raise TopologyError("an overlay needs at least one broker")
+        if self.position.shape != (n, 2):
+            raise TopologyError(f"positions have shape {self.position.shape}, {n} brokers need ({n}, 2)")
+        for field in ("link_b", "delay_ns", "jitter_ns", "bandwidth_bps", "loss"):
+            if len(getattr(self, field)) != size:
+                raise TopologyError(f"{field} has {len(getattr(self, field))} values for {size} links")
+        a, b = self.link_a.astype(np.int64), self.link_b.astype(np.int64)
+        if size and not (a.min() >= 0 and b.max() < n and bool((a < b).all())):
+            raise TopologyError("links must join brokers 0..n-1, the lower end first")
+        if not bool((np.diff(a * n + b) > 0).all()):
+            raise TopologyError("links must be sorted by (a, b) and not repeat")
+        for field, good in (
+            ("delay_ns", self.delay_ns >= 1),
+            ("jitter_ns", self.jitter_ns >= 0),
+            ("bandwidth_bps", self.bandwidth_bps >= 0),
+            ("loss", (self.loss >= 0) & (self.loss < 1)),
+        ):
+            if not bool(good.all()):
+                worst = int(np.argmin(good))
+                raise TopologyError(
+                    f"link {self.names[a[worst]]} - {self.names[b[worst]]}: "
+                    f"{field} is {getattr(self, field)[worst]}"
+                )
+
+    @property
+    def brokers(self) -> int:
+        """Number of brokers."""
+        return len(self.names)
+
+    @property
+    def links(self) -> int:
+        """Number of undirected links."""
+        return len(self.link_a)
+
+    @cached_property
+    def degree(self) -> NDArray[np.int32]:
+        """Links per broker."""
+        both = np.concatenate([self.link_a, self.link_b])
+        return np.bincount(both, minlength=self.brokers).astype(np.int32)
+
+    @cached_property
+    def adjacency(self) -> Adjacency:
+        """Neighbours by broker."""
+        return adjacency(self.brokers, self.link_a, self.link_b)
+
+    @cached_property
+    def is_tree(self) -> bool:
+        """Whether there is exactly one path between any two brokers."""
+        return self.links == self.brokers - 1 and bool((hops_from(self.adjacency, 0) >= 0).all())
+
+    def broker(self, reference: str | int) -> int:
+        """The number of the broker with this name or number."""
+        return broker_number(reference, {name: b for b, name in enumerate(self.names)}, "broker")
+
+
+def adjacency(n: int, link_a: NDArray[np.int32], link_b: NDArray[np.int32]) -> Adjacency:
+    """Neighbour lists of `n` nodes. O(E log E)."""
+    source = np.concatenate([link_a, link_b]).astype(np.int64)
+    target = np.concatenate([link_b, link_a]).astype(np.int64)
+    link = np.tile(np.arange(len(link_a), dtype=np.int32), 2)
+    order = np.lexsort((link, target, source))
+    start = np.zeros(n + 1, np.int64)
+    np.cumsum(np.bincount(source, minlength=n), out=start[1:])
+    return Adjacency(start, target[order].astype(np.int32), link[order])
+
+
+def hops_from(graph: Adjacency, origin: int) -> NDArray[np.int32]:
+    """Hops from `origin` to every node, -1 where there is no path. O(n + E)."""
+    start, neighbour = graph.start.tolist(), graph.neighbour.tolist()
+    hops = [-1] * (len(start) - 1)
+    hops[origin] = 0
+    frontier = [origin]
+    while frontier:
+        following = []
+        for node in frontier:
+            for other in neighbour[start[node] : start[node + 1]]:
+                if hops[other] < 0:
+                    hops[other] = hops[node] + 1
+                    following.append(other)
+        frontier = following
+    return np.array(hops, np.int32)
+
+
+def broker_number(reference: str | int, number_of: Mapping[str, int], where: str) -> int:
+    """The broker that a name or a number means; `number_of` maps all names in order."""
+    if isinstance(reference, int):
+        if 0 <= reference < len(number_of):
+            return reference
+        raise TopologyError(
+            f"{where}: there is no broker {reference}; they are numbered 0 to {len(number_of) - 1}"
+        )
+    if reference in number_of:
+        return number_of[reference]
+    raise TopologyError(
+        f"{where}: there is no broker named {reference!r}{did_you_mean(reference, list(number_of))}"
+    )
+
+
+def did_you_mean(name: str, known: Sequence[str]) -> str:
+    """A closing half sentence with the nearest name, or with what there is."""
+    close = get_close_matches(name, known, n=1)
+    if close:
+        return f"; did you mean {close[0]!r}?"
+    shown = ", ".join(known[:8]) + (", ..." if len(known) > 8 else "")
+    return f"; there are: {shown}" if known else ""
