@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
     from brokers.engine.model import Model, SourceSpec
     from topology.overlay import Overlay
+    from topology.partition import Partition
 
 LAMBDA_WORTHWHILE = 10.0
 # Measured on a 2-core virtual machine; other machines differ by small factors, which λ does not mind.
@@ -294,23 +295,29 @@ def actors_of(scenario: Scenario, engine: str, actors: int | None) -> int:
     return len(os.sched_getaffinity(0)) if engine == "ray" and hasattr(os, "sched_getaffinity") else 1
 
 
+def cut(scenario: Scenario, overlay: Overlay, shards: int) -> Partition:
+    """Which shard carries which broker."""
+    from topology.errors import TopologyError
+    from topology.partition import partition
+
+    try:
+        return partition(overlay, shards, scenario.model.engine.partition if shards > 1 else "auto")
+    except TopologyError as error:
+        message = str(error).removeprefix("partition: ")
+        raise scenario.wrong(("engine", "partition"), message) from error
+
+
 def plan(scenario: Scenario, engine: str | None = None, actors: int | None = None) -> Plan:
     """Resolve a scenario and estimate what a run of it would take."""
-    from topology.errors import TopologyError
     from topology.overlay import NEVER
-    from topology.partition import partition
 
     engine = engine or default_engine()
     model = resolve(scenario)
     overlay = model.overlay
     shards = min(actors_of(scenario, engine, actors), overlay.brokers)
-    try:
-        cut = partition(overlay, shards, scenario.model.engine.partition)
-    except TopologyError as error:
-        message = str(error).removeprefix("partition: ")
-        raise scenario.wrong(("engine", "partition"), message) from error
+    parts = cut(scenario, overlay, shards)
     events = sum(_events_per_s(scenario, service, overlay) for service in scenario.services)
-    lookahead = None if cut.lookahead_ns >= NEVER else cut.lookahead_ns
+    lookahead = None if parts.lookahead_ns >= NEVER else parts.lookahead_ns
     window_max = scenario.model.engine.window_max
     if lookahead is not None and window_max is not None:
         lookahead = min(lookahead, window_max)
@@ -329,8 +336,8 @@ def plan(scenario: Scenario, engine: str | None = None, actors: int | None = Non
             f"{s.section.name}: {s.section.kind} by {s.section.protocol}" for s in scenario.services
         ),
         actors=shards,
-        cut_links=int(cut.cut_links.size),
-        imbalance=cut.imbalance,
+        cut_links=int(parts.cut_links.size),
+        imbalance=parts.imbalance,
         lookahead_ns=lookahead,
         delay_ns_min=int(overlay.delay_ns.min()) if overlay.links else None,
         events_per_s=events,

@@ -117,6 +117,9 @@ def graph_of(kind: str, params: Mapping[str, Any], seed: int, base: str | None =
 
 
 def _said(where: str, problem: Any) -> str:
-    path = ".".join(str(part) for part in problem["loc"])
+    # pydantic names the branches of a union in the path; people wrote none of them
+    branches = ("int", "str")
+    written = (p for p in problem["loc"] if isinstance(p, int) or (p.isidentifier() and p not in branches))
+    path = ".".join(str(part) for part in written)
     got = "" if problem["type"] == "missing" else f" (got {problem['input']!r:.80})"
     return f"{where}: {path}: {problem['msg']}{got}"

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 NODES_MAX = 1_000_000
-PAIRWISE_NODES_MAX = 100_000  # every pair is looked at: some ten seconds
+PAIRWISE_NODES_MAX = 100_000  # every pair is looked at: some twenty seconds
 LINKS_MAX = 20_000_000
 
 Nodes = Annotated[int, Field(ge=1, le=NODES_MAX, description="number of brokers")]

@@ -62,9 +62,7 @@ class _Session:
                 quiet.pop("include_dashboard")
                 ray.init(address=address, **quiet)
             else:
-                for name, value in {**_AUTH, "RAY_AUTH_TOKEN": secrets.token_hex(32)}.items():
-                    self._before[name] = os.environ.get(name)
-                    os.environ[name] = value
+                self._set_token(secrets.token_hex(32))
                 self._folder = tempfile.mkdtemp(prefix="bl-")  # short: socket paths have a limit of 107 bytes
                 ray.init(
                     address="local", num_cpus=max(actors, 1), object_store_memory=_STORE_BYTES, _temp_dir=self._folder,
@@ -76,17 +74,37 @@ class _Session:
             where = f"at {address!r}" if self.remote else "on this machine"
             raise EnvironmentProblem(f"no Ray {where}: {first}; try brokerlab doctor, or --engine inline") from None
 
+    def _set_token(self, token: str) -> None:
+        for name, value in {**_AUTH, "RAY_AUTH_TOKEN": token}.items():
+            self._before[name] = os.environ.get(name)
+            os.environ[name] = value
+        _refresh_token()
+
+    def _restore_token(self) -> None:
+        if not self._before:
+            return
+        for name, value in self._before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+        self._before = {}
+        _refresh_token()
+
     def close(self) -> None:
         if self.ours:
             ray.shutdown()
-            for name, value in self._before.items():
-                if value is None:
-                    os.environ.pop(name, None)
-                else:
-                    os.environ[name] = value
-            self._before = {}
+            self._restore_token()
             if self._folder is not None:
                 shutil.rmtree(self._folder, ignore_errors=True)
+
+
+def _refresh_token() -> None:
+    """Have Ray read mode and token again: it caches both when imported, and a process may run many clusters."""
+    from ray._raylet import AuthenticationTokenLoader, Config
+
+    Config.initialize("")  # before the cache: a thread still draining must not look for a token that is gone
+    AuthenticationTokenLoader.instance().reset_cache()
 
 
 def _code() -> tuple[str, bytes]:

@@ -230,6 +230,7 @@ def test_an_explicit_list_may_mix_names_and_numbers_and_give_places():
         ({"nodes": ["  "], "links": []}, "empty name"),
         ({"links": []}, "there is no node"),
         ({"links": [["a"]]}, "links.0"),
+        ({"nodes": [{"nam": "a"}], "links": []}, "explicit: nodes.0.nam: Extra inputs"),
     ],
 )
 def test_a_wrong_explicit_list_is_refused_with_what_is_wrong(params, said):

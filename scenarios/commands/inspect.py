@@ -1,0 +1,102 @@
+"""`brokerlab inspect RUN --broker B --at T`: what a broker knew and had to do at a moment of a run.
+
+A run is determined by its scenario and seed, so any state of it is found by running it again that far.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from brokers.errors import InvalidInput
+from scenarios.commands import parser
+
+if TYPE_CHECKING:
+    from scenarios.schema import Scenario
+
+
+def command(arguments: list[str]) -> int:
+    result = parser(
+        "inspect",
+        "Show a broker's tables and queue at a moment of a finished run. The run is repeated in this process "
+        "up to that moment: everything before it has happened, nothing at it.",
+        """
+        brokerlab inspect runs/latest --broker 7 --at '2.5 s'
+        brokerlab inspect runs/latest --broker Geneva --at 10s --json
+        """,
+    )
+    result.add_argument("run", metavar="RUN", help="a run folder")
+    result.add_argument("--broker", metavar="B", required=True, help="name or number")
+    result.add_argument("--at", metavar="T", required=True, help="simulated time, as in '2.5 s'")
+    result.add_argument("--json", action="store_true", help="one JSON object")
+    options = result.parse_args(arguments)
+
+    from brokers.engine.runfolder import open_run
+    from scenarios.run import scenario_of
+    from scenarios.units import parse_duration
+
+    try:
+        at_ns = parse_duration(options.at)
+    except InvalidInput as error:
+        raise InvalidInput(f"--at: {error}") from None
+    state = inspect(scenario_of(open_run(options.run)), options.broker, at_ns)
+    print(json.dumps(state, indent=2, default=str) if options.json else text(state))
+    return 0
+
+
+def inspect(scenario: Scenario, broker: str, at_ns: int) -> dict[str, Any]:
+    """A broker's links, clients, queue and tables at a moment, as plain data."""
+    from scenarios.plan import resolve
+    from scenarios.run import execute
+
+    if at_ns < 1:
+        raise InvalidInput("--at: nothing has happened before 1 ns")
+    model = resolve(scenario)
+    number = _number(model.overlay, broker)
+    seen: dict[str, Any] = {}
+
+    def look(shards: Any) -> None:
+        (shard,) = shards.shards
+        seen["queued"] = int(shard.queue_lengths(at_ns)[number])
+        seen["services"] = {
+            spec.name: protocol.describe(number) for spec, protocol in zip(model.services, shard.protocols)
+        }
+
+    execute(scenario, model, "inline", 1, until_ns=at_ns, observe=look)
+    overlay = model.overlay
+    ends = [*zip(overlay.link_a.tolist(), overlay.link_b.tolist())]
+    neighbours = [b if a == number else a for a, b in ends if number in (a, b)]
+    return {
+        "broker": number,
+        "name": overlay.names[number],
+        "at_ns": at_ns,
+        "neighbours": [overlay.names[each] for each in sorted(neighbours)],
+        "clients": int((model.client_broker == number).sum()),
+        **seen,
+    }
+
+
+def text(state: dict[str, Any]) -> str:
+    """The state for people."""
+    from scenarios.units import format_duration
+
+    lines = [
+        f"broker {state['broker']} ({state['name']}) at {format_duration(state['at_ns'])}",
+        f"  neighbours  {', '.join(state['neighbours']) or 'none'}",
+        f"  clients     {state['clients']}",
+        f"  queue       {state['queued']} messages begun or waiting",
+    ]
+    for name, described in state["services"].items():
+        lines.append(f"  service {name}")
+        lines += [f"    {key}: {value}" for key, value in described.items()]
+    return "\n".join(lines)
+
+
+def _number(overlay: Any, broker: str) -> int:
+    from topology.errors import TopologyError
+
+    by_number = broker not in overlay.names and broker.isascii() and broker.isdigit() and len(broker) < 10
+    try:
+        return int(overlay.broker(int(broker) if by_number else broker))
+    except TopologyError as error:
+        raise InvalidInput(f"--broker: {str(error).removeprefix('broker: ')}") from error

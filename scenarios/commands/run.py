@@ -1,0 +1,112 @@
+"""`brokerlab run FILE`: run a scenario into a run folder."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import signal
+import sys
+from typing import TYPE_CHECKING, Any
+
+from scenarios.commands import add_scenario, overrides_of, parser
+
+if TYPE_CHECKING:
+    from scenarios.run import Run
+
+
+def command(arguments: list[str]) -> int:
+    options = _parser().parse_args(arguments)
+
+    from scenarios.loader import load
+    from scenarios.run import choose_engine, run
+
+    # A run that a scheduler or `kill` ends goes down the same way as with Ctrl-C.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    scenario = load(options.scenario, overrides_of(options))
+    engine, _ = choose_engine(scenario, options.engine, options.actors, options.address)
+    if options.engine is None:
+        print(f"engine: {engine}, {engine_reason(engine)}", file=sys.stderr)
+    done = run(
+        scenario,
+        engine=engine,
+        actors=options.actors,
+        address=options.address,
+        out=options.out,
+        overwrite=options.overwrite,
+        progress=not options.quiet,
+        command=["brokerlab", "run", *arguments],
+    )
+    if options.json:
+        print(json.dumps(done.as_data(), indent=2))
+    else:
+        print(summary(done))
+    return 0
+
+
+def engine_reason(engine: str) -> str:
+    """Why this engine was chosen, for one line on stderr."""
+    return "since Ray is installed" if engine == "ray" else "since Ray is not installed"
+
+
+def summary(done: Run) -> str:
+    """What came of a run, for people."""
+    metrics, engine = done.metrics, done.engine
+    network, timing = metrics["network"], metrics["run"]
+    rows = [
+        ("run", str(done.path)),
+        (
+            "engine",
+            f"{engine['engine']}, {engine['actors']} {'actor' if engine['actors'] == 1 else 'actors'}",
+        ),
+        (
+            "time",
+            f"{timing['simulated_s']:.1f} s simulated in {timing['loop_wall_s']:.1f} s, "
+            f"{timing['events_per_s']:,.0f} events/s",
+        ),
+        (
+            "network",
+            f"{network['events']:,} events, {network['messages']:,} messages, {network['bytes']:,} bytes, "
+            f"{network['lost']:,} lost",
+        ),
+        ("changes", f"{network['changes']:,}, {network['changes_unsettled']:,} not settled at the end"),
+    ]
+    rows += [(name, service_line(service)) for name, service in metrics["services"].items()]
+    rows += [("digest", done.digest), ("verdict", done.verdict)]
+    width = max(len(label) for label, _ in rows)
+    return "\n".join(f"{label:{width}}  {value}" for label, value in rows)
+
+
+def service_line(service: dict[str, Any]) -> str:
+    """One service's figures."""
+    latency = service["latency"]
+    text = f"{service['publications']:,} publications, {service['deliveries']:,} deliveries"
+    if latency["p50_ms"] is None:
+        return text
+    return f"{text}, latency {latency['p50_ms']:.1f} ms median, {latency['p99_ms']:.1f} ms p99"
+
+
+def _parser() -> argparse.ArgumentParser:
+    result = parser(
+        "run",
+        "Run a scenario into a run folder. Ends in a digest: the fingerprint of everything that happened, "
+        "the same for every engine and number of actors.",
+        """
+        brokerlab run quickstart
+        brokerlab run study/scenario.yaml --engine inline --seed 7 --set duration='1 min'
+        brokerlab run ten-thousand --actors 4 --json
+        brokerlab run study/scenario.yaml --address 10.0.0.1:6379 --out /shared/runs
+        """,
+    )
+    add_scenario(result)
+    result.add_argument("--engine", choices=("ray", "inline"), help="default: ray where Ray is installed")
+    result.add_argument(
+        "--actors", type=int, metavar="N", help="number of shards; default: one per CPU under ray, else 1"
+    )
+    result.add_argument("--address", metavar="A", help="address of an existing Ray cluster")
+    result.add_argument("--out", metavar="DIR", help="where run folders are made; default: runs")
+    result.add_argument("--overwrite", action="store_true", help="replace the run of the same model")
+    result.add_argument("--quiet", action="store_true", help="no progress")
+    result.add_argument(
+        "--json", action="store_true", help="end with one object {run, digest, verdict, metrics}"
+    )
+    return result

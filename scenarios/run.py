@@ -1,0 +1,215 @@
+"""Run a scenario from Python: `run("quickstart").digest`.
+
+The folder is made first and finished last: whatever stops a run leaves a folder without `_SUCCESS`, which
+says in its manifest how far it got. Engine, number of actors and trace level do not change the digest.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from brokers.errors import EnvironmentProblem, Interrupted, InvalidInput
+from scenarios.loader import from_data, load
+from scenarios.plan import actors_of, cut, default_engine, resolve
+from scenarios.progress import Progress
+from scenarios.schema import Scenario
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from brokers.engine.model import Model
+    from brokers.engine.run import Result
+    from brokers.engine.runfolder import RunFolder
+    from topology.overlay import Overlay
+
+RUNS = "runs"
+ENGINES = ("ray", "inline")
+NOT_AUDITED = "not audited"
+
+ProgressCallback = Callable[[int, int, int], None]
+
+
+@dataclass(frozen=True)
+class Run:
+    """A finished run: its folder, and what came of it."""
+
+    folder: RunFolder
+    verdict: str = NOT_AUDITED
+
+    @classmethod
+    def load(cls, path: str | Path) -> Run:
+        """Open the folder of a finished run."""
+        from brokers.engine.runfolder import open_run
+
+        return cls(open_run(path))
+
+    @property
+    def path(self) -> Path:
+        return self.folder.path
+
+    @property
+    def digest(self) -> str:
+        """The fingerprint: equal for equal scenarios, whatever the engine and the number of actors."""
+        return self.folder.digest
+
+    @property
+    def metrics(self) -> dict[str, Any]:
+        return dict(self.folder.manifest["engine"]["metrics"])
+
+    @property
+    def engine(self) -> dict[str, Any]:
+        """How it was executed: engine, actors, cut links, lookahead, windows."""
+        return {key: value for key, value in self.folder.manifest["engine"].items() if key != "metrics"}
+
+    def read(self, table: str, columns: Sequence[str] | None = None) -> pa.Table:
+        """A table of the trace, as docs/trace.md describes it."""
+        return self.folder.read(table, columns)
+
+    def as_data(self) -> dict[str, Any]:
+        """What `run --json` ends with."""
+        return {
+            "run": str(self.path),
+            "digest": self.digest,
+            "verdict": self.verdict,
+            "metrics": self.metrics,
+        }
+
+
+def run(
+    scenario: str | Path | Scenario,
+    *,
+    engine: str | None = None,
+    actors: int | None = None,
+    address: str | None = None,
+    seed: int | None = None,
+    overrides: Sequence[str] = (),
+    out: str | Path | None = None,
+    overwrite: bool = False,
+    progress: ProgressCallback | bool | None = None,
+    command: Sequence[str] | None = None,
+) -> Run:
+    """Run a scenario into a run folder.
+
+    Parameters
+    ----------
+    scenario : a file, the name of a shipped scenario, or a `Scenario` from `scenarios.loader`
+    engine : ray or inline; default: ray where Ray is installed
+    actors : number of shards; default: as the scenario says, else one per CPU under ray, 1 under inline
+    address : of an existing Ray cluster
+    seed, overrides : change the scenario, `overrides` as in `["links.delay=5 ms"]`
+    out : folder in which run folders are made; default: runs
+    overwrite : replace a run of the same model instead of numbering
+    progress : True for a line on stderr, or a function of (simulated ns, events, messages in flight)
+
+    Raises
+    ------
+    InvalidInput
+        If the scenario or an argument is wrong.
+    EnvironmentProblem
+        If Ray is asked for and missing, or the folder cannot be written.
+    """
+    from brokers.engine.run import FileTraces
+    from brokers.engine.runfolder import create_run
+
+    changes = [*overrides, *([] if seed is None else [f"seed={seed}"])]
+    if isinstance(scenario, Scenario):
+        if changes:
+            raise InvalidInput("overrides and seed change a file; give them when the scenario is loaded")
+    else:
+        scenario = load(scenario, changes)
+    chosen, shards = choose_engine(scenario, engine, actors, address)
+    model = resolve(scenario)
+    bar = Progress(model.duration_ns) if progress is True else None
+    callback = bar.update if bar is not None else progress if callable(progress) else None
+    shards = _fitting(scenario, shards, model.overlay, asked=actors is not None)
+    folder = create_run(
+        RUNS if out is None else out,
+        model.name,
+        model.facts["model_parts"],
+        scenario=model.facts["scenario"],
+        seed=model.seed,
+        level=model.trace_level,
+        command=command,
+        overwrite=overwrite,
+    )
+    with folder:
+        try:
+            traces = FileTraces(str(folder.path), model.trace_level)
+            result = execute(scenario, model, chosen, shards, address, traces, callback)
+        except Interrupted:
+            folder.fail("interrupted")
+            raise
+        finally:
+            if bar is not None:
+                bar.close()
+        facts = {**result.engine, "metrics": result.metrics, "scenario_folder": scenario.folder}
+        return Run(folder.finish(result.digest, result.digest_per_second, facts))
+
+
+def _fitting(scenario: Scenario, shards: int, overlay: Overlay, asked: bool) -> int:
+    """The number of shards, no more than brokers unless someone asked for that; checked before a folder is made."""
+    section = scenario.model.engine
+    if shards > overlay.brokers:
+        if not asked and section.actors is None:
+            return overlay.brokers
+        message = f"{shards} actors for {overlay.brokers} brokers; each needs at least one"
+        raise InvalidInput(message) if asked else scenario.wrong(("engine", "actors"), message)
+    if isinstance(section.partition, list):
+        cut(scenario, overlay, shards)
+    return shards
+
+
+def execute(
+    scenario: Scenario,
+    model: Model,
+    engine: str,
+    actors: int,
+    address: str | None = None,
+    trace: Callable[[int], Any] | None = None,
+    progress: ProgressCallback | None = None,
+    **more: Any,
+) -> Result:
+    """Run a resolved model, with the engine options of its scenario."""
+    from brokers.engine.run import execute as execute_model
+
+    section = scenario.model.engine
+    return execute_model(
+        model,
+        engine=engine,
+        actors=actors,
+        address=address,
+        # A list of shards fits the number of actors it was written for, and one shard needs none.
+        partition=section.partition if actors > 1 else "auto",
+        trace=trace,
+        progress=progress,
+        max_window_ns=section.window_max,
+        **more,
+    )
+
+
+def choose_engine(
+    scenario: Scenario, engine: str | None, actors: int | None, address: str | None
+) -> tuple[str, int]:
+    """(engine, number of shards) of a run."""
+    if engine is not None and engine not in ENGINES:
+        raise InvalidInput(f"no engine {engine!r}; known: {', '.join(ENGINES)}")
+    if actors is not None and actors < 1:
+        raise InvalidInput(f"a run needs at least one actor (got {actors})")
+    if address is not None and engine == "inline":
+        raise InvalidInput(f"the engine inline uses no cluster; leave out the address {address!r}")
+    chosen = engine or ("ray" if address is not None else default_engine())
+    if chosen == "ray" and importlib.util.find_spec("ray") is None:
+        raise EnvironmentProblem(
+            "Ray is not installed: pip install 'brokerlab[ray]', or use the engine inline, which needs no Ray"
+        )
+    return chosen, actors_of(scenario, chosen, actors)
+
+
+def scenario_of(run: RunFolder) -> Scenario:
+    """The scenario that a run folder was made from, to run again."""
+    folder = run.manifest["engine"].get("scenario_folder", ".")
+    return from_data(run.manifest["scenario"], folder)

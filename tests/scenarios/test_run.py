@@ -1,0 +1,174 @@
+"""Running a scenario: the folder, the answers, and that nothing about the execution shows in the digest."""
+
+import json
+
+import pytest
+
+from brokers.errors import InvalidInput
+from scenarios import cli
+from scenarios.loader import load
+from scenarios.problems import ScenarioErrors
+from scenarios.run import Run, choose_engine, run
+
+TEXT = """\
+duration: 1 s
+topology: {kind: balanced-tree, branching: 2, height: 2}
+links: {delay: {kind: uniform, low: 2 ms, high: 9 ms}}
+clients:
+  publishers: {count: 3}
+  subscribers: {count: 12, placement: even}
+services:
+  - name: news
+    kind: content
+    attributes: 2
+    protocol: flooding
+    index: scan
+    cost: {base: 1 ms}
+    workload:
+      - {source: subscribe, clients: subscribers, width: 0.5}
+      - {source: publish, clients: publishers, rate: 20/s}
+trace: {level: full}
+"""
+
+
+@pytest.fixture
+def scenario(tmp_path):
+    path = tmp_path / "tree.yaml"
+    path.write_text(TEXT, encoding="utf-8")
+    return path
+
+
+def inline(scenario, **more):
+    return run(scenario, engine="inline", out=scenario.parent / "runs", **more)
+
+
+def test_a_run_leaves_a_folder_that_opens_again(scenario):
+    done = inline(scenario)
+    assert done.path.parent == scenario.parent / "runs"
+    again = Run.load(done.path)
+    assert again.digest == done.digest
+    assert again.metrics == done.metrics
+    assert again.verdict == "not audited"
+    deliveries = done.metrics["services"]["news"]["deliveries"]
+    assert done.read("deliveries").num_rows == deliveries > 0
+
+
+def test_actors_trace_level_and_table_layout_do_not_show_in_the_digest(scenario):
+    whole = inline(scenario)
+    assert inline(scenario, actors=3).digest == whole.digest
+    changes = ["trace.level=none", "services.news.tables=own", "engine.partition=round-robin"]
+    assert inline(scenario, actors=2, overrides=changes).digest == whole.digest
+
+
+def test_another_seed_is_another_run(scenario):
+    first, second = inline(scenario), inline(scenario, seed=2)
+    assert first.digest != second.digest
+    assert first.folder.manifest["id"] != second.folder.manifest["id"]
+
+
+def test_the_same_model_again_is_numbered_or_replaced_when_asked(scenario):
+    first = inline(scenario)
+    assert inline(scenario).path.name == first.path.name + "-2"
+    assert inline(scenario, overwrite=True).path == first.path
+
+
+def test_a_named_network_file_that_changes_makes_another_run(scenario):
+    network = scenario.parent / "network.txt"
+    overrides = ["topology={kind: file, path: network.txt, format: edgelist}"]
+    network.write_text("a b\nb c\n", encoding="utf-8")
+    first = inline(scenario, overrides=overrides)
+    network.write_text("a b\nb c\nc d\n", encoding="utf-8")
+    second = inline(scenario, overrides=overrides)
+    assert first.folder.manifest["id"] != second.folder.manifest["id"]
+
+
+def test_progress_is_told_to_a_function(scenario):
+    told = []
+    inline(scenario, progress=lambda *figures: told.append(figures))
+    assert told[-1][0] == 1_000_000_000
+    assert [events for _, events, _ in told] == sorted(events for _, events, _ in told)
+
+
+def test_the_command_ends_with_one_object(scenario, capsys):
+    out = str(scenario.parent / "out")
+    assert cli.main(["run", str(scenario), "--engine", "inline", "--out", out, "--quiet", "--json"]) == 0
+    captured = capsys.readouterr()
+    answer = json.loads(captured.out)
+    assert set(answer) == {"run", "digest", "verdict", "metrics"}
+    assert answer["digest"] == Run.load(answer["run"]).digest
+    assert captured.err == ""
+
+
+def test_the_command_tells_a_person_what_came_of_it(scenario, capsys):
+    out = str(scenario.parent / "out")
+    assert cli.main(["run", str(scenario), "--engine", "inline", "--out", out]) == 0
+    text = capsys.readouterr().out
+    done = Run.load(f"{out}/latest")
+    assert f"digest   {done.digest}" in text
+    assert "not audited" in text
+
+
+def test_too_many_actors_are_refused_before_a_folder_is_made(scenario, capsys):
+    out = scenario.parent / "out"
+    assert cli.main(["run", str(scenario), "--engine", "inline", "--actors", "8", "--out", str(out)]) == 3
+    assert "8 actors for 7 brokers" in capsys.readouterr().err
+    with pytest.raises(ScenarioErrors, match="--set engine.actors: engine.actors: 9 actors for 7 brokers"):
+        run(scenario, engine="inline", overrides=["engine.actors=9"], out=out)
+    with pytest.raises(ScenarioErrors, match="engine.partition: the list has 1 entries for 7 brokers"):
+        run(scenario, engine="inline", actors=2, overrides=["engine.partition=[0]"], out=out)
+    assert not out.exists()
+
+
+def test_an_engine_that_does_not_exist_or_fit_is_refused(scenario):
+    ready = load(scenario)
+    with pytest.raises(InvalidInput, match="no engine 'warp'; known: ray, inline"):
+        choose_engine(ready, "warp", None, None)
+    with pytest.raises(InvalidInput, match="uses no cluster"):
+        choose_engine(ready, "inline", None, "10.0.0.1:6379")
+    with pytest.raises(InvalidInput, match="at least one actor"):
+        choose_engine(ready, "inline", 0, None)
+
+
+def test_without_ray_the_engine_is_inline_and_asking_for_ray_is_exit_code_4(scenario, capsys, monkeypatch):
+    import importlib.util
+
+    real = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name, *a: None if name == "ray" else real(name, *a))
+    assert choose_engine(load(scenario), None, None, None) == ("inline", 1)
+    assert cli.main(["run", str(scenario), "--engine", "ray"]) == 4
+    assert "pip install 'brokerlab[ray]'" in capsys.readouterr().err
+    out = str(scenario.parent / "out")
+    assert cli.main(["run", str(scenario), "--out", out, "--quiet"]) == 0
+    assert "engine: inline, since Ray is not installed" in capsys.readouterr().err
+
+
+def test_inspect_shows_a_brokers_tables_and_queue_at_a_moment(scenario, capsys):
+    done = inline(scenario)
+    assert cli.main(["inspect", str(done.path), "--broker", "3", "--at", "0.5 s", "--json"]) == 0
+    state = json.loads(capsys.readouterr().out)
+    assert (state["broker"], state["neighbours"], state["at_ns"]) == (3, ["b1"], 500_000_000)
+    assert "news" in state["services"]
+    assert cli.main(["inspect", str(done.path), "--broker", "b3", "--at", "0.5 s"]) == 0
+    assert "broker 3 (b3) at 500 ms" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--broker", "b9", "--at", "1 s"], "--broker: there is no broker named 'b9'"),
+        (["--broker", "9", "--at", "1 s"], "--broker: there is no broker 9"),
+        (["--broker", "1", "--at", "soon"], "--at: expected a duration"),
+        (["--broker", "1", "--at", "0 s"], "nothing has happened before 1 ns"),
+    ],
+)
+def test_inspecting_what_is_not_there_is_said(arguments, words, scenario, capsys):
+    done = inline(scenario)
+    assert cli.main(["inspect", str(done.path), *arguments]) == 3
+    assert words in capsys.readouterr().err
+
+
+def test_a_run_folder_is_run_again_from_its_manifest_alone(scenario, capsys):
+    done = inline(scenario)
+    scenario.unlink()
+    assert cli.main(["inspect", str(done.path), "--broker", "0", "--at", "1 ms"]) == 0
+    assert "broker 0 (b0) at 1 ms" in capsys.readouterr().out
