@@ -21,7 +21,7 @@ RUN_FROM = 16  # messages in a stretch from which `on_run` is called
 class Node:
     """A broker, as its protocol sees it."""
 
-    __slots__ = ("_adaptor", "broker", "env", "forward_event", "links", "table")
+    __slots__ = ("_adaptor", "broker", "env", "forward_event", "links", "shared", "table")
 
     def __init__(self, adaptor: PlainAdaptor, broker: int) -> None:
         env = adaptor.env
@@ -32,6 +32,7 @@ class Node:
         self.links: tuple[int, ...] = tuple(env.links.out_link[start:stop].tolist())  # by neighbour
         self.table: Table = adaptor.home.table()
         self.forward_event = adaptor.forward_event
+        self.shared = adaptor.shared  # for what follows from the overlay alone; never for state
 
     @property
     def options(self) -> Any:
@@ -170,6 +171,7 @@ class PlainAdaptor(ShardProtocol):
         self.kind = protocol.kind  # type: ignore[misc]
         self.protocol = protocol
         self.home = TableHome(env)
+        self.shared: dict[str, Any] = {}
         self.out: Out
         self.send_event: list[int] = []
         self.send_link: list[int] = []

@@ -88,12 +88,13 @@ def pack_event(body, type_, service):
 
 @njit(cache=True)
 def hash_rows(rows, service, type_, out):
-    """A fingerprint of each numeric body."""
+    """A fingerprint of each numeric body. NaN is nothing, so padding does not show."""
     bits = rows.view(np.uint64)
     for i in range(rows.shape[0]):
         h = _absorb(_absorb(_C3, service), type_)
         for j in range(rows.shape[1]):
-            h = _absorb(h, bits[i, j])
+            if rows[i, j] == rows[i, j]:
+                h = _absorb(_absorb(h, bits[i, j]), j)
         out[i] = _scramble(h)
 
 
