@@ -158,6 +158,7 @@ class Routes:
                 _shortest_paths(root, *facts, links.delay_ns, self.up[t])
             _number(root, self.up[t], links.target, self.enter[t], self.leave[t], self.child_start[t], self.child[t])
         self._forwards: dict[tuple[int, int, int], tuple[int, ...]] = {}
+        self._over: dict[tuple[int, int], frozenset[int]] = {}
 
     @cached_property
     def words(self) -> int:
@@ -201,6 +202,24 @@ class Routes:
             return broker == home
         below = int(self.links.target[came_by])
         return self.up[tree, below] == came_by ^ 1 and self.is_below(tree, below, home)
+
+    def serves(self, link: int, home: int, cover_home: int) -> bool:
+        """Whether an interest from `cover_home` that went over `link` draws there all that one from `home` would.
+
+        On one tree always. With trees per publisher only if each tree that brings publications for `home` over
+        the link brings them for `cover_home` too.
+        """
+        return self.flood or self._trees_over(link, home) <= self._trees_over(link, cover_home)
+
+    def _trees_over(self, link: int, home: int) -> frozenset[int]:
+        key = (link, home)
+        found = self._over.get(key)
+        if found is None:
+            broker = int(self.links.source[link])
+            found = self._over[key] = frozenset(
+                t for t in range(self.roots.size) if self.up[t, broker] == link and self.is_below(t, broker, home)
+            )
+        return found
 
     def is_below(self, tree: int, broker: int, other: int) -> bool:
         """Whether `other` is in the subtree of `broker`, or is it."""

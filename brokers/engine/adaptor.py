@@ -57,6 +57,12 @@ class Node:
         a.send_event.append(message[0])
         a.send_link.append(link)
 
+    def send_row(self, message: Message, link: int, type: int, row: Any, word: int = 0, cause: int = SAME) -> None:
+        """Send a message of a type whose body is a row of numbers."""
+        bodies = self.env.bodies
+        handle = int(bodies.add_rows(self.env.service, type, np.asarray(row, np.float64)[None, :])[0])
+        self.send(message, link, type, Body(handle), word, cause=cause)
+
     def deliver(self, message: Message, client: int, body: Body | None = None) -> None:
         """Hand the message's body (or another) to a client, by client number."""
         a = self._adaptor

@@ -211,7 +211,7 @@ class Shard:
     def _add_service(self, number: int, spec: ServiceSpec, cost: CostModel) -> None:
         model = self.model
         kind = self.kinds[number]
-        publishers = [model.groups[s.group] for s in spec.sources if getattr(registry.load(s.target), "publishes", False)]
+        publishers = [model.groups[s.group] for s in spec.sources if getattr(registry.load(s.target), "publishes", True)]
         clients = np.concatenate([np.arange(a, a + n) for a, n in publishers]) if publishers else np.zeros(0, np.int64)
         protocol: Any = registry.load(spec.protocol_target)
         options: Any = spec.options

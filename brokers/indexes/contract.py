@@ -94,7 +94,8 @@ def checked_ids(ids: Any) -> Ids:
         raise InvalidInput(f"ids are of type {array.dtype}; pass integers")
     if array.dtype.kind == "u" and array.max() > np.iinfo(np.int64).max:
         raise InvalidInput(f"id {array.max()} is above 2**63 - 1, the largest there is")
-    array = np.ascontiguousarray(array, np.int64)
+    # One layout for all callers: a read-only or strided array would make Numba compile once more.
+    array = np.require(array, np.int64, ["C", "W"])
     if array.min() < 0:
         raise InvalidInput(f"id {array.min()} is negative; ids start at 0")
     if array.size > 1:

@@ -333,8 +333,8 @@ class Subscription(ShardProtocol):
         slots = self.store.add(interests.id, interests.client, interests.rows)
         home = self.store.home[slots]
         mask = routes.masks()
-        inward = mask & _link_mask(env.local[env.links.target], routes.words)
-        outward = mask & _link_mask(env.local[env.links.source], routes.words)
+        inward = mask & link_mask(env.local[env.links.target], routes.words)
+        outward = mask & link_mask(env.local[env.links.source], routes.words)
         self.came[slots] = inward[home]
         self.sent[slots] = outward[home]
         self.local[slots] = env.local[home]
@@ -429,7 +429,7 @@ class Subscription(ShardProtocol):
 _NONE = np.empty(0, np.int64)
 
 
-def _link_mask(chosen: NDArray[np.bool_], words: int) -> NDArray[np.uint64]:
+def link_mask(chosen: NDArray[np.bool_], words: int) -> NDArray[np.uint64]:
     """One bit per chosen link."""
     mask = np.zeros(words, np.uint64)
     links = np.flatnonzero(chosen)

@@ -100,6 +100,7 @@ class GroupSource:
     """Base of sources whose clients draw what they do. A subclass fills `_next_event_ns` and `_emit`."""
 
     Params: ClassVar[type[Parameters]]
+    publishes: ClassVar[bool] = True  # whether publications enter at its clients' brokers
     paths: ClassVar[tuple[str, ...]] = ()  # parameters that name files, relative to the scenario file
 
     def __init__(self, params: Parameters, context: SourceContext) -> None:

@@ -42,6 +42,7 @@ class ContextUpdates(GroupSource):
     """Updates of context values."""
 
     Params: ClassVar[type[Parameters]] = ContextUpdatesParameters
+    publishes: ClassVar[bool] = False
 
     def __init__(self, params: Mapping[str, Any], context: SourceContext) -> None:
         self._params = ContextUpdatesParameters.model_validate(dict(params))

@@ -30,7 +30,6 @@ class Publish(GroupSource):
     """Publications with a value per attribute; NaN where it is absent."""
 
     Params: ClassVar[type[Parameters]] = PublishParameters
-    publishes: ClassVar[bool] = True  # its clients' brokers are where publications enter
 
     def __init__(self, params: Mapping[str, Any], context: SourceContext) -> None:
         self._params = PublishParameters.model_validate(dict(params))

@@ -110,7 +110,6 @@ class Replay(GroupSource):
     """Publications, subscriptions and unsubscriptions as a file says."""
 
     Params: ClassVar[type[Parameters]] = ReplayParameters
-    publishes: ClassVar[bool] = True
     paths: ClassVar[tuple[str, ...]] = ("file",)
 
     def __init__(self, params: Mapping[str, Any], context: SourceContext) -> None:

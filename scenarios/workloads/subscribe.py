@@ -93,6 +93,7 @@ class Subscribe(GroupSource):
     """Subscriptions, rows of [attribute, low, high] per constraint."""
 
     Params: ClassVar[type[Parameters]] = SubscribeParameters
+    publishes: ClassVar[bool] = False
     _times: tuple[int, int, int, int, int]
 
     def __init__(self, params: Mapping[str, Any], context: SourceContext) -> None:

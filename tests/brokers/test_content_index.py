@@ -335,6 +335,20 @@ def test_an_impossible_number_of_attributes_is_refused(index_class, attributes):
         index_class(attributes)
 
 
+def test_no_caller_s_array_layout_compiles_a_kernel_again():
+    cells_module.warm()
+    before = len(cells_module._match.signatures), len(cells_module._write.signatures)
+    index = Cells(2)
+    ids, rows, event = np.arange(6)[::2], np.asfortranarray(np.zeros((3, 6))), np.full(2, 0.0)
+    rows[:, 3] = 1
+    for array in (ids, rows, event):
+        array.flags.writeable = False
+    index.insert(ids, rows)
+    assert index.match(event).tolist() == [0, 2, 4]
+    index.delete(ids)
+    assert (len(cells_module._match.signatures), len(cells_module._write.signatures)) == before
+
+
 def test_check_notices_a_flipped_bit():
     index = Cells(2)
     index.insert([0, 1], [[0, 0.0, 0.5], [1, 0.5, 1.0]])
@@ -349,6 +363,13 @@ def test_cells_verify_far_fewer_than_they_hold():
     index.match_many(uniforms(stream(3, 0, "pruning events"), 0, 400).reshape(100, 4))
     # Two ranges of 0.1, each at most 1/64 too wide on either side.
     assert index.counters.verified / (100 * 20_000) < 0.02
+
+
+def test_a_missing_value_rules_out_all_that_constrain_it_before_any_is_verified():
+    index = Cells(2)
+    index.insert(np.arange(300), [[i % 2, 0.0, 1.0] for i in range(300)])
+    assert index.match([NAN, 0.5]).tolist() == list(range(1, 300, 2))
+    assert index.counters.verified == 150
 
 
 def test_growing_in_single_steps_ends_in_one_segment():

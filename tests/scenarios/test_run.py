@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from brokers.errors import InvalidInput
+from brokers.errors import Interrupted, InvalidInput, RunIncomplete
 from scenarios import cli
 from scenarios.loader import load
 from scenarios.problems import ScenarioErrors
@@ -89,6 +89,18 @@ def test_progress_is_told_to_a_function(scenario):
     assert [events for _, events, _ in told] == sorted(events for _, events, _ in told)
 
 
+def test_an_interrupted_run_keeps_a_folder_that_says_so_and_is_not_finished(scenario):
+    def press_control_c(*figures):
+        raise KeyboardInterrupt
+
+    with pytest.raises(Interrupted):
+        inline(scenario, progress=press_control_c)
+    (folder,) = (scenario.parent / "runs").glob("tree-*")
+    assert json.loads((folder / "manifest.json").read_text(encoding="utf-8"))["status"] == "interrupted"
+    with pytest.raises(RunIncomplete):
+        Run.load(folder)
+
+
 def test_the_command_ends_with_one_object(scenario, capsys):
     out = str(scenario.parent / "out")
     assert cli.main(["run", str(scenario), "--engine", "inline", "--out", out, "--quiet", "--json"]) == 0
@@ -112,9 +124,9 @@ def test_too_many_actors_are_refused_before_a_folder_is_made(scenario, capsys):
     out = scenario.parent / "out"
     assert cli.main(["run", str(scenario), "--engine", "inline", "--actors", "8", "--out", str(out)]) == 3
     assert "8 actors for 7 brokers" in capsys.readouterr().err
-    with pytest.raises(ScenarioErrors, match="--set engine.actors: engine.actors: 9 actors for 7 brokers"):
+    with pytest.raises(ScenarioErrors, match=r"--set engine\.actors: engine\.actors: 9 actors for 7 brokers"):
         run(scenario, engine="inline", overrides=["engine.actors=9"], out=out)
-    with pytest.raises(ScenarioErrors, match="engine.partition: the list has 1 entries for 7 brokers"):
+    with pytest.raises(ScenarioErrors, match=r"engine\.partition: the list has 1 entries for 7 brokers"):
         run(scenario, engine="inline", actors=2, overrides=["engine.partition=[0]"], out=out)
     assert not out.exists()
 
@@ -132,8 +144,8 @@ def test_an_engine_that_does_not_exist_or_fit_is_refused(scenario):
 def test_without_ray_the_engine_is_inline_and_asking_for_ray_is_exit_code_4(scenario, capsys, monkeypatch):
     import importlib.util
 
-    real = importlib.util.find_spec
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name, *a: None if name == "ray" else real(name, *a))
+    find = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "ray" else find(name))
     assert choose_engine(load(scenario), None, None, None) == ("inline", 1)
     assert cli.main(["run", str(scenario), "--engine", "ray"]) == 4
     assert "pip install 'brokerlab[ray]'" in capsys.readouterr().err
@@ -172,3 +184,27 @@ def test_a_run_folder_is_run_again_from_its_manifest_alone(scenario, capsys):
     scenario.unlink()
     assert cli.main(["inspect", str(done.path), "--broker", "0", "--at", "1 ms"]) == 0
     assert "broker 0 (b0) at 1 ms" in capsys.readouterr().out
+
+
+def test_the_demo_runs_twice_and_compares_the_digests(scenario, capsys, monkeypatch):
+    monkeypatch.setattr("scenarios.commands.demo.SCENARIO", str(scenario))
+    out = str(scenario.parent / "demo")
+    assert cli.main(["demo", "--engine", "inline", "--out", out]) == 0
+    text = capsys.readouterr().out
+    assert text.count(Run.load(f"{out}/latest").digest) == 2
+    assert "the same to the byte" in text
+
+
+def test_a_demo_whose_digests_differ_fails(scenario, capsys, monkeypatch):
+    import scenarios.run
+
+    def another(ready, model, *arguments):
+        model.seed += 1
+        return honest(ready, model, *arguments)
+
+    honest = scenarios.run.execute
+    monkeypatch.setattr("scenarios.commands.demo.SCENARIO", str(scenario))
+    calls = iter([honest, another])
+    monkeypatch.setattr(scenarios.run, "execute", lambda *arguments: next(calls)(*arguments))
+    assert cli.main(["demo", "--engine", "inline", "--out", str(scenario.parent / "demo")]) == 1
+    assert "THE DIGESTS DIFFER" in capsys.readouterr().out

@@ -263,7 +263,7 @@ def warm() -> None:
     index.insert(np.arange(100), rows)
     index.insert(np.arange(100, 200), rows)
     index.delete(np.arange(50))
-    index.insert(np.arange(50), rows)
+    index.insert(np.arange(50), rows[:50])
     index.match(np.array([0.1, 0.3]))
     _scatter(np.zeros(1, np.int64), np.zeros(2, np.int64), np.zeros(1, np.int64), np.zeros(1, np.int64))
 

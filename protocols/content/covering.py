@@ -1,0 +1,314 @@
+"""Covering: as `subscription`, but a subscription that another one covers stays behind.
+
+Rules:
+- A subscription goes over a link only if none of those that went over it covers it: matches everything that
+  it matches. The tables and the traffic behind the link stay small.
+- When a subscription is withdrawn from a link, those that it kept back there go first, oldest id first, unless
+  something else that went over the link covers them too; then the withdrawal follows. So there is no moment at
+  which the far side knows less than it should on a link, and FIFO links keep it so.
+- Who leans on whom is traced: a subscription that was kept back is in force only while what covers it is.
+
+Ranges cover ranges: one subscription covers another if each of its constraints holds the other's constraint
+on the same attribute.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from brokers.contract import Batch, BrokerProtocol, Interests, Ints, Message, ShardEnv
+from brokers.engine.out import Out
+from protocols.content.kind import PUBLISH, SUBSCRIBE
+from protocols.content.subscription import LOCAL, PlainSubscription, Subscription, link_mask
+from protocols.routes import Routes
+
+
+def covers(outer: Any, inner: Any) -> bool:
+    """Whether every publication that `inner` matches is matched by `outer`; both are rows of triples."""
+    have = {int(a): (low, high) for a, low, high in np.reshape(inner, (-1, 3)).tolist() if a == a}
+    return all(
+        int(a) in have and low <= have[int(a)][0] and have[int(a)][1] <= high
+        for a, low, high in np.reshape(outer, (-1, 3)).tolist() if a == a
+    )
+
+
+class PlainCovering(PlainSubscription):
+    """Covering, one broker at a time."""
+
+    def __init__(self, node: Any) -> None:
+        super().__init__(node)
+        self.rows: dict[int, Any] = {}
+        self.causes: dict[int, int] = {}
+
+    def _subscribe(self, message: Message) -> None:
+        self.rows[message.word] = self.node.row(message.body)
+        self.causes.setdefault(message.word, message.cause)
+        super()._subscribe(message)
+
+    def _unsubscribe(self, message: Message) -> None:
+        super()._unsubscribe(message)
+        if message.word not in self.came_by:
+            self.rows.pop(message.word, None)
+            self.causes.pop(message.word, None)
+
+    def on_standing(self, id: int, client: int, broker: int, row: Any) -> None:
+        node = self.node
+        world: _Standing = node.shared.setdefault("standing", _Standing(self.routes))
+        came_by, sent = world.spread(id, broker, row)
+        here = came_by.get(node.broker)
+        if here:
+            self.came_by[id] = set(here)
+            self.sent_over[id] = {link for link in node.links if link in sent}
+            self.rows[id], self.causes[id] = row, -1
+            node.table.add(id, client, row, None)
+
+    def passes_on(self, message: Message, id: int, link: int) -> bool:
+        cover = self._cover(id, link)
+        if cover is None:
+            return True
+        self._lean(self.causes[id], cover)
+        return False
+
+    def _lean(self, cause: int, cover: int) -> None:
+        if cause >= 0 and self.causes[cover] >= 0:
+            self.node.depends(cause, self.causes[cover])
+
+    def _cover(self, id: int, link: int) -> int | None:
+        """The oldest subscription that went over the link and covers this one."""
+        row, home = self.rows[id], self.home(id)
+        for other in sorted(self.sent_over):
+            if (
+                other != id and link in self.sent_over[other] and covers(self.rows[other], row)
+                and self.routes.serves(link, home, self.home(other))
+            ):
+                return other
+        return None
+
+    def withdrawn(self, message: Message, id: int, link: int) -> None:
+        node = self.node
+        for other in sorted(self.came_by):
+            if other == id or link in self.sent_over[other] or not covers(self.rows[id], self.rows[other]):
+                continue
+            home = self.home(other)
+            if not any(link in self.routes.forwards(node.broker, via, home) for via in self.came_by[other]):
+                continue
+            cover = self._cover(other, link)
+            if cover is not None:
+                self._lean(self.causes[other], cover)
+                continue
+            self.sent_over[other].add(link)
+            row = self.rows[other]
+            node.send_row(message, link, SUBSCRIBE, row, word=other)
+
+
+class _Standing:
+    """Interests that stand at time 0, as if issued and settled one after the other over the whole overlay."""
+
+    def __init__(self, routes: Routes) -> None:
+        self._routes = routes
+        self._went: dict[int, list[tuple[int, int, Any]]] = {}  # link -> (id, home, row) of what went over it
+        self._done: dict[int, tuple[dict[int, list[int]], set[int]]] = {}
+
+    def spread(self, id: int, home: int, row: Any) -> tuple[dict[int, list[int]], set[int]]:
+        """Which links an interest came by, per broker, and the links it went over."""
+        if id in self._done:
+            return self._done[id]
+        routes = self._routes
+        came_by: dict[int, list[int]] = {}
+        sent: set[int] = set()
+        ahead = [(home, LOCAL)]
+        while ahead:
+            broker, via = ahead.pop(0)
+            came_by.setdefault(broker, []).append(via)
+            for link in routes.forwards(broker, via, home):
+                went = self._went.setdefault(link, [])
+                if link in sent or any(covers(r, row) and routes.serves(link, home, h) for _, h, r in went):
+                    continue
+                sent.add(link)
+                went.append((id, home, row))
+                ahead.append((int(routes.links.target[link]), link ^ 1))
+        self._done[id] = came_by, sent
+        return self._done[id]
+
+
+class Covering(Subscription):
+    """Covering over the brokers of a shard: publications as in `subscription`, changes one at a time.
+
+    What a change does at a broker depends on the table there, so changes are handled in Python, in order,
+    each asking the shared arrays which subscriptions went over a link; publications between them go through
+    the kernel.
+    """
+
+    plain: ClassVar[type[BrokerProtocol] | None] = PlainCovering
+
+    def __init__(self, env: ShardEnv) -> None:
+        super().__init__(env)
+        attributes = int(env.kind.params.get("attributes", 4))
+        self.low = np.full((256, attributes), -np.inf)
+        self.high = np.full((256, attributes), np.inf)
+        self.bound = np.zeros((256, attributes), np.bool_)
+        self.cause = np.full(256, -1, np.int64)
+
+    def _learn(self, ids: Ints, rows: Any) -> Ints:
+        slots = super()._learn(ids, rows)
+        count = self.store.count
+        if count > len(self.low):
+            size = max(count, 2 * len(self.low))
+            for name, fill in (("low", -np.inf), ("high", np.inf), ("bound", False), ("cause", -1)):
+                old = getattr(self, name)
+                grown = np.full((size, *old.shape[1:]), fill, old.dtype)
+                grown[: len(old)] = old
+                setattr(self, name, grown)
+        for slot, row in zip(slots.tolist(), rows):
+            for a, low, high in row.reshape(-1, 3).tolist():
+                if a == a:
+                    self.low[slot, int(a)], self.high[slot, int(a)] = low, high
+                    self.bound[slot, int(a)] = True
+        return slots
+
+    def stand(self, interests: Interests) -> None:
+        assert interests.rows is not None
+        env = self.env
+        self._reserve(self.store.count + interests.id.size)
+        slots = self._learn(interests.id, interests.rows)
+        for slot in slots.tolist():
+            home = int(self.store.home[slot])
+            ahead = [(home, LOCAL)]
+            while ahead:
+                broker, via = ahead.pop(0)
+                if via == LOCAL:
+                    self.local[slot] = env.local[broker]
+                else:
+                    self._set(self.came, slot, via ^ 1, True)
+                if env.local[broker]:
+                    self._entries[broker] += 1
+                    self.uses[slot] += 1
+                for link in self.routes.forwards(broker, via, home):
+                    sent = self._column(self.sent, link)
+                    if not sent[slot] and self._cover(slot, link, sent) is None:
+                        self._set(self.sent, slot, link, True)
+                        ahead.append((int(env.links.target[link]), link ^ 1))
+        # The whole overlay was gone through; this shard keeps what its own brokers know.
+        self.came[slots] &= link_mask(env.local[env.links.target], self.routes.words)
+        self.sent[slots] &= link_mask(env.local[env.links.source], self.routes.words)
+
+    def handle(self, batch: Batch, out: Out) -> None:
+        slot, gone = self._prepare_changes(batch)
+        at = 0
+        for i in np.flatnonzero(batch.type != PUBLISH).tolist():
+            self._pass(batch, out, slot, at, i)
+            at = i + 1
+            if slot[i] >= 0:
+                change = int(slot[i]), int(batch.broker[i]), int(batch.link[i]), int(batch.cause[i])
+                if batch.type[i] == SUBSCRIBE:
+                    self._subscribe(i, *change, out)
+                else:
+                    self._unsubscribe(i, *change, out)
+        self._pass(batch, out, slot, at, batch.size)
+        self._forget(gone)
+
+    def _column(self, bits: NDArray[np.uint64], link: int) -> NDArray[np.bool_]:
+        """Per slot: its bit for the link."""
+        return (bits[: self.store.count, link >> 6] >> np.uint64(link & 63)) & np.uint64(1) != 0
+
+    def _set(self, bits: NDArray[np.uint64], slot: int, link: int, value: bool) -> None:
+        bit = np.uint64(1) << np.uint64(link & 63)
+        bits[slot, link >> 6] = bits[slot, link >> 6] | bit if value else bits[slot, link >> 6] & ~bit
+
+    def _knows(self, slot: int, came_by: int) -> bool:
+        if came_by == LOCAL:
+            return bool(self.local[slot])
+        link = came_by ^ 1
+        return bool(self.came[slot, link >> 6] >> np.uint64(link & 63) & np.uint64(1))
+
+    def _note(self, slot: int, broker: int, came_by: int, value: bool) -> None:
+        if came_by == LOCAL:
+            self.local[slot] = value
+        else:
+            self._set(self.came, slot, came_by ^ 1, value)
+        self._entries[broker] += 1 if value else -1
+        self.uses[slot] += 1 if value else -1
+
+    def _subscribe(self, event: int, slot: int, broker: int, came_by: int, cause: int, out: Out) -> None:
+        if not self._knows(slot, came_by):
+            self._note(slot, broker, came_by, True)
+        if self.cause[slot] < 0:
+            self.cause[slot] = cause
+        for link in self.routes.forwards(broker, came_by, int(self.store.home[slot])):
+            sent = self._column(self.sent, link)
+            if sent[slot]:
+                continue
+            cover = self._cover(slot, link, sent)
+            if cover is not None:
+                self._lean(int(self.cause[slot]), cover, out)
+            else:
+                self._set(self.sent, slot, link, True)
+                out.forward(event, link)
+
+    def _unsubscribe(self, event: int, slot: int, broker: int, came_by: int, cause: int, out: Out) -> None:
+        if not self._knows(slot, came_by):
+            return
+        self._note(slot, broker, came_by, False)
+        for link in self.routes.forwards(broker, came_by, int(self.store.home[slot])):
+            sent = self._column(self.sent, link)
+            if not sent[slot]:
+                continue
+            self._set(self.sent, slot, link, False)
+            sent[slot] = False
+            self._release(event, slot, broker, link, sent, out)
+            out.forward(event, link)
+
+    def _release(self, event: int, slot: int, broker: int, link: int, sent: NDArray[np.bool_], out: Out) -> None:
+        """Send what the withdrawn subscription kept back on the link, unless something else covers it."""
+        store, links = self.store, self.env.links
+        kept = ~sent & self._covered_by(slot)
+        kept[slot] = False
+        candidates = np.flatnonzero(kept)
+        if candidates.size == 0:
+            return
+        inward = links.out_link[links.out_start[broker] : links.out_start[broker + 1]].tolist()
+        came = {o: self._column(self.came, o ^ 1)[candidates] for o in inward}
+        candidates_by_id = np.argsort(store.id[candidates], kind="stable")
+        for i in candidates_by_id.tolist():
+            other = int(candidates[i])
+            home = int(store.home[other])
+            ways = [o for o in inward if came[o][i]]
+            if home == broker and self.local[other]:
+                ways.append(LOCAL)
+            if not any(link in self.routes.forwards(broker, way, home) for way in ways):
+                continue
+            cover = self._cover(other, link, sent)
+            if cover is not None:
+                self._lean(int(self.cause[other]), cover, out)
+                continue
+            self._set(self.sent, other, link, True)
+            sent[other] = True
+            body = int(self.env.bodies.add_rows(self.env.service, SUBSCRIBE, store.rows[other][None, :])[0])
+            out.send(event, link, SUBSCRIBE, body, int(store.id[other]))
+
+    def _covered_by(self, slot: int) -> NDArray[np.bool_]:
+        """Per slot: whether `slot` covers it."""
+        n = self.store.count
+        inside = (self.low[slot] <= self.low[:n]) & (self.high[:n] <= self.high[slot]) & self.bound[:n]
+        return (inside | ~self.bound[slot]).all(axis=1)
+
+    def _cover(self, slot: int, link: int, sent: NDArray[np.bool_]) -> int | None:
+        """The oldest (by id) of the subscriptions sent over the link that covers this one."""
+        others = np.flatnonzero(sent)
+        others = others[others != slot]
+        if others.size == 0:
+            return None
+        inside = (self.low[others] <= self.low[slot]) & (self.high[slot] <= self.high[others]) & self.bound[slot]
+        found = others[(inside | ~self.bound[others]).all(axis=1)]
+        home = self.store.home
+        for other in found[np.argsort(self.store.id[found], kind="stable")].tolist():
+            if self.routes.serves(link, int(home[slot]), int(home[other])):
+                return other
+        return None
+
+    def _lean(self, cause: int, cover: int, out: Out) -> None:
+        if cause >= 0 and self.cause[cover] >= 0:
+            out.depends(cause, int(self.cause[cover]))

@@ -1,0 +1,47 @@
+"""The shipped scenarios run, and show what their titles say."""
+
+import pytest
+
+from scenarios.loader import load, shipped
+from scenarios.plan import plan
+from scenarios.run import run
+
+# What it takes to run each for a moment; the rest of a scenario stays as it is.
+SHORT = ["duration=4 s", "trace.level=none"]
+
+
+@pytest.mark.parametrize("name", sorted(shipped()))
+def test_a_shipped_scenario_runs_and_delivers_the_same_on_three_shards(name, tmp_path):
+    whole = run(name, engine="inline", actors=1, overrides=SHORT, out=tmp_path)
+    cut = run(name, engine="inline", actors=3, overrides=SHORT, out=tmp_path)
+    assert cut.digest == whole.digest
+    for service in whole.metrics["services"].values():
+        assert service["publications"] > 0
+        assert service["deliveries"] > 0
+
+
+def test_in_overload_messages_wait_many_times_longer_than_the_way_takes(tmp_path):
+    done = run("overload", engine="inline", out=tmp_path)
+    latency = done.metrics["services"]["alarms"]["latency"]
+    assert latency["p99_ms"] > 8 * 2 * 10  # eight links of 2 ms
+    queued = done.read("samples", ["queued"]).column("queued").to_pylist()
+    assert max(queued) > 100
+
+
+def test_lossy_links_lose_messages(tmp_path):
+    done = run("lossy", engine="inline", overrides=["duration=5 s"], out=tmp_path)
+    assert done.metrics["network"]["lost"] > 0
+
+
+def test_the_real_network_has_cycles_and_delays_from_geography():
+    facts = plan(load("real-network"), "inline", 1)
+    assert (facts.brokers, facts.links, facts.tree) == (40, 61, False)
+    assert facts.delay_ns_min == 100_000
+
+
+def test_ten_thousand_brokers_are_worth_several_actors():
+    facts = plan(load("ten-thousand"), "ray", 2)
+    assert facts.brokers == 10_000
+    assert facts.lambda_ is not None
+    assert facts.lambda_ > 10
+    assert "pay" in facts.advice
