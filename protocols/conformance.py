@@ -100,7 +100,7 @@ class Variant:
     """One way of running a model. None of them may show in a trace."""
 
     name: str
-    cutting: Cutting = Cutting()
+    cutting: Cutting = field(default_factory=Cutting)
     actors: int = 1
     partition: str = "auto"
     tables: str | None = None  # None: as the model says
@@ -111,14 +111,16 @@ class Variant:
 
     def model(self, model: Model) -> Model:
         """The same model under this variant's tables and view."""
-        said = {name: value for name, value in (("tables", self.tables), ("view", self.view)) if value is not None}
-        return replace(model, services=[replace(service, **said) for service in model.services])
+        return replace(model, services=[
+            replace(service, tables=self.tables or service.tables, view=self.view or service.view)
+            for service in model.services
+        ])
 
     def run(self, model: Model, trace: Callable[[int], Any] | None = None) -> Result:
         with _run_from(self.run_from):
             return execute(
-                self.model(model), engine=self.engine, actors=self.actors, partition=self.partition, trace=trace,
-                cutting=self.cutting, max_window_ns=self.max_window_ns,
+                self.model(model), engine=self.engine, actors=self.actors, partition=self.partition,
+                trace=trace, cutting=self.cutting, max_window_ns=self.max_window_ns,
             )
 
 
@@ -152,7 +154,10 @@ def variants(model: Model) -> list[Variant]:
     ]
     for actors in (2, 3, 7):
         if actors < brokers:
-            found += [Variant(f"{actors} shards, {how}", actors=actors, partition=how) for how in ("auto", "round-robin")]
+            found += [
+                Variant(f"{actors} shards, {how}", actors=actors, partition=how)
+                for how in ("auto", "round-robin")
+            ]
     if brokers > 1:
         found += [
             Variant("one shard per broker", actors=brokers),
@@ -174,7 +179,9 @@ def variants(model: Model) -> list[Variant]:
             Variant("on_run, cut at random", Cutting("random", seed=6), view="run", run_from=2),
             Variant("on_message, cut at random", Cutting("random", seed=7), view="message"),
             Variant("on_message, 2 shards", actors=min(2, brokers), view="message"),
-            Variant("on_run, own tables, 3 shards", actors=min(3, brokers), view="run", tables="own", run_from=1),
+            Variant(
+                "on_run, own tables, 3 shards", actors=min(3, brokers), view="run", tables="own", run_from=1
+            ),
         ]
     else:
         found.append(Variant("own tables", tables="own"))
@@ -216,8 +223,8 @@ def check_digests(model: Model, ways: Sequence[Variant] | None = None) -> list[D
         traces = MemoryTraces("full")
         try:
             result = way.run(model, None if way.engine == "ray" else traces)
-        except BrokerlabError as error:
-            found.append(Disagreement(way.name, "", f"it failed: {error}"))
+        except Exception as error:  # of the protocol, which may raise anything
+            found.append(Disagreement(way.name, "", f"it failed: {_said(error)}"))
             continue
         if way.engine == "ray":  # actors keep their traces to themselves
             told = None if result.digest == digest else "no trace to compare on Ray"
@@ -228,6 +235,10 @@ def check_digests(model: Model, ways: Sequence[Variant] | None = None) -> list[D
         if told is not None:
             found.append(Disagreement(way.name, result.digest, told))
     return found
+
+
+def _said(error: Exception) -> str:
+    return str(error) if isinstance(error, BrokerlabError) else f"{type(error).__name__}: {error}"
 
 
 # ---- the audit ---------------------------------------------------------------------------------------
@@ -295,7 +306,9 @@ class Audit:
 class _Changes:
     """The changes of a service, and when they can be relied on."""
 
-    def __init__(self, tables: Mapping[str, Mapping[str, Any]], kind: Kind, service: int, under_loss: bool) -> None:
+    def __init__(
+        self, tables: Mapping[str, Mapping[str, Any]], kind: Kind, service: int, under_loss: bool
+    ) -> None:
         table = tables["changes"]
         self.settled: dict[int, int] = {}
         self.revoked: dict[int, int] = {}  # change that begins an interest -> when its end was issued
@@ -328,11 +341,15 @@ class _Changes:
             if interest in ends:
                 self.revocation[change] = ends[interest]
                 self.revoked[change] = self.issued[ends[interest]]
-        for change, on in zip(tables["dependencies"]["change"].tolist(), tables["dependencies"]["depends_on"].tolist()):
+        leans = tables["dependencies"]
+        for change, on in zip(leans["change"].tolist(), leans["depends_on"].tolist()):
             self._leans.setdefault(change, []).append(on)
 
     def settled_before(self, change: int, sent: int, end: int, forgive: bool = False) -> bool:
-        """Whether this change, and all it leans on, had settled before `sent`. `forgive`: as if nothing was lost."""
+        """Whether this change, and all it leans on, had settled before `sent`.
+
+        `end` is when the publication's way ended; `forgive` asks as if no link had lost anything.
+        """
         seen: set[int] = set()
         ahead = [change]
         while ahead:
@@ -377,17 +394,18 @@ def audit(
         p, sent = int(published["publication"][row]), int(published["time_ns"][row])
         known.add(p)
         found.publications += 1
-        _judge(found, changes, kind, p, sent, max(handled.get(p, sent), sent), published["values"][row],
-               got.get(p, {}), p in lost)
+        end = max(handled.get(p, sent), sent)
+        _judge(found, changes, kind, p, sent, end, published["values"][row], got.get(p, {}), p in lost)
     for p in got.keys() - known:
         found.unwanted.add(f"publication {_name(p)}, which nobody published")
-    _judge_order(found, publication, client, deliveries["published_ns"][mine].tolist(), deliveries["time_ns"][mine].tolist())
+    times = (deliveries[name][mine].tolist() for name in ("published_ns", "time_ns"))
+    _judge_order(found, publication, client, *times)
     return found
 
 
 def _judge(
-    found: Audit, changes: _Changes, kind: Kind, p: int, sent: int, end: int, values: Any, got: Mapping[int, int],
-    lost: bool,
+    found: Audit, changes: _Changes, kind: Kind, p: int, sent: int, end: int, values: Any,
+    got: Mapping[int, int], lost: bool,
 ) -> None:
     """All pairs of one publication."""
     must: set[int] = set()
@@ -411,7 +429,9 @@ def _judge(
         found.missed.add(f"client {client} got nothing of publication {_name(p)}, sent at {sent} ns")
     for client, count in sorted(got.items()):
         if client not in may:
-            found.unwanted.add(f"client {client} got publication {_name(p)}, sent at {sent} ns, which it did not ask for")
+            found.unwanted.add(
+                f"client {client} got publication {_name(p)}, sent at {sent} ns, which it did not ask for"
+            )
         if count > 1:
             found.duplicated.add(f"client {client} got publication {_name(p)} {count} times")
     found.forced_yes += len(must)
@@ -420,7 +440,9 @@ def _judge(
     found.forced_no += len(set(changes.client.values()) - may)
 
 
-def _judge_order(found: Audit, publication: list[int], client: list[int], sent: list[int], time: list[int]) -> None:
+def _judge_order(
+    found: Audit, publication: list[int], client: list[int], sent: list[int], time: list[int]
+) -> None:
     """What one client gets from one publisher comes in the order in which it was sent."""
     first: dict[tuple[int, int], tuple[int, int]] = {}
     for p, c, when, at in zip(publication, client, sent, time):
@@ -463,7 +485,11 @@ def audit_run(model: Model, service: int = 0) -> Audit:
 
 
 def target_of(protocol: str | type) -> str:
-    """The "module:Class" of a registered name, of a target, or of a class (for this process only, if local)."""
+    """The "module:Class" of a registered name, of a target, or of a class.
+
+    A class that its module does not hold under its name, as one made in a function, is named for this
+    process only.
+    """
     if isinstance(protocol, str):
         return registry.resolve(protocol, registry.entries(PROTOCOLS, "protocols"), "protocol")
     module = sys.modules.get(protocol.__module__)
@@ -526,8 +552,8 @@ class Joined:
         self._described: list[dict[str, Any]] = []
 
     def send(
-        self, client: int, type: str | int, row: Sequence[float] | None = None, body: Any = None, word: int = 0,
-        at_ns: int | None = None,
+        self, client: int, type: str | int, row: Sequence[float] | None = None, body: Any = None,
+        word: int = 0, at_ns: int | None = None,
     ) -> int:
         """Have a client send a message of its kind; returns the message's id."""
         code = self.kind.types[type] if isinstance(type, str) else type
@@ -557,7 +583,7 @@ class Joined:
         hops = self._traces.tables()["hops"]
         rows = np.flatnonzero(hops["link"] == number)
         rows = rows[np.lexsort((hops["sequence"][rows], hops["time_ns"][rows]))]
-        return [Hop(*(int(hops[name][row]) for name in ("time_ns", "type", "body", "word", "cause"))) for row in rows]
+        return [Hop(*(int(hops[name][row]) for name in Hop._fields)) for row in rows]
 
     def deliveries(self, client: int | None = None) -> list[Delivery]:
         """What clients got, by time; of one client or of all."""
@@ -611,8 +637,10 @@ class Joined:
         self._entries = protocol.entries().tolist()
 
 
-def overlay_of(links: Sequence[tuple[int, int]], delay_ns: int | Sequence[int] = 1_000_000, **said: Any) -> Overlay:
-    """An overlay from a list of links; `jitter_ns`, `bandwidth_bps`, `loss` for all of them, or one for each."""
+def overlay_of(
+    links: Sequence[tuple[int, int]], delay_ns: int | Sequence[int] = 1_000_000, **said: Any
+) -> Overlay:
+    """An overlay from a list of links; `jitter_ns`, `bandwidth_bps` and `loss` for all, or one for each."""
     ordered = sorted(range(len(links)), key=lambda i: sorted(links[i]))
     ends = np.array([sorted(links[i]) for i in ordered], np.int32).reshape(-1, 2)
 
@@ -640,7 +668,8 @@ def join(
     [(1, True)]
     """
     overlay = overlay_of(links, delay_ns)
-    return Joined(overlay, range(overlay.brokers) if clients is None else clients, service_of(protocol, **service))
+    at = range(overlay.brokers) if clients is None else clients
+    return Joined(overlay, at, service_of(protocol, **service))
 
 
 # ---- rehearsals: small random models -----------------------------------------------------------------
@@ -670,16 +699,25 @@ _EQUAL = {"delay": {"kind": "constant", "delay_ns": 2_000_000}}
 
 REHEARSALS = (
     Rehearsal("a tree of unequal links", "random-tree", {"nodes": 9}, _UNIFORM),
-    Rehearsal("a tree of equal links, ties everywhere", "balanced-tree", {"branching": 2, "height": 2}, _EQUAL,
-              grid_ns=2_000_000),
-    Rehearsal("a tree with jitter, little bandwidth and brokers in overload", "random-tree", {"nodes": 8},
-              {**_UNIFORM, "jitter_ns": 3_000_000, "bandwidth_bps": 400_000},
-              {"base": 2_000_000.0, "per_entry": 9_000.0, "per_match": 50_000.0, "per_link": 20_000.0, "per_byte": 100.0}),
-    Rehearsal("a tree that loses messages", "random-tree", {"nodes": 8}, {**_UNIFORM, "jitter_ns": 1_000_000, "loss": 0.05}),
+    Rehearsal(
+        "a tree of equal links, ties everywhere", "balanced-tree", {"branching": 2, "height": 2}, _EQUAL,
+        grid_ns=2_000_000,
+    ),
+    Rehearsal(
+        "a tree with jitter, little bandwidth and brokers in overload", "random-tree", {"nodes": 8},
+        {**_UNIFORM, "jitter_ns": 3_000_000, "bandwidth_bps": 400_000},
+        {"base": 2e6, "per_entry": 9e3, "per_match": 5e4, "per_link": 2e4, "per_byte": 100.0},
+    ),
+    Rehearsal(
+        "a tree that loses messages", "random-tree", {"nodes": 8},
+        {**_UNIFORM, "jitter_ns": 1_000_000, "loss": 0.05},
+    ),
     Rehearsal("subscriptions that stand from the start", "random-tree", {"nodes": 7}, _UNIFORM, settled=True),
     Rehearsal("a ring of equal links, ties everywhere", "ring", {"nodes": 6}, _EQUAL, grid_ns=2_000_000),
-    Rehearsal("a graph with cycles", "erdos-renyi", {"nodes": 9, "probability": 0.35}, _UNIFORM,
-              {"base": 30_000.0, "per_match": 5_000.0}),
+    Rehearsal(
+        "a graph with cycles", "erdos-renyi", {"nodes": 9, "probability": 0.35}, _UNIFORM,
+        {"base": 3e4, "per_match": 5e3},
+    ),
 )
 
 
@@ -688,16 +726,18 @@ def rehearse(
 ) -> Model:
     """The model of a rehearsal for one protocol. `service` goes into the service's description."""
     spec = service_of(protocol, **{"cost": dict(rehearsal.cost), **service})
-    overlay = build(rehearsal.topology, dict(rehearsal.params), LinkModel.model_validate(dict(rehearsal.links)), seed)
+    links = LinkModel.model_validate(dict(rehearsal.links))
+    overlay = build(rehearsal.topology, dict(rehearsal.params), links, seed)
     kind = registry.load(spec.kind_target)
     if kind.name not in SCRIPTS:
-        raise InvalidInput(f"no rehearsal is written for the kind {kind.name!r}; there is one for {', '.join(SCRIPTS)}")
+        raise InvalidInput(f"the kind {kind.name!r} has no rehearsal; there is one for {', '.join(SCRIPTS)}")
     script = SCRIPTS[kind.name](rehearsal, overlay.brokers, clients, spec.params, seed)
     script["standing"] = script["standing"] if rehearsal.settled else []
-    brokers = [int(draws.bits(draws.stream(seed, c, "conformance/broker"), 0)) % overlay.brokers for c in range(clients)]
+    at = [_Dice(seed, client, "conformance/broker").below(overlay.brokers) for client in range(clients)]
+    source = SourceSpec(f"{_HERE}:Script", script, "all")
     return Model(
-        rehearsal.name, seed, rehearsal.duration_ns, overlay, np.array(brokers, np.int32), {"all": (0, clients)},
-        [replace(spec, settled=rehearsal.settled, sources=[SourceSpec(f"{_HERE}:Script", script, "all")])],
+        rehearsal.name, seed, rehearsal.duration_ns, overlay, np.array(at, np.int32), {"all": (0, clients)},
+        [replace(spec, settled=rehearsal.settled, sources=[source])],
         sample_every_ns=50_000_000,
     )
 
@@ -762,22 +802,24 @@ def _content_script(
 
 
 def _columns(messages: Sequence[tuple[Any, ...]]) -> dict[str, Any]:
-    columns: dict[str, Any] = {name: [m[i] for m in messages] for i, name in enumerate(("time", "client", "word"))}
+    names = ("time", "client", "word")
+    columns: dict[str, Any] = {name: [m[i] for m in messages] for i, name in enumerate(names)}
     if messages and len(messages[0]) > 3:
         columns["rows"] = [m[3] for m in messages]
     return columns
 
 
-# What clients do in a rehearsal, by kind: (rehearsal, brokers, clients, service params, seed) -> Script params.
-SCRIPTS: dict[str, Callable[[Rehearsal, int, int, Mapping[str, Any], int], dict[str, Any]]] = {
-    "content": _content_script,
-}
+# What clients do in a rehearsal, by kind: (rehearsal, brokers, clients, service's params, seed) to a script.
+Scripted = Callable[[Rehearsal, int, int, Mapping[str, Any], int], dict[str, Any]]
+SCRIPTS: dict[str, Scripted] = {"content": _content_script}
 
 
 # ---- the command -------------------------------------------------------------------------------------
 
 
-def report(protocol: str | type, seeds: Sequence[int] = (1, 2), trees_only: bool = False, **service: Any) -> tuple[bool, str]:
+def report(
+    protocol: str | type, seeds: Sequence[int] = (1, 2), trees_only: bool = False, **service: Any
+) -> tuple[bool, str]:
     """Ask a protocol everything on small overlays: whether it passed, and what to read."""
     lines = []
     passed = True
@@ -791,8 +833,8 @@ def report(protocol: str | type, seeds: Sequence[int] = (1, 2), trees_only: bool
                 ways = variants(model)
                 found = check_digests(model, ways)
                 judged = audit_run(model)
-            except BrokerlabError as error:
-                lines.append(f"  failed: {error}")
+            except Exception as error:  # of the protocol, which may raise anything
+                lines.append(f"  failed: {_said(error)}")
                 passed = False
                 continue
             lines.append(f"  {len(ways) - len(found)} of {len(ways)} ways of running it give the same trace")
@@ -810,7 +852,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m protocols.conformance", description="Check a protocol.")
     parser.add_argument("protocol", help="a registered name, or package.module:Class")
     parser.add_argument("--seeds", type=int, default=2, help="random overlays of each sort")
-    parser.add_argument("--trees-only", action="store_true", help="for protocols that serve no graph with cycles")
+    parser.add_argument("--trees-only", action="store_true", help="leave out graphs with cycles")
     given = parser.parse_args(arguments)
     try:
         passed, text = report(given.protocol, range(1, given.seeds + 1), given.trees_only)

@@ -20,19 +20,18 @@ _TARGET = {"type": "string", "pattern": "^[^:]+:[^:]+$"}
 def json_schema() -> dict[str, Any]:
     """The schema as plain data."""
     schema = ScenarioModel.model_json_schema(mode="validation")
-    schema = {"$schema": DIALECT, "title": "brokerlab scenario", **schema}
+    schema = {"$schema": DIALECT, **schema, "title": "brokerlab scenario"}
     definitions = schema["$defs"]
-    # The loader fills in the file's name.
-    schema["required"] = [key for key in schema["required"] if key != "name"]
     _branch(definitions, "TopologyHead", "kind", "topologies", lookup.topology_model)
     _branch(definitions, "Workload", "source", "workloads", lambda name: _params("workloads", name))
     service = definitions["Service"]
     _branch(definitions, "Service", "kind", "kinds", lambda name: _params("kinds", name))
     rules = service["allOf"]
-    for name, entry in lookup.registry("protocols").items():
+    for name in lookup.registry("protocols"):
         protocol = lookup.find("protocols", name, "protocol")[1]
+        kind = lookup.fact("protocols", name, "kind", protocol, "kind")
         options = _inlined(lookup.params_model(protocol, "Options"), definitions)
-        then = {"properties": {"kind": {"const": entry.facts["kind"]}, "options": options}}
+        then = {"properties": {"kind": {"const": kind}, "options": options}}
         rules.append({"if": _is("protocol", name), "then": then})
     questions = {name: entry.facts.get("question") for name, entry in lookup.registry("indexes").items()}
     for name, entry in lookup.registry("kinds").items():

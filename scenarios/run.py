@@ -151,7 +151,7 @@ def run(
 
 
 def _fitting(scenario: Scenario, shards: int, overlay: Overlay, asked: bool) -> int:
-    """The number of shards, no more than brokers unless someone asked for that; checked before a folder is made."""
+    """The number of shards: a default has at most one per broker, what someone asked for is checked."""
     section = scenario.model.engine
     if shards > overlay.brokers:
         if not asked and section.actors is None:

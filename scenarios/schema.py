@@ -170,7 +170,7 @@ class Links(Section):
     """Delay, jitter, bandwidth and loss of the links between brokers."""
 
     delay: Delay = Field(
-        default=ConstantDelay(delay=10_000_000), description="constant, uniform, normal or geography"
+        default=ConstantDelay(delay=10_000_000), description="one value for all links, or a section with kind"
     )
     jitter: LinkJitter = Field(
         default=0, description="extra delay per message, evenly from 0 to this; order is kept"
@@ -236,9 +236,7 @@ class Clients(Section):
     """A group of clients and the brokers they are attached to."""
 
     count: Annotated[Count, Field(ge=1, le=CLIENTS_MAX)]
-    placement: Placement = Field(
-        default=UniformPlacement(), description="uniform, even, degree, zipf, or explicit with brokers"
-    )
+    placement: Placement = Field(default=UniformPlacement(), description="a kind, or a section with kind")
 
 
 class ServiceCost(Section):
@@ -299,7 +297,9 @@ class Trace(Section):
 class ScenarioModel(Section):
     """A brokerlab scenario."""
 
-    name: Name = Field(description="part of the run folder's name; default: the file's name")
+    name: Name = Field(
+        default="scenario", description="part of the run folder's name; default: the file's name"
+    )
     title: str = Field(default="", description="one line: what it shows")
     seed: Annotated[Count, Field(ge=0, lt=2**63)] = 1
     duration: PositiveDuration = Field(description="simulated time in which clients act")

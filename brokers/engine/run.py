@@ -81,6 +81,7 @@ class Result:
     broker_state: NDArray[np.int64]
     link_state: NDArray[np.int64]
     changes: dict[str, NDArray[Any]] = field(default_factory=dict)
+    dependencies: NDArray[np.int64] = field(default_factory=lambda: np.empty((0, 2), np.int64))
     dependencies: NDArray[np.int64] = field(default_factory=lambda: np.empty((0, 2), np.int64))  # (change, on)
 
 
@@ -253,6 +254,7 @@ def _combine(model: Model, results: list[ShardResult]) -> Result:
     result = Result(digest, per_second, metrics, {}, state, link_state)
     result.changes = _changes(model, results)
     result.dependencies = np.unique(np.concatenate([r.dependencies for r in results]), axis=0)
+    result.dependencies = np.unique(np.concatenate([r.dependencies for r in results]), axis=0)
     metrics["network"]["changes"] = int(result.changes["change"].size)
     metrics["network"]["changes_unsettled"] = int((result.changes["settled_ns"] < 0).sum())
     return result
@@ -343,6 +345,8 @@ def _write_tables(model: Model, trace: Callable[[int], Any], result: Result, win
             changes = dict(result.changes)
             narrow = {"service": np.int16, "operation": np.int8, "broker": np.int32, "lost": np.int32}
             writer.write("changes", **{n: v.astype(narrow.get(n, v.dtype)) for n, v in changes.items()})
+        if len(result.dependencies):
+            writer.write("dependencies", change=result.dependencies[:, 0], depends_on=result.dependencies[:, 1])
         if len(result.dependencies):
             writer.write("dependencies", change=result.dependencies[:, 0], depends_on=result.dependencies[:, 1])
         if writer.wants("windows"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import textwrap
+from pathlib import Path
 
 
 def parser(name: str, prose: str, examples: str) -> argparse.ArgumentParser:
@@ -37,3 +38,11 @@ def overrides_of(options: argparse.Namespace) -> list[str]:
     """`--set` and `--seed` as one list of overrides."""
     seed = [] if options.seed is None else [f"seed={options.seed}"]
     return [*options.overrides, *seed]
+
+
+def shown(path: str | Path) -> str:
+    """A path as a person at this folder would write it."""
+    try:
+        return str(Path(path).resolve().relative_to(Path.cwd()))
+    except ValueError:
+        return str(path)

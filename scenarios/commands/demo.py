@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from scenarios.commands import parser
+from scenarios.commands import parser, shown
 
 SCENARIO = "quickstart"
 
@@ -48,8 +48,8 @@ def command(arguments: list[str]) -> int:
     print(
         "the same to the byte: engine and number of actors change the speed and nothing else\n"
         "\n"
-        f"  {scenario.where}  is what was run\n"
-        f"  {done.path}/tables  is what happened, as Parquet: every hop, delivery and change\n"
+        f"  {shown(scenario.where)}  is what was run\n"
+        f"  {shown(done.path)}/tables  is what happened, as Parquet: every hop, delivery and change\n"
         "  brokerlab init my-study  writes a scenario of your own to start from"
     )
     return 0

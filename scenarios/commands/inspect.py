@@ -14,6 +14,8 @@ from scenarios.commands import parser
 if TYPE_CHECKING:
     from scenarios.schema import Scenario
 
+ENTRIES_SHOWN = 20
+
 
 def command(arguments: list[str]) -> int:
     result = parser(
@@ -88,7 +90,14 @@ def text(state: dict[str, Any]) -> str:
     ]
     for name, described in state["services"].items():
         lines.append(f"  service {name}")
-        lines += [f"    {key}: {value}" for key, value in described.items()]
+        for key, value in described.items():
+            if not isinstance(value, dict):
+                lines.append(f"    {key}  {value}")
+                continue
+            lines.append(f"    {key}: {len(value)}")
+            lines += [f"      {inner}  {each}" for inner, each in list(value.items())[:ENTRIES_SHOWN]]
+            if len(value) > ENTRIES_SHOWN:
+                lines.append(f"      … and {len(value) - ENTRIES_SHOWN} more; --json has them all")
     return "\n".join(lines)
 
 

@@ -6,9 +6,12 @@ import argparse
 import json
 import signal
 import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from scenarios.commands import add_scenario, overrides_of, parser
+from scenarios.commands import add_scenario, overrides_of, parser, shown
 
 if TYPE_CHECKING:
     from scenarios.run import Run
@@ -20,27 +23,39 @@ def command(arguments: list[str]) -> int:
     from scenarios.loader import load
     from scenarios.run import choose_engine, run
 
-    # A run that a scheduler or `kill` ends goes down the same way as with Ctrl-C.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
     scenario = load(options.scenario, overrides_of(options))
     engine, _ = choose_engine(scenario, options.engine, options.actors, options.address)
     if options.engine is None:
         print(f"engine: {engine}, {engine_reason(engine)}", file=sys.stderr)
-    done = run(
-        scenario,
-        engine=engine,
-        actors=options.actors,
-        address=options.address,
-        out=options.out,
-        overwrite=options.overwrite,
-        progress=not options.quiet,
-        command=["brokerlab", "run", *arguments],
-    )
+    with terminated_as_interrupted():
+        done = run(
+            scenario,
+            engine=engine,
+            actors=options.actors,
+            address=options.address,
+            out=options.out,
+            overwrite=options.overwrite,
+            progress=not options.quiet,
+            command=["brokerlab", "run", *arguments],
+        )
     if options.json:
         print(json.dumps(done.as_data(), indent=2))
     else:
         print(summary(done))
     return 0
+
+
+@contextmanager
+def terminated_as_interrupted() -> Iterator[None]:
+    """A run that a scheduler or `kill` ends goes down the same way as with Ctrl-C."""
+    if threading.current_thread() is not threading.main_thread():
+        yield  # only the main thread may handle signals
+        return
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def engine_reason(engine: str) -> str:
@@ -53,7 +68,7 @@ def summary(done: Run) -> str:
     metrics, engine = done.metrics, done.engine
     network, timing = metrics["network"], metrics["run"]
     rows = [
-        ("run", str(done.path)),
+        ("run", shown(done.path)),
         (
             "engine",
             f"{engine['engine']}, {engine['actors']} {'actor' if engine['actors'] == 1 else 'actors'}",

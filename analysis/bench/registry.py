@@ -1,0 +1,16 @@
+"""Groups of `brokerlab bench`, by name.
+
+An entry's target is a function without arguments that yields rows (`analysis.bench.rows.Row`) as they are
+measured, so that a long group shows what it has so far.
+"""
+
+from __future__ import annotations
+
+from brokers.registry import Entry
+
+BENCHES: dict[str, Entry] = {
+    "engine": Entry(
+        "analysis.bench.engine:rows",
+        "hops per second of one core and of two actors, memory, start-up, beside plain event loops",
+    ),
+}

@@ -1,0 +1,225 @@
+"""The page that lists every key of a scenario: `python -m scenarios.reference > docs/scenarios.md`.
+
+Written from the models that check scenarios, so that page and program cannot drift; a test compares them.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable, Iterator
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
+
+from pydantic import BaseModel, BeforeValidator
+from pydantic.fields import FieldInfo
+from pydantic_core import PydanticUndefined
+
+from scenarios import lookup, units
+from scenarios.schema import ScenarioModel, Section
+
+_QUANTITIES = {
+    units.parse_duration: ("duration", units.format_duration),
+    units.parse_cost: ("duration", lambda value: f"{value:g} ns"),
+    units.parse_rate: ("rate", units.format_rate),
+    units.parse_size: ("size", units.format_size),
+    units.parse_bandwidth: ("bandwidth", units.format_bandwidth),
+    units.parse_fraction: ("fraction", lambda value: f"{value:g}"),
+}
+_PLAIN = {int: "whole number", float: "number", str: "text", bool: "true or false", type(None): "nothing"}
+
+INTRODUCTION = """\
+# Scenario files
+
+A scenario says what network of brokers there is, who is attached to it, and what they do. It is YAML 1.2;
+unknown and repeated keys are refused, and all mistakes are shown at once:
+
+    brokerlab init study                          # a commented scenario to start from
+    brokerlab validate study/scenario.yaml
+    brokerlab run study/scenario.yaml --set links.delay='5 ms' --set services.news.workload.publish.rate=50/s
+
+`--set` replaces any value for one run; entries of a list go by number, or by their `name` or `source`.
+`brokerlab schema` prints a JSON Schema for editors. Wherever a name stands for a kind, protocol, index,
+workload or topology, `package.module:Name` may stand as well; the module may lie beside the scenario.
+Relative paths start at the scenario.
+
+This page is written by `python -m scenarios.reference`, from the models that check scenarios.
+
+## Quantities
+
+| quantity | units | without a unit |
+|---|---|---|
+"""
+
+
+def page() -> str:
+    """The whole page as Markdown."""
+    parts = [INTRODUCTION + "\n".join(_unit_rows())]
+    parts += ["## Sections", _table(_rows(ScenarioModel, ""))]
+    parts += ["## Parameters of topologies", "They stand beside `kind` in the section `topology`."]
+    for name, entry in lookup.registry("topologies").items():
+        parts += [f"### {name}", _sentence(entry.prose), _table(_rows(lookup.topology_model(name), ""))]
+    parts += ["## Parameters of kinds", "They stand beside `kind` in a service."]
+    parts += _group("kinds", "Params")
+    parts += ["## Options of protocols", "They stand in the section `options` of a service."]
+    parts += _group("protocols", "Options")
+    parts += ["## Parameters of workloads", "They stand beside `source` in an entry of `workload`."]
+    parts += _group("workloads", "Params")
+    return "\n\n".join(parts) + "\n"
+
+
+def _group(group: str, attribute: str) -> Iterator[str]:
+    for name, entry in lookup.registry(group).items():
+        yield f"### {name}"
+        yield _sentence(entry.prose)
+        model = lookup.params_model(lookup.find(group, name, group)[1], attribute)
+        yield _table(_rows(model, "")) if model.model_fields else "None."
+
+
+def _sentence(prose: str) -> str:
+    return f"{prose[:1].upper()}{prose[1:]}."
+
+
+def _unit_rows() -> Iterator[str]:
+    for quantity, table, base in (
+        ("duration", units.DURATION_UNITS, "nanoseconds"),
+        ("rate", units.RATE_UNITS, "per second"),
+        ("size", units.SIZE_UNITS, "bytes"),
+        ("bandwidth", units.BANDWIDTH_UNITS, "bits per second; `unlimited` is 0"),
+        ("fraction", units.FRACTION_UNITS, "0 to 1"),
+    ):
+        yield f"| {quantity} | {', '.join(table)} | {base} |"
+
+
+def _table(rows: Iterator[tuple[str, str, str, str]]) -> str:
+    lines = ["| key | value | default | |", "|---|---|---|---|"]
+    for key, value, default, prose in rows:
+        lines.append(
+            "| " + " | ".join(cell.replace("|", "\\|") for cell in (key, value, default, prose)) + " |"
+        )
+    return "\n".join(lines)
+
+
+def _rows(model: type[BaseModel], prefix: str) -> Iterator[tuple[str, str, str, str]]:
+    """(key, what it takes, default, prose) of a model and of the sections in it."""
+    for name, info in model.model_fields.items():
+        key = f"{prefix}{name}"
+        annotation = Annotated[info.annotation, *info.metadata] if info.metadata else info.annotation
+        sections = list(_models(annotation))
+        is_list, is_named = "[list" in _shape(annotation), "[dict" in _shape(annotation)
+        yield (
+            f"`{key}`",
+            _takes(annotation),
+            _default(info, annotation),
+            info.description or _summary(sections),
+        )
+        for section in sections:
+            below = f"{key}[]." if is_list else f"{key}.<name>." if is_named else f"{key}."
+            kind = section.model_fields.get("kind")
+            if kind is not None and get_origin(kind.annotation) is Literal:
+                chosen = get_args(kind.annotation)[0]
+                yield f"`{key}` `kind: {chosen}`", "section", "", _summary([section])
+                below = f"{key}."
+                rows = [row for row in _rows(section, below) if row[0] != f"`{below}kind`"]
+                yield from ((f"{row[0]} ({chosen})", *row[1:]) for row in rows)
+            else:
+                yield from _rows(section, below)
+
+
+def _shape(annotation: Any) -> str:
+    """A trail of the containers around the models of an annotation."""
+    origin = get_origin(annotation)
+    if origin is Annotated:
+        return _shape(get_args(annotation)[0])
+    here = "[list" if origin is list else "[dict" if origin is dict else ""
+    return here + "".join(_shape(each) for each in get_args(annotation) if origin is not Literal)
+
+
+def _models(annotation: Any) -> Iterator[type[BaseModel]]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation
+    elif get_origin(annotation) is not Literal:
+        for each in get_args(annotation):
+            yield from _models(each)
+
+
+def _summary(sections: list[type[BaseModel]]) -> str:
+    own = [each for each in sections if issubclass(each, Section) or each.__doc__]
+    return (own[0].__doc__ or "").strip().splitlines()[0] if len(own) == 1 else ""
+
+
+def _takes(annotation: Any) -> str:
+    """What may be written, in words."""
+    origin, arguments = get_origin(annotation), get_args(annotation)
+    if origin is Annotated:
+        quantity = _quantity(annotation)
+        bounds = _bounds(arguments[1:], quantity[1] if quantity else _number)
+        if quantity:
+            words = quantity[0]
+        elif get_origin(arguments[0]) is tuple and any(
+            isinstance(each, BeforeValidator) for each in arguments
+        ):
+            words = f"one value or [low, high]: {_takes(get_args(arguments[0])[0])}"
+        else:
+            words = _takes(arguments[0])
+        return f"{words}, {bounds}" if bounds else words
+    if origin is Literal:
+        return ", ".join(f"`{each}`" for each in arguments)
+    if origin in (Union, types.UnionType):
+        return " or ".join(dict.fromkeys(_takes(each) for each in arguments if each is not type(None)))
+    if origin is list:
+        return "list" if list(_models(annotation)) else f"list of: {_takes(arguments[0])}"
+    if origin is tuple:
+        return f"pair of: {_takes(arguments[0])}"
+    if origin is dict:
+        return "section by name"
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return "section"
+    return _PLAIN.get(annotation, "any")
+
+
+def _quantity(annotation: Any) -> tuple[str, Any] | None:
+    for each in get_args(annotation)[1:] if get_origin(annotation) is Annotated else ():
+        if isinstance(each, BeforeValidator) and each.func in _QUANTITIES:
+            return _QUANTITIES[each.func]
+    found = (
+        [_quantity(each) for each in get_args(annotation)] if get_origin(annotation) is not Literal else []
+    )
+    return next((each for each in found if each is not None), None)
+
+
+def _number(bound: float) -> str:
+    return f"{bound:,}" if isinstance(bound, int) else f"{bound:g}"
+
+
+def _bounds(metadata: tuple[Any, ...], text_of: Callable[[Any], str]) -> str:
+    """Bounds in words, from annotations of `Field` and of annotated-types."""
+    words = []
+    flat = [each for item in metadata for each in (item.metadata if isinstance(item, FieldInfo) else [item])]
+    for each in flat:
+        for attribute, text in (("ge", "at least"), ("gt", "more than"), ("le", "at most"), ("lt", "below")):
+            bound = getattr(each, attribute, None)
+            if bound is not None:
+                words.append(f"{text} {text_of(bound)}")
+    return ", ".join(words)
+
+
+def _default(info: FieldInfo, annotation: Any) -> str:
+    if info.default is PydanticUndefined:
+        return "required"
+    value = info.default
+    if value is None or value in ({}, [], (), ""):
+        return ""
+    quantity = _quantity(annotation)
+    if quantity is not None and isinstance(value, int | float):
+        return f"`{quantity[1](value)}`"
+    if isinstance(value, BaseModel):
+        kind = getattr(value, "kind", None)
+        return f"`{kind}`" if kind else ""
+    if isinstance(value, tuple) and len(set(value)) == 1:
+        value = value[0]
+    if isinstance(value, bool):
+        value = str(value).lower()
+    return f"`{list(value) if isinstance(value, tuple) else value}`"
+
+
+if __name__ == "__main__":
+    print(page(), end="")
