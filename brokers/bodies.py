@@ -20,8 +20,16 @@ from brokers.engine import kernels
 from brokers.wire import decode_body, encode_body
 
 _COLUMNS = {
-    "hash": np.uint64, "size": np.int64, "refs": np.int64, "time": np.int64, "key": np.int64,
-    "uid": np.int64, "broker": np.int32, "service": np.int16, "type": np.int16, "row": np.int32,
+    "hash": np.uint64,
+    "size": np.int64,
+    "refs": np.int64,
+    "time": np.int64,
+    "key": np.int64,
+    "uid": np.int64,
+    "broker": np.int32,
+    "service": np.int16,
+    "type": np.int16,
+    "row": np.int32,
     "generation": np.int32,
 }
 
@@ -124,8 +132,14 @@ class Bodies:
         return handles
 
     def add_rows(
-        self, service: int, type: int, rows: Floats, time: Ints | int = -1, key: Ints | int = -1,
-        broker: NDArray[np.int32] | int = -1, uid: Ints | None = None,
+        self,
+        service: int,
+        type: int,
+        rows: Floats,
+        time: Ints | int = -1,
+        key: Ints | int = -1,
+        broker: NDArray[np.int32] | int = -1,
+        uid: Ints | None = None,
     ) -> NDArray[np.int32]:
         """New numeric bodies; returns their handles. O(rows)."""
         n = len(rows)
@@ -145,8 +159,15 @@ class Bodies:
         return handles
 
     def add_object(
-        self, service: int, type: int, body: Any, time: int = -1, key: int = -1, broker: int = -1,
-        uid: int | None = None, encoded: bytes | None = None,
+        self,
+        service: int,
+        type: int,
+        body: Any,
+        time: int = -1,
+        key: int = -1,
+        broker: int = -1,
+        uid: int | None = None,
+        encoded: bytes | None = None,
     ) -> int:
         """A new body of plain data; returns its handle."""
         data = encode_body(body) if encoded is None else encoded
@@ -154,7 +175,9 @@ class Bodies:
         h = int(handle[0])
         self.row[h] = -1
         self.hash[h] = int.from_bytes(
-            blake2b(data, digest_size=8, salt=service.to_bytes(2, "little") + type.to_bytes(2, "little")).digest(),
+            blake2b(
+                data, digest_size=8, salt=service.to_bytes(2, "little") + type.to_bytes(2, "little")
+            ).digest(),
             "little",
         )
         self.size[h] = len(data) + 16
@@ -163,7 +186,9 @@ class Bodies:
         self._describe(handle, service, type, time, key, broker, None if uid is None else np.array([uid]))
         return h
 
-    def _describe(self, handles: Any, service: int, type: int, time: Any, key: Any, broker: Any, uid: Any) -> None:
+    def _describe(
+        self, handles: Any, service: int, type: int, time: Any, key: Any, broker: Any, uid: Any
+    ) -> None:
         self.service[handles] = service
         self.type[handles] = type
         self.time[handles] = time
@@ -229,15 +254,26 @@ class Bodies:
         code = (self.service[which].astype(np.int64) << 16) | self.type[which]
         for value in np.unique(code).tolist():
             chosen = which[code == value]
-            frame["groups"].append({
-                "service": value >> 16, "type": value & 0xFFFF, "rows": self.values(chosen),
-                **{name: getattr(self, name)[chosen] for name in ("uid", "time", "key", "broker")},
-            })
+            frame["groups"].append(
+                {
+                    "service": value >> 16,
+                    "type": value & 0xFFFF,
+                    "rows": self.values(chosen),
+                    **{name: getattr(self, name)[chosen] for name in ("uid", "time", "key", "broker")},
+                }
+            )
         for handle in handles[~numeric].tolist():
-            frame["objects"].append([
-                int(self.service[handle]), int(self.type[handle]), self._encoded[handle],
-                int(self.time[handle]), int(self.key[handle]), int(self.broker[handle]), int(self.uid[handle]),
-            ])
+            frame["objects"].append(
+                [
+                    int(self.service[handle]),
+                    int(self.type[handle]),
+                    self._encoded[handle],
+                    int(self.time[handle]),
+                    int(self.key[handle]),
+                    int(self.broker[handle]),
+                    int(self.uid[handle]),
+                ]
+            )
         return frame
 
     def unpack(self, frame: dict[str, Any]) -> dict[int, int]:
@@ -249,8 +285,13 @@ class Bodies:
             fresh = np.array([u not in known for u in uids], np.bool_)
             if fresh.any():
                 self.add_rows(
-                    group["service"], group["type"], group["rows"][fresh], group["time"][fresh],
-                    group["key"][fresh], group["broker"][fresh], group["uid"][fresh],
+                    group["service"],
+                    group["type"],
+                    group["rows"][fresh],
+                    group["time"][fresh],
+                    group["key"][fresh],
+                    group["broker"][fresh],
+                    group["uid"][fresh],
                 )
             found.update((u, known[u]) for u in uids)
         for service, type_, data, time, key, broker, uid in frame["objects"]:

@@ -227,8 +227,19 @@ class Batch:
     """
 
     __slots__ = (
-        "_starts", "body", "broker", "cause", "kind", "link", "rows", "sequence", "size", "source", "time",
-        "type", "word",
+        "_starts",
+        "body",
+        "broker",
+        "cause",
+        "kind",
+        "link",
+        "rows",
+        "sequence",
+        "size",
+        "source",
+        "time",
+        "type",
+        "word",
     )
 
     size: int
@@ -262,7 +273,7 @@ class ShardProtocol(ABC):
     """A protocol as the engine sees it: one object per shard and service, over arrays."""
 
     kind: ClassVar[str]
-    guarantees: ClassVar[Guarantees] = Guarantees()
+    guarantees: Guarantees = Guarantees()  # an instance may know better: it knows the overlay
     Options: ClassVar[type[BaseModel] | None] = None
     plain: ClassVar[type[BrokerProtocol] | None] = None  # the same protocol in the author's view
 
@@ -324,7 +335,7 @@ class BrokerProtocol(ABC):
     """A protocol as its author writes it: one object per broker and service."""
 
     kind: ClassVar[str]
-    guarantees: ClassVar[Guarantees] = Guarantees()
+    guarantees: Guarantees = Guarantees()  # an instance may know better: it knows the overlay
     Options: ClassVar[type[BaseModel] | None] = None
     timer_min_ns: int = NEVER
 
@@ -356,9 +367,24 @@ class BrokerProtocol(ABC):
 
 
 __all__ = [
-    "FAULT", "FIRST_PROTOCOL_TYPE", "MESSAGE", "NEVER", "TIMER", "Batch", "BrokerProtocol", "CostModel",
-    "Emission", "Guarantees", "Interests", "Kind", "LinkTable", "Message", "ShardEnv", "ShardProtocol",
-    "Source", "SourceContext",
+    "FAULT",
+    "FIRST_PROTOCOL_TYPE",
+    "MESSAGE",
+    "NEVER",
+    "TIMER",
+    "Batch",
+    "BrokerProtocol",
+    "CostModel",
+    "Emission",
+    "Guarantees",
+    "Interests",
+    "Kind",
+    "LinkTable",
+    "Message",
+    "ShardEnv",
+    "ShardProtocol",
+    "Source",
+    "SourceContext",
 ]
 if TYPE_CHECKING:
     __all__ += ["Node", "Run"]

@@ -166,12 +166,13 @@ class InterestStore:
         """Drop the answers of bodies that are gone, and make room."""
         table = self.env.bodies
         size = min(self._generation.size, table.capacity)
-        live = np.flatnonzero(
-            (self._generation[:size] == table.generation[:size]) & table.alive[:size]
-        )
+        live = np.flatnonzero((self._generation[:size] == table.generation[:size]) & table.alive[:size])
         counts = self.hit_count[live]
         total = int(counts.sum())
-        fresh = np.empty(max(self.hits.size if total * 2 < self.hits.size else 2 * self.hits.size, 2 * (total + room)), np.int64)
+        fresh = np.empty(
+            max(self.hits.size if total * 2 < self.hits.size else 2 * self.hits.size, 2 * (total + room)),
+            np.int64,
+        )
         starts = np.cumsum(counts) - counts
         take = np.repeat(self.hit_start[live] - starts, counts) + np.arange(total)
         fresh[:total] = self.hits[take]
@@ -205,11 +206,22 @@ class InterestStore:
         self._version[bodies] = self.version
         for body in np.unique(out_body[:found]).tolist():
             start, count = int(self.hit_start[body]), int(self.hit_count[body])
-            merged = np.concatenate((self.hits[start : start + count], out_slot[:found][out_body[:found] == body]))
+            merged = np.concatenate(
+                (self.hits[start : start + count], out_slot[:found][out_body[:found] == body])
+            )
             self._store(np.array([body], np.int32), np.array([merged.size]), np.sort(merged))
 
     def memory_bytes(self) -> int:
-        arrays = (self.id, self.client, self.home, self.rows, self._log, self.hits, self.hit_start, self.hit_count)
+        arrays = (
+            self.id,
+            self.client,
+            self.home,
+            self.rows,
+            self._log,
+            self.hits,
+            self.hit_start,
+            self.hit_count,
+        )
         return sum(a.nbytes for a in arrays) + self.index.memory_bytes() + 100 * len(self.slot_of)
 
 
@@ -256,7 +268,7 @@ class OwnTable(Table):
     def __init__(self, env: ShardEnv) -> None:
         super().__init__()
         self._env = env
-        self._index = env.new_index() if env.new_index is not None else None
+        self._index: Any = env.new_index() if env.new_index is not None else None
         self._slot: dict[int, int] = {}
         self._id: dict[int, int] = {}
         self._next = 0
@@ -288,21 +300,25 @@ class SharedTable(Table):
 
     def __init__(self, home: TableHome) -> None:
         super().__init__()
-        self._home = home
+        assert home.store is not None
+        self._store = home.store
+        self._users = home.users
 
     def add(self, id: int, client: int, row: Floats, tag: Any) -> None:
         if id not in self.tags:
-            store, users = self._home.store, self._home.users
+            store, users = self._store, self._users
             slot = store.slot_of.get(id)
             if slot is None:
-                slot = int(store.add(np.array([id]), np.array([client]), np.asarray(row, np.float64)[None, :])[0])
+                slot = int(
+                    store.add(np.array([id]), np.array([client]), np.asarray(row, np.float64)[None, :])[0]
+                )
             users[slot] = users.get(slot, 0) + 1
         self.tags[id] = tag
 
     def remove(self, id: int) -> Any:
         if id not in self.tags:
             return None
-        store, users = self._home.store, self._home.users
+        store, users = self._store, self._users
         slot = store.slot_of[id]
         users[slot] -= 1
         if users[slot] == 0:
@@ -313,7 +329,7 @@ class SharedTable(Table):
     def match(self, body: int) -> list[int]:
         if not self.tags:
             return []
-        store = self._home.store
+        store = self._store
         store.learn(np.array([body], np.int32))
         start = int(store.hit_start[body])
         hits = store.hits[start : start + int(store.hit_count[body])]

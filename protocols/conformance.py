@@ -500,7 +500,9 @@ def target_of(protocol: str | type) -> str:
     return f"{__name__}:{name}"
 
 
-def service_of(protocol: str | type, name: str = "service", index: str | None = None, **said: Any) -> ServiceSpec:
+def service_of(
+    protocol: str | type, name: str = "service", index: str | None = None, **said: Any
+) -> ServiceSpec:
     """A service of this protocol: its kind and the kind's default index, and what else is said."""
     target = target_of(protocol)
     kind = registry.load(target).kind

@@ -156,7 +156,15 @@ class Routes:
                 _hang(root, *facts, self.in_tree, self.up[t])
             else:
                 _shortest_paths(root, *facts, links.delay_ns, self.up[t])
-            _number(root, self.up[t], links.target, self.enter[t], self.leave[t], self.child_start[t], self.child[t])
+            _number(
+                root,
+                self.up[t],
+                links.target,
+                self.enter[t],
+                self.leave[t],
+                self.child_start[t],
+                self.child[t],
+            )
         self._forwards: dict[tuple[int, int, int], tuple[int, ...]] = {}
         self._over: dict[tuple[int, int], frozenset[int]] = {}
 
@@ -176,7 +184,10 @@ class Routes:
         return mask
 
     def forwards(self, broker: int, came_by: int, home: int) -> tuple[int, ...]:
-        """The links over which `broker` passes on an interest from `home` that came by its link `came_by` (-1: a client)."""
+        """The links over which `broker` passes on an interest from `home`.
+
+        It came by the broker's own link `came_by`; -1 means from a client.
+        """
         key = (broker, came_by, home)
         found = self._forwards.get(key)
         if found is None:
@@ -217,7 +228,9 @@ class Routes:
         if found is None:
             broker = int(self.links.source[link])
             found = self._over[key] = frozenset(
-                t for t in range(self.roots.size) if self.up[t, broker] == link and self.is_below(t, broker, home)
+                t
+                for t in range(self.roots.size)
+                if self.up[t, broker] == link and self.is_below(t, broker, home)
             )
         return found
 

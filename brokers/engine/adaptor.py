@@ -7,6 +7,7 @@ slicing columns per broker pays only from about sixteen messages up.
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -47,7 +48,13 @@ class Node:
         self.forward_event(message[0], link)
 
     def send(
-        self, message: Message, link: int, type: int, body: Any = None, word: int = 0, size: int = -1,
+        self,
+        message: Message,
+        link: int,
+        type: int,
+        body: Any = None,
+        word: int = 0,
+        size: int = -1,
         cause: int = SAME,
     ) -> None:
         """Send a message of a type, because of `message`. `body` is plain data or a handle from `keep`."""
@@ -57,7 +64,9 @@ class Node:
         a.send_event.append(message[0])
         a.send_link.append(link)
 
-    def send_row(self, message: Message, link: int, type: int, row: Any, word: int = 0, cause: int = SAME) -> None:
+    def send_row(
+        self, message: Message, link: int, type: int, row: Any, word: int = 0, cause: int = SAME
+    ) -> None:
         """Send a message of a type whose body is a row of numbers."""
         bodies = self.env.bodies
         handle = int(bodies.add_rows(self.env.service, type, np.asarray(row, np.float64)[None, :])[0])
@@ -162,11 +171,22 @@ class Run:
 
 def _messages(batch: Batch, start: int, stop: int) -> list[Message]:
     part = slice(start, stop)
-    return list(map(Message._make, zip(
-        range(start, stop), batch.time[part].tolist(), batch.kind[part].tolist(), batch.source[part].tolist(),
-        batch.link[part].tolist(), batch.type[part].tolist(), batch.body[part].tolist(),
-        batch.word[part].tolist(), batch.cause[part].tolist(),
-    )))
+    return list(
+        map(
+            Message._make,
+            zip(
+                range(start, stop),
+                batch.time[part].tolist(),
+                batch.kind[part].tolist(),
+                batch.source[part].tolist(),
+                batch.link[part].tolist(),
+                batch.type[part].tolist(),
+                batch.body[part].tolist(),
+                batch.word[part].tolist(),
+                batch.cause[part].tolist(),
+            ),
+        )
+    )
 
 
 class PlainAdaptor(ShardProtocol):
@@ -253,7 +273,7 @@ class PlainAdaptor(ShardProtocol):
     def _handle_runs(self, batch: Batch, protocol: BrokerProtocol, start: int, stop: int) -> None:
         code = batch.type[start:stop]
         cuts = [start, *(np.flatnonzero(code[1:] != code[:-1]) + (start + 1)).tolist(), stop]
-        for begin, end in zip(cuts, cuts[1:]):
+        for begin, end in pairwise(cuts):
             if end - begin >= RUN_FROM and batch.kind[begin] != TIMER:
                 protocol.on_run(Run(self, batch, begin, end, int(batch.type[begin])))
             else:
@@ -275,8 +295,11 @@ class PlainAdaptor(ShardProtocol):
                 out.forward(event, link)
             else:
                 columns = [
-                    batch.type[event].astype(np.int64), batch.body[event].astype(np.int64), batch.word[event].copy(),
-                    np.full(event.size, -1, np.int64), np.full(event.size, SAME, np.int64),
+                    batch.type[event].astype(np.int64),
+                    batch.body[event].astype(np.int64),
+                    batch.word[event].copy(),
+                    np.full(event.size, -1, np.int64),
+                    np.full(event.size, SAME, np.int64),
                 ]
                 at = np.fromiter(self.detail.keys(), np.int64, len(self.detail))
                 for i, values in enumerate(zip(*self.detail.values())):
@@ -287,7 +310,8 @@ class PlainAdaptor(ShardProtocol):
             self.send_link.clear()
         if self.deliver_event:
             out.deliver(
-                np.array(self.deliver_event, np.int64), np.array(self.deliver_client, np.int64),
+                np.array(self.deliver_event, np.int64),
+                np.array(self.deliver_client, np.int64),
                 np.array(self.deliver_body, np.int64),
             )
             self.deliver_event.clear()

@@ -7,7 +7,7 @@ windows a run is cut into does not show in what is emitted.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from typing import Any
 
 import simpy
@@ -27,7 +27,7 @@ class Clock:
         self._sources.append((service, number, source))
         self._environment.process(self._drive(service, number, source))
 
-    def _drive(self, service: int, number: int, source: Source) -> Iterator[Any]:
+    def _drive(self, service: int, number: int, source: Source) -> Generator[simpy.Event, Any, None]:
         environment = self._environment
         while (wake := int(source.next_wake())) < NEVER:
             if wake > environment.now:

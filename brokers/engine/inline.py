@@ -20,7 +20,11 @@ class InlineShards:
     name = "inline"
 
     def __init__(
-        self, model: Model, assignment: NDArray[np.int32], trace: Callable[[int], Any], cutting: Cutting | None = None
+        self,
+        model: Model,
+        assignment: NDArray[np.int32],
+        trace: Callable[[int], Any],
+        cutting: Cutting | None = None,
     ) -> None:
         shards = int(assignment.max()) + 1
         self._traces = [trace(i) for i in range(shards)]

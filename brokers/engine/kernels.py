@@ -134,9 +134,32 @@ def _relax(nxt, horizon, local, in_start, in_source, in_delay, floor, end, round
 
 @njit(cache=True)
 def gather(
-    end, limit, cursor, mode, draw_key, draw_count, service_timer_min,
-    nxt, horizon, frontier, local, patience, in_start, in_link, in_source, in_delay,
-    lanes, arena, inputs, input_at, input_end, wide, narrow, lane_time, lane_order, lane_id,
+    end,
+    limit,
+    cursor,
+    mode,
+    draw_key,
+    draw_count,
+    service_timer_min,
+    nxt,
+    horizon,
+    frontier,
+    local,
+    patience,
+    in_start,
+    in_link,
+    in_source,
+    in_delay,
+    lanes,
+    arena,
+    inputs,
+    input_at,
+    input_end,
+    wide,
+    narrow,
+    lane_time,
+    lane_order,
+    lane_id,
 ):
     """Lay what may be handled now into the batch; returns (rows, next cursor). Zero rows: the window is done."""
     brokers = nxt.size
@@ -349,7 +372,10 @@ def _sift(lane_time, lane_order, lane_id, root, size):
 
 @njit(cache=True)
 def grow_lanes(lane_of, count, lanes, arena, used, wanted):
-    """Make room for `count` more rows, row i in lane lane_of[i]; returns the rows used, or -need if the arena is short."""
+    """Make room for `count` more rows, row i in lane lane_of[i].
+
+    Returns the rows of the arena in use, or minus the rows needed if it is short.
+    """
     for i in range(count):
         wanted[lane_of[i]] += 1
     need = 0
@@ -401,7 +427,9 @@ def move_lanes(lanes, arena, fresh):
 
 @njit(inline="always")
 def _push(lanes, arena, lane, time, sequence, word, packed, cause):
-    at = lanes[lane, R_OFFSET] + ((lanes[lane, R_HEAD] + lanes[lane, R_COUNT]) & (lanes[lane, R_CAPACITY] - 1))
+    at = lanes[lane, R_OFFSET] + (
+        (lanes[lane, R_HEAD] + lanes[lane, R_COUNT]) & (lanes[lane, R_CAPACITY] - 1)
+    )
     arena[at, M_TIME] = time
     arena[at, M_SEQUENCE] = sequence
     arena[at, M_WORD] = word
@@ -441,7 +469,13 @@ def push_arrivals(rows, links, targets, lanes, arena, nxt, frontier):
         if rows[i, M_TIME] < frontier[b]:
             return i
         _push(
-            lanes, arena, link, rows[i, M_TIME], rows[i, M_SEQUENCE], rows[i, M_WORD], rows[i, M_PACKED],
+            lanes,
+            arena,
+            link,
+            rows[i, M_TIME],
+            rows[i, M_SEQUENCE],
+            rows[i, M_WORD],
+            rows[i, M_PACKED],
             rows[i, M_CAUSE],
         )
         if rows[i, M_TIME] < nxt[b]:
@@ -469,12 +503,50 @@ def order_by_event(event, size, count, out):
 
 @njit(cache=True)
 def settle(
-    size, wide, narrow, cost_extra, cost_model, queueing, finish,
-    sends, s_event, s_link, copy, s_type, s_body, s_word, s_size, s_cause,
-    timers, t_event, t_delay, t_type, t_body, t_word, t_cause, timer_min,
-    facts, link_state, loss_limit, loss_key, jitter_key, link_source,
-    broker_state, frontier, nxt, lanes, arena, outbox, out_used,
-    body_hash, body_size, body_refs, causes, cause_key, seconds, loss_rows,
+    size,
+    wide,
+    narrow,
+    cost_extra,
+    cost_model,
+    queueing,
+    finish,
+    sends,
+    s_event,
+    s_link,
+    copy,
+    s_type,
+    s_body,
+    s_word,
+    s_size,
+    s_cause,
+    timers,
+    t_event,
+    t_delay,
+    t_type,
+    t_body,
+    t_word,
+    t_cause,
+    timer_min,
+    facts,
+    link_state,
+    loss_limit,
+    loss_key,
+    jitter_key,
+    link_source,
+    broker_state,
+    frontier,
+    nxt,
+    lanes,
+    arena,
+    outbox,
+    out_used,
+    body_hash,
+    body_size,
+    body_refs,
+    causes,
+    cause_key,
+    seconds,
+    loss_rows,
 ):
     """Date the batch's outputs and put them under way.
 
@@ -516,8 +588,13 @@ def settle(
         h = _absorb(_C1, (np.int64(b) << 40) ^ state[B_HANDLED])
         h = _absorb(h, time)
         h = _absorb(h, (wide[W_SOURCE, i] << 32) ^ wide[W_SEQUENCE, i])
-        h = _absorb(h, (np.int64(narrow[N_KIND, i]) << 56) ^ (np.int64(service) << 48)
-                    ^ (np.int64(narrow[N_TYPE, i]) << 32) ^ np.int64(narrow[N_LINK, i] + 1))
+        h = _absorb(
+            h,
+            (np.int64(narrow[N_KIND, i]) << 56)
+            ^ (np.int64(service) << 48)
+            ^ (np.int64(narrow[N_TYPE, i]) << 32)
+            ^ np.int64(narrow[N_LINK, i] + 1),
+        )
         if body >= 0:
             h = _absorb(h, body_hash[body])
             body_refs[body] -= 1
@@ -618,8 +695,14 @@ def settle(
             sequence = state[B_SEQUENCE]
             state[B_SEQUENCE] = sequence + 1
             push_timer(
-                lanes, arena, links + b, time + delay, sequence, t_word[at_timer],
-                _pack(t_b, t_type[at_timer], service), t_c,
+                lanes,
+                arena,
+                links + b,
+                time + delay,
+                sequence,
+                t_word[at_timer],
+                _pack(t_b, t_type[at_timer], service),
+                t_c,
             )
             if time + delay < nxt[b]:
                 nxt[b] = time + delay
@@ -650,13 +733,26 @@ def transmission_ns(length, bandwidth):
 
 
 @njit(cache=True)
-def deliver(event, client, body, copy, finish, wide, narrow, body_hash, body_time, broker_state, seconds, histogram, totals):
+def deliver(
+    event,
+    client,
+    body,
+    finish,
+    wide,
+    narrow,
+    body_hash,
+    body_time,
+    broker_state,
+    seconds,
+    histogram,
+    totals,
+):
     """Deliveries into digest, counts and the latency histogram of their service."""
     for d in range(event.size):
         i = event[d]
         b = narrow[N_BROKER, i]
         service = narrow[N_SERVICE, i]
-        what = narrow[N_BODY, i] if copy else body[d]
+        what = body[d]
         state = broker_state[b]
         h = _absorb(_C3, (np.int64(b) << 40) ^ client[d])
         h = _absorb(h, wide[W_SOURCE, i] << 32 ^ wide[W_SEQUENCE, i])
@@ -709,4 +805,3 @@ def count_bodies(bodies, refs, by):
     for i in range(bodies.size):
         if bodies[i] >= 0:
             refs[bodies[i]] += by
-

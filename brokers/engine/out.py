@@ -6,7 +6,8 @@ of one event keep the order of the calls, whatever the order between events; the
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,10 +17,12 @@ from brokers.contract import NEVER, Batch, CostModel, Ints
 from brokers.engine import kernels
 from brokers.errors import ProtocolFault
 
+TYPE_MAX = 127  # a type is an int8 in the trace
 SAME = -2  # for a cause: the cause of the event itself
 
 
-class Sends(NamedTuple):
+@dataclass(frozen=True)
+class Sends:
     """Sends of a batch, by event."""
 
     count: int
@@ -33,7 +36,10 @@ class Sends(NamedTuple):
     cause: Ints
 
 
-class Timers(NamedTuple):
+@dataclass(frozen=True)
+class Timers:
+    """Timers of a batch, by event."""
+
     count: int
     event: Ints
     delay: Ints
@@ -81,7 +87,14 @@ class Out:
         self.sends.append((event, link))
 
     def send(
-        self, event: Any, link: Any, type: Any, body: Any = -1, word: Any = 0, size: Any = -1, cause: Any = SAME
+        self,
+        event: Any,
+        link: Any,
+        type: Any,
+        body: Any = -1,
+        word: Any = 0,
+        size: Any = -1,
+        cause: Any = SAME,
     ) -> None:
         """Send a message over `link`. `size` in bytes; -1 is the body's own (16 without one)."""
         self.sends.append((event, link, type, body, word, size, cause))
@@ -104,7 +117,9 @@ class Out:
         """Charge the scenario's cost model for table entries looked at and matches found (logical counts)."""
         model = self._cost
         if model.per_entry or model.per_match:
-            ns = model.per_entry * np.asarray(entries, np.float64) + model.per_match * np.asarray(matches, np.float64)
+            ns = model.per_entry * np.asarray(entries, np.float64) + model.per_match * np.asarray(
+                matches, np.float64
+            )
             self.costs.append((event, (ns + 0.5).astype(np.int64)))
 
     def body(self, body: Any, type: int) -> int:
@@ -148,12 +163,16 @@ def _gather(calls: list[tuple[NDArray[Any] | None, tuple[Any, ...]]], width: int
         for i in range(1, width):
             column = _ints(call[i], size)
             if column.size != size:
-                raise ProtocolFault(f"an output call has {size} events but {column.size} values in one of its columns")
+                raise ProtocolFault(
+                    f"an output call has {size} events but {column.size} values in one of its columns"
+                )
             columns[i].append(column)
     return [c[0] if len(c) == 1 else np.concatenate(c) for c in columns]
 
 
-def collect_sends(outs: list[tuple[NDArray[Any] | None, Out]], size: int, narrow: Any, wide: Any, scratch: Scratch) -> Sends:
+def collect_sends(
+    outs: list[tuple[NDArray[Any] | None, Out]], size: int, narrow: Any, wide: Any, scratch: Scratch
+) -> Sends:
     """Merge the sends of all services of a batch, ordered by event, then service, then call."""
     calls = [(rows, call) for rows, out in outs for call in out.sends]
     if not calls:
@@ -170,9 +189,19 @@ def collect_sends(outs: list[tuple[NDArray[Any] | None, Out]], size: int, narrow
         if len(call) == 2:
             at = np.atleast_1d(np.asarray(call[0], np.int64))
             at = at if rows is None else rows[at]
-            full.append((rows, (
-                *call, narrow[kernels.N_TYPE, at], narrow[kernels.N_BODY, at], wide[kernels.W_WORD, at], -1, SAME,
-            )))
+            full.append(
+                (
+                    rows,
+                    (
+                        *call,
+                        narrow[kernels.N_TYPE, at],
+                        narrow[kernels.N_BODY, at],
+                        wide[kernels.W_WORD, at],
+                        -1,
+                        SAME,
+                    ),
+                )
+            )
         else:
             full.append((rows, call))
     columns = _gather(full, 7)
@@ -181,11 +210,14 @@ def collect_sends(outs: list[tuple[NDArray[Any] | None, Out]], size: int, narrow
     if order is not None:
         columns = [column[order] for column in columns]
     event, link, type_, body, word, length, cause = columns
+    _check_types(type_)
     cause = np.where(cause == SAME, narrow[kernels.N_CAUSE, event], cause)
     return Sends(event.size, event, link, False, type_, body, word, length, cause)
 
 
-def collect_timers(outs: list[tuple[NDArray[Any] | None, Out]], size: int, narrow: Any, scratch: Scratch) -> Timers:
+def collect_timers(
+    outs: list[tuple[NDArray[Any] | None, Out]], size: int, narrow: Any, scratch: Scratch
+) -> Timers:
     """Merge the timers of all services of a batch."""
     calls = [(rows, call) for rows, out in outs for call in out.timers]
     if not calls:
@@ -196,11 +228,14 @@ def collect_timers(outs: list[tuple[NDArray[Any] | None, Out]], size: int, narro
     if order is not None:
         columns = [column[order] for column in columns]
     event, delay, type_, body, word, cause = columns
+    _check_types(type_)
     cause = np.where(cause == SAME, narrow[kernels.N_CAUSE, event], cause)
     return Timers(event.size, event, delay, type_, body, word, cause)
 
 
-def collect_deliveries(outs: list[tuple[NDArray[Any] | None, Out]], size: int, narrow: Any) -> tuple[Ints, Ints, Ints] | None:
+def collect_deliveries(
+    outs: list[tuple[NDArray[Any] | None, Out]], size: int, narrow: Any
+) -> tuple[Ints, Ints, Ints] | None:
     """Merge deliveries: (event, client, body)."""
     calls = [(rows, call) for rows, out in outs for call in out.deliveries]
     if not calls:
@@ -224,6 +259,12 @@ def collect_costs(outs: list[tuple[NDArray[Any] | None, Out]], cost: Ints) -> No
             np.add.at(cost, at if rows is None else rows[at], np.asarray(ns, np.int64))
 
 
+def _check_types(type_: Ints) -> None:
+    if type_.size and (type_.min() < 0 or type_.max() > TYPE_MAX):
+        wrong = int(type_.max() if type_.max() > TYPE_MAX else type_.min())
+        raise ProtocolFault(f"a message has type {wrong}; types are 0 to {TYPE_MAX}")
+
+
 def _check_events(event: Ints, size: int) -> None:
     if event.size and (event.min() < 0 or event.max() >= size):
         raise ProtocolFault(
@@ -233,6 +274,16 @@ def _check_events(event: Ints, size: int) -> None:
 
 
 __all__ = [
-    "NEVER", "NO_SENDS", "NO_TIMERS", "SAME", "Out", "Scratch", "Sends", "Timers", "collect_costs",
-    "collect_deliveries", "collect_sends", "collect_timers",
+    "NEVER",
+    "NO_SENDS",
+    "NO_TIMERS",
+    "SAME",
+    "Out",
+    "Scratch",
+    "Sends",
+    "Timers",
+    "collect_costs",
+    "collect_deliveries",
+    "collect_sends",
+    "collect_timers",
 ]

@@ -55,7 +55,10 @@ class _Session:
             self.remote = True  # whoever started it may have more nodes than this one
             return
         quiet: dict[str, Any] = {
-            "include_dashboard": False, "log_to_driver": False, "logging_level": "ERROR", "configure_logging": True,
+            "include_dashboard": False,
+            "log_to_driver": False,
+            "logging_level": "ERROR",
+            "configure_logging": True,
         }
         try:
             if self.remote:
@@ -65,14 +68,19 @@ class _Session:
                 self._set_token(secrets.token_hex(32))
                 self._folder = tempfile.mkdtemp(prefix="bl-")  # short: socket paths have a limit of 107 bytes
                 ray.init(
-                    address="local", num_cpus=max(actors, 1), object_store_memory=_STORE_BYTES, _temp_dir=self._folder,
+                    address="local",
+                    num_cpus=max(actors, 1),
+                    object_store_memory=_STORE_BYTES,
+                    _temp_dir=self._folder,
                     **quiet,
                 )
         except Exception as error:
             self.close()
             first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
             where = f"at {address!r}" if self.remote else "on this machine"
-            raise EnvironmentProblem(f"no Ray {where}: {first}; try brokerlab doctor, or --engine inline") from None
+            raise EnvironmentProblem(
+                f"no Ray {where}: {first}; try brokerlab doctor, or --engine inline"
+            ) from None
 
     def _set_token(self, token: str) -> None:
         for name, value in {**_AUTH, "RAY_AUTH_TOKEN": token}.items():
@@ -101,10 +109,13 @@ class _Session:
 
 def _refresh_token() -> None:
     """Have Ray read mode and token again: it caches both when imported, and a process may run many clusters."""
-    from ray._raylet import AuthenticationTokenLoader, Config
+    from ray import _raylet
 
-    Config.initialize("")  # before the cache: a thread still draining must not look for a token that is gone
-    AuthenticationTokenLoader.instance().reset_cache()
+    raylet: Any = _raylet
+    raylet.Config.initialize(
+        ""
+    )  # before the cache: a thread still draining must not look for a token that is gone
+    raylet.AuthenticationTokenLoader.instance().reset_cache()
 
 
 def _code() -> tuple[str, bytes]:
@@ -199,7 +210,11 @@ class RayShards:
     name = "ray"
 
     def __init__(
-        self, model: Model, assignment: NDArray[np.int32], trace: Callable[[int], Any], cutting: Cutting | None = None,
+        self,
+        model: Model,
+        assignment: NDArray[np.int32],
+        trace: Callable[[int], Any],
+        cutting: Cutting | None = None,
         address: str | None = None,
     ) -> None:
         shards = int(assignment.max()) + 1
@@ -207,8 +222,10 @@ class RayShards:
         self._actors: list[Any] = []
         try:
             cpus = float(ray.cluster_resources().get("CPU", 1.0))
-            host = ray.remote(_host_class()).options(
-                num_cpus=min(1.0, int(10_000 * cpus / shards) / 10_000), scheduling_strategy="SPREAD", max_restarts=0,
+            host: Any = ray.remote(_host_class()).options(
+                num_cpus=min(1.0, int(10_000 * cpus / shards) / 10_000),
+                scheduling_strategy="SPREAD",
+                max_restarts=0,
             )
             code = ray.put(_code()) if self._session.remote else None
             import sys

@@ -21,7 +21,7 @@ from brokers.engine import kernels as K
 from brokers.engine.model import Model
 from brokers.engine.shard import Cutting, ShardResult, Window
 from brokers.engine.trace import DRIVER, MemoryTrace, TraceWriter
-from brokers.errors import InvalidInput, Interrupted, ProtocolFault
+from brokers.errors import Interrupted, InvalidInput, ProtocolFault
 
 _FIRST_WINDOW_NS = 50_000_000
 _WINDOW_WALL_NS = 200_000_000  # a window without peers is cut so that progress can be shown about this often
@@ -81,8 +81,9 @@ class Result:
     broker_state: NDArray[np.int64]
     link_state: NDArray[np.int64]
     changes: dict[str, NDArray[Any]] = field(default_factory=dict)
-    dependencies: NDArray[np.int64] = field(default_factory=lambda: np.empty((0, 2), np.int64))
-    dependencies: NDArray[np.int64] = field(default_factory=lambda: np.empty((0, 2), np.int64))  # (change, on)
+    dependencies: NDArray[np.int64] = field(
+        default_factory=lambda: np.empty((0, 2), np.int64)
+    )  # (change, on)
 
 
 def execute(
@@ -142,13 +143,19 @@ def execute(
         shards.close()
     result = _combine(model, results)
     result.engine = {
-        "engine": shards.name, "actors": len(assignment) and shards_wanted, "cut_links": int(parts.cut_links.size),
-        "lookahead_ns": lookahead if lookahead < NEVER else None, "imbalance": float(parts.imbalance),
-        "windows": len(windows.log), "rounds": sum(w.rounds for _, _, reports in windows.log for w in reports),
+        "engine": shards.name,
+        "actors": len(assignment) and shards_wanted,
+        "cut_links": int(parts.cut_links.size),
+        "lookahead_ns": lookahead if lookahead < NEVER else None,
+        "imbalance": float(parts.imbalance),
+        "windows": len(windows.log),
+        "rounds": sum(w.rounds for _, _, reports in windows.log for w in reports),
     }
     wall = time.time_ns() - began
     result.metrics["run"] = {
-        "wall_s": wall / 1e9, "loop_wall_s": windows.wall_ns / 1e9, "events_per_s": result.metrics["network"]["events"] / max(windows.wall_ns / 1e9, 1e-9),
+        "wall_s": wall / 1e9,
+        "loop_wall_s": windows.wall_ns / 1e9,
+        "events_per_s": result.metrics["network"]["events"] / max(windows.wall_ns / 1e9, 1e-9),
         "simulated_s": windows.reached / 1e9,
         "cpu_s": sum(w.cpu_ns for _, _, reports in windows.log for w in reports) / 1e9,
         "cpu_slowest_s": sum(max(w.cpu_ns for w in reports) for _, _, reports in windows.log) / 1e9,
@@ -224,7 +231,9 @@ def _combine(model: Model, results: list[ShardResult]) -> Result:
         state[r.local] = r.broker_state
         link_state[r.link] = r.link_state
     columns = [K.B_HANDLED, K.B_DELIVERED, K.B_DIGEST_A, K.B_DIGEST_B]
-    digest = blake2b(np.ascontiguousarray(state[:, columns]).astype("<i8").tobytes(), digest_size=16).hexdigest()
+    digest = blake2b(
+        np.ascontiguousarray(state[:, columns]).astype("<i8").tobytes(), digest_size=16
+    ).hexdigest()
     seconds = np.sum([r.seconds for r in results], axis=0)
     used = np.flatnonzero(seconds)
     per_second = [f"{int(s) & 0xFFFFFFFFFFFFFFFF:016x}" for s in seconds[: used[-1] + 1 if used.size else 0]]
@@ -234,20 +243,29 @@ def _combine(model: Model, results: list[ShardResult]) -> Result:
     published = np.sum([r.publications for r in results], axis=0)
     services = {}
     for i, spec in enumerate(model.services):
-        count, summed, largest = int(totals[:, i, 0].sum()), int(totals[:, i, 1].sum()), int(totals[:, i, 2].max())
+        count, summed, largest = (
+            int(totals[:, i, 0].sum()),
+            int(totals[:, i, 1].sum()),
+            int(totals[:, i, 2].max()),
+        )
         services[spec.name] = {
-            "publications": int(published[i]), "deliveries": count,
+            "publications": int(published[i]),
+            "deliveries": count,
             "latency": {
                 "mean_ms": summed / count / 1e6 if count else None,
-                "p50_ms": _percentile(histogram[i], 0.50, largest), "p99_ms": _percentile(histogram[i], 0.99, largest),
+                "p50_ms": _percentile(histogram[i], 0.50, largest),
+                "p99_ms": _percentile(histogram[i], 0.99, largest),
                 "max_ms": largest / 1e6 if count else None,
             },
         }
     metrics: dict[str, Any] = {
         "network": {
-            "events": int(state[:, K.B_HANDLED].sum()), "messages": int(link_state[:, K.L_SENT].sum()),
-            "bytes": int(link_state[:, K.L_BYTES].sum()), "lost": int(link_state[:, K.L_LOST].sum()),
-            "in_flight_at_end": sum(r.in_flight for r in results), "busiest_broker_s": float(state[:, K.B_WORK].max() / 1e9),
+            "events": int(state[:, K.B_HANDLED].sum()),
+            "messages": int(link_state[:, K.L_SENT].sum()),
+            "bytes": int(link_state[:, K.L_BYTES].sum()),
+            "lost": int(link_state[:, K.L_LOST].sum()),
+            "in_flight_at_end": sum(r.in_flight for r in results),
+            "busiest_broker_s": float(state[:, K.B_WORK].max() / 1e9),
         },
         "services": services,
     }
@@ -283,18 +301,27 @@ def _changes(model: Model, results: list[ShardResult]) -> dict[str, NDArray[Any]
     np.maximum.at(finish, at, counts[:, K.C_FINISH])
     settled = np.where(sums[:, 0] - sums[:, 2] + 1 == sums[:, 1], finish, -1)
 
-    parts = [part for r in results for part in r.changes["parts"]]
+    parts = [part for r in results for part in r.changes]
     sizes = [part["change"].size for part in parts]
 
     def column(name: str, dtype: type = np.int64) -> NDArray[Any]:
-        pieces = [np.broadcast_to(np.asarray(p[name], dtype), n) for p, n in zip(parts, sizes)]
+        pieces: list[NDArray[Any]] = [
+            np.broadcast_to(np.asarray(p[name], dtype), n) for p, n in zip(parts, sizes)
+        ]
         return np.concatenate(pieces) if pieces else np.empty(0, dtype)
 
-    table = {name: column(name) for name in ("change", "service", "operation", "interest", "broker", "client", "issued_ns")}
+    table = {
+        name: column(name)
+        for name in ("change", "service", "operation", "interest", "broker", "client", "issued_ns")
+    }
     standing = column("standing", np.bool_)
     where = np.minimum(np.searchsorted(unique, table["change"]), max(unique.size - 1, 0))
-    table["settled_ns"] = np.where(standing, 0, settled[where]) if unique.size else np.zeros(standing.size, np.int64)
-    table["lost"] = np.where(standing, 0, sums[where, 2]) if unique.size else np.zeros(standing.size, np.int64)
+    table["settled_ns"] = (
+        np.where(standing, 0, settled[where]) if unique.size else np.zeros(standing.size, np.int64)
+    )
+    table["lost"] = (
+        np.where(standing, 0, sums[where, 2]) if unique.size else np.zeros(standing.size, np.int64)
+    )
     table["revoked_ns"] = np.full(standing.size, -1, np.int64)
     table["gone_ns"] = np.full(standing.size, -1, np.int64)
     from brokers import registry
@@ -324,7 +351,9 @@ def _changes(model: Model, results: list[ShardResult]) -> dict[str, NDArray[Any]
     return table
 
 
-def _write_tables(model: Model, trace: Callable[[int], Any], result: Result, windows: _Windows, where: list[tuple[int, str]]) -> None:
+def _write_tables(
+    model: Model, trace: Callable[[int], Any], result: Result, windows: _Windows, where: list[tuple[int, str]]
+) -> None:
     """The tables that belong to the whole run: links, brokers, changes, windows, actors."""
     writer = trace(DRIVER)
     try:
@@ -332,36 +361,61 @@ def _write_tables(model: Model, trace: Callable[[int], Any], result: Result, win
         numbers = np.arange(links.source.size, dtype=np.int32)
         state = result.link_state
         writer.write(
-            "links", **{"link": numbers, "from": links.source, "to": links.target, "delay_ns": links.delay_ns},
-            messages=state[:, K.L_SENT], bytes=state[:, K.L_BYTES], lost=state[:, K.L_LOST], busy_ns=state[:, K.L_BUSY],
+            "links",
+            **{"link": numbers, "from": links.source, "to": links.target, "delay_ns": links.delay_ns},
+            messages=state[:, K.L_SENT],
+            bytes=state[:, K.L_BYTES],
+            lost=state[:, K.L_LOST],
+            busy_ns=state[:, K.L_BUSY],
         )
         brokers = result.broker_state
         writer.write(
-            "brokers", broker=np.arange(len(brokers), dtype=np.int32), name=list(model.overlay.names),
-            messages=brokers[:, K.B_HANDLED], deliveries=brokers[:, K.B_DELIVERED], busy_ns=brokers[:, K.B_WORK],
-            digest_a=brokers[:, K.B_DIGEST_A], digest_b=brokers[:, K.B_DIGEST_B],
+            "brokers",
+            broker=np.arange(len(brokers), dtype=np.int32),
+            name=list(model.overlay.names),
+            messages=brokers[:, K.B_HANDLED],
+            deliveries=brokers[:, K.B_DELIVERED],
+            busy_ns=brokers[:, K.B_WORK],
+            digest_a=brokers[:, K.B_DIGEST_A],
+            digest_b=brokers[:, K.B_DIGEST_B],
         )
         if result.changes["change"].size:
             changes = dict(result.changes)
             narrow = {"service": np.int16, "operation": np.int8, "broker": np.int32, "lost": np.int32}
             writer.write("changes", **{n: v.astype(narrow.get(n, v.dtype)) for n, v in changes.items()})
         if len(result.dependencies):
-            writer.write("dependencies", change=result.dependencies[:, 0], depends_on=result.dependencies[:, 1])
+            writer.write(
+                "dependencies", change=result.dependencies[:, 0], depends_on=result.dependencies[:, 1]
+            )
         if len(result.dependencies):
-            writer.write("dependencies", change=result.dependencies[:, 0], depends_on=result.dependencies[:, 1])
+            writer.write(
+                "dependencies", change=result.dependencies[:, 0], depends_on=result.dependencies[:, 1]
+            )
         if writer.wants("windows"):
-            reports = [(i, n, begin, end, r) for n, (begin, end, all_) in enumerate(windows.log) for i, r in enumerate(all_)]
+            reports = [
+                (i, n, begin, end, r)
+                for n, (begin, end, all_) in enumerate(windows.log)
+                for i, r in enumerate(all_)
+            ]
             if reports:
                 writer.write(
-                    "windows", shard=np.array([r[0] for r in reports], np.int16), window=np.array([r[1] for r in reports]),
-                    start_ns=np.array([r[2] for r in reports]), end_ns=np.array([r[3] for r in reports]),
-                    events=np.array([r[4].events for r in reports]), wall_ns=np.array([r[4].wall_ns for r in reports]),
+                    "windows",
+                    shard=np.array([r[0] for r in reports], np.int16),
+                    window=np.array([r[1] for r in reports]),
+                    start_ns=np.array([r[2] for r in reports]),
+                    end_ns=np.array([r[3] for r in reports]),
+                    events=np.array([r[4].events for r in reports]),
+                    wall_ns=np.array([r[4].wall_ns for r in reports]),
                     blob_bytes=np.array([r[4].blob_bytes for r in reports]),
                 )
                 for i, (pid, node) in enumerate(where):
                     mine = [r[4] for r in reports if r[0] == i]
                     writer.write(
-                        "actors", shard=i, pid=pid, node=node, wall_ns=sum(m.wall_ns for m in mine),
+                        "actors",
+                        shard=i,
+                        pid=pid,
+                        node=node,
+                        wall_ns=sum(m.wall_ns for m in mine),
                         cpu_ns=sum(m.cpu_ns for m in mine),
                     )
         writer.close()

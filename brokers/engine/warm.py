@@ -22,25 +22,38 @@ _PROTOCOLS = ("flooding:Flooding", "subscription:Subscription", "covering:Coveri
 
 
 def _model(kind: str, params: dict[str, int], protocol: str, settled: bool) -> Model:
-    links = LinkModel.model_validate({
-        "delay": {"kind": "uniform", "low_ns": _MS, "high_ns": 3 * _MS}, "jitter_ns": 1000,
-        "bandwidth_bps": 10**9, "loss": 0.01,
-    })
+    links = LinkModel.model_validate(
+        {
+            "delay": {"kind": "uniform", "low_ns": _MS, "high_ns": 3 * _MS},
+            "jitter_ns": 1000,
+            "bandwidth_bps": 10**9,
+            "loss": 0.01,
+        }
+    )
     overlay = build(kind, params, links, 1)
     brokers = len(overlay.names)
     sources = [
         SourceSpec("scenarios.workloads.publish:Publish", {"process": "poisson", "rate": 200.0}, "clients"),
         SourceSpec(
             "scenarios.workloads.subscribe:Subscribe",
-            {"constraints": 2, "width": 0.5, "churn": {"process": "replace", "rate": 20.0}}, "clients",
+            {"constraints": 2, "width": 0.5, "churn": {"process": "replace", "rate": 20.0}},
+            "clients",
         ),
     ]
     service = ServiceSpec(
-        "warm", "protocols.content.kind:Content", f"protocols.content.{protocol}", "brokers.indexes.content.cells:Cells",
-        params={"attributes": 4}, cost={"base": 1000.0, "per_match": 100.0}, settled=settled, sources=sources,
+        "warm",
+        "protocols.content.kind:Content",
+        f"protocols.content.{protocol}",
+        "brokers.indexes.content.cells:Cells",
+        params={"attributes": 4},
+        cost={"base": 1000.0, "per_match": 100.0},
+        settled=settled,
+        sources=sources,
     )
     clients = np.arange(8, dtype=np.int32) % brokers
-    return Model("warm", 1, 100 * _MS, overlay, clients, {"clients": (0, 8)}, [service], sample_every_ns=NEVER)
+    return Model(
+        "warm", 1, 100 * _MS, overlay, clients, {"clients": (0, 8)}, [service], sample_every_ns=NEVER
+    )
 
 
 def warm() -> float:

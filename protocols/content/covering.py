@@ -31,7 +31,8 @@ def covers(outer: Any, inner: Any) -> bool:
     have = {int(a): (low, high) for a, low, high in np.reshape(inner, (-1, 3)).tolist() if a == a}
     return all(
         int(a) in have and low <= have[int(a)][0] and have[int(a)][1] <= high
-        for a, low, high in np.reshape(outer, (-1, 3)).tolist() if a == a
+        for a, low, high in np.reshape(outer, (-1, 3)).tolist()
+        if a == a
     )
 
 
@@ -81,7 +82,9 @@ class PlainCovering(PlainSubscription):
         row, home = self.rows[id], self.home(id)
         for other in sorted(self.sent_over):
             if (
-                other != id and link in self.sent_over[other] and covers(self.rows[other], row)
+                other != id
+                and link in self.sent_over[other]
+                and covers(self.rows[other], row)
                 and self.routes.serves(link, home, self.home(other))
             ):
                 return other
@@ -261,7 +264,9 @@ class Covering(Subscription):
             self._release(event, slot, broker, link, sent, out)
             out.forward(event, link)
 
-    def _release(self, event: int, slot: int, broker: int, link: int, sent: NDArray[np.bool_], out: Out) -> None:
+    def _release(
+        self, event: int, slot: int, broker: int, link: int, sent: NDArray[np.bool_], out: Out
+    ) -> None:
         """Send what the withdrawn subscription kept back on the link, unless something else covers it."""
         store, links = self.store, self.env.links
         kept = ~sent & self._covered_by(slot)
@@ -301,7 +306,9 @@ class Covering(Subscription):
         others = others[others != slot]
         if others.size == 0:
             return None
-        inside = (self.low[others] <= self.low[slot]) & (self.high[slot] <= self.high[others]) & self.bound[slot]
+        inside = (
+            (self.low[others] <= self.low[slot]) & (self.high[slot] <= self.high[others]) & self.bound[slot]
+        )
         found = others[(inside | ~self.bound[others]).all(axis=1)]
         home = self.store.home
         for other in found[np.argsort(self.store.id[found], kind="stable")].tolist():

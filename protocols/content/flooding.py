@@ -19,7 +19,14 @@ from numba import njit
 from pydantic import BaseModel, ConfigDict, Field
 
 from brokers.contract import (
-    Batch, BrokerProtocol, Guarantees, Interests, Ints, Message, ShardEnv, ShardProtocol,
+    Batch,
+    BrokerProtocol,
+    Guarantees,
+    Interests,
+    Ints,
+    Message,
+    ShardEnv,
+    ShardProtocol,
 )
 from brokers.engine.out import Out
 from brokers.tables import InterestStore
@@ -34,20 +41,26 @@ class Options(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     remember_s: Annotated[
-        float, Field(gt=0, description="on cycles: seconds for which a broker remembers a publication it has seen")
+        float,
+        Field(gt=0, description="on cycles: seconds for which a broker remembers a publication it has seen"),
     ] = 10.0
+
+
+def guarantees_of(env: ShardEnv) -> Guarantees:
+    """On a cycle, jitter or a queue can let a later publication overtake an earlier one on another way."""
+    return Guarantees(fifo_per_publisher=bool(env.overlay.is_tree))
 
 
 class PlainFlooding(BrokerProtocol):
     """Flooding as its author would write it: one broker at a time."""
 
     kind: ClassVar[str] = "content"
-    guarantees: ClassVar[Guarantees] = Guarantees(fifo_per_publisher=True)
     Options: ClassVar[type[BaseModel] | None] = Options
 
     def __init__(self, node: Any) -> None:
         super().__init__(node)
         self.cyclic = not node.env.overlay.is_tree
+        self.guarantees = guarantees_of(node.env)
         self.remember_ns = int(node.options.remember_s * _SECOND)
         self.seen: dict[int, int] = {}  # publication -> when it may be forgotten
         self.subscribers: dict[int, int] = {}  # subscription -> client number
@@ -109,11 +122,13 @@ class PlainFlooding(BrokerProtocol):
         return {"subscriptions": {str(id_): client for id_, client in sorted(self.subscribers.items())}}
 
 
+# fmt: off
 @njit(cache=True)
 def _flood(
     at, broker, link, type_, body, slot, out_start, out_link, seen_row, seen, present, entries, home, client,
     hit_start, hit_count, hits, send_event, send_link, sends, deliver_event, deliver_client, matched,
 ):
+    # fmt: on
     """One pass over the batch from row `at`, in order; stops where room for deliveries runs out.
 
     Returns (row reached, sends, deliveries).
@@ -168,10 +183,9 @@ def _flood(
             if slot[i] >= 0 and not present[slot[i]]:
                 present[slot[i]] = True
                 entries[b] += 1
-        elif type_[i] == 2:
-            if slot[i] >= 0 and present[slot[i]]:
-                present[slot[i]] = False
-                entries[b] -= 1
+        elif type_[i] == 2 and slot[i] >= 0 and present[slot[i]]:
+            present[slot[i]] = False
+            entries[b] -= 1
     return broker.size, sends, delivered
 
 
@@ -179,7 +193,6 @@ class Flooding(ShardProtocol):
     """Flooding over all brokers of a shard at once, with one shared store of subscriptions."""
 
     kind: ClassVar[str] = "content"
-    guarantees: ClassVar[Guarantees] = Guarantees()
     Options: ClassVar[type[BaseModel] | None] = Options
     plain: ClassVar[type[BrokerProtocol] | None] = PlainFlooding
 
@@ -190,6 +203,7 @@ class Flooding(ShardProtocol):
         self._entries = np.zeros(env.brokers, np.int64)
         self._work = bool(env.cost.per_entry or env.cost.per_match)
         self._cyclic = not env.overlay.is_tree
+        self.guarantees = guarantees_of(env)
         self._remember_ns = int(env.options.remember_s * _SECOND)
         self._seen = np.zeros((64 if self._cyclic else 0, (env.brokers + 63) // 64), np.uint64)
         self._seen_rows: dict[int, int] = {}  # publication -> row of `_seen`
@@ -235,11 +249,13 @@ class Flooding(ShardProtocol):
         space = 2 * batch.size if store.count else 0
         while at < batch.size:
             deliver_event, deliver_client = np.empty(space, np.int64), np.empty(space, np.int64)
+            # fmt: off
             at, sends, delivered = _flood(
                 at, batch.broker, batch.link, type_, batch.body, slot, env.links.out_start, env.links.out_link,
                 seen_row, self._seen, self.present, self._entries, store.home, store.client, store.hit_start,
                 store.hit_count, store.hits, send_event, send_link, sends, deliver_event, deliver_client, matched,
             )
+            # fmt: on
             if delivered:
                 out.deliver(deliver_event[:delivered], deliver_client[:delivered])
             space *= 2

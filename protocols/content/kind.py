@@ -34,9 +34,15 @@ class Content(Kind):
     """See the module."""
 
     name: ClassVar[str] = "content"
-    prose: ClassVar[str] = "ranges over numeric attributes: a publication reaches everyone whose ranges hold it"
+    prose: ClassVar[str] = (
+        "ranges over numeric attributes: a publication reaches everyone whose ranges hold it"
+    )
     question: ClassVar[str | None] = "content-match"
-    types: ClassVar[Mapping[str, int]] = {"publish": PUBLISH, "subscribe": SUBSCRIBE, "unsubscribe": UNSUBSCRIBE}
+    types: ClassVar[Mapping[str, int]] = {
+        "publish": PUBLISH,
+        "subscribe": SUBSCRIBE,
+        "unsubscribe": UNSUBSCRIBE,
+    }
     publications: ClassVar[frozenset[int]] = frozenset({PUBLISH})
     changes: ClassVar[frozenset[int]] = frozenset({SUBSCRIBE, UNSUBSCRIBE})
     interests: ClassVar[frozenset[int]] = frozenset({SUBSCRIBE})
@@ -59,6 +65,9 @@ class Content(Kind):
 
     def oracle(self, interests: Mapping[int, Any], message: Any) -> set[int]:
         return {
-            id_ for id_, row in interests.items()
-            if all(low <= message[int(a)] <= high for a, low, high in np.reshape(row, (-1, 3)).tolist() if a == a)
+            id_
+            for id_, row in interests.items()
+            if all(
+                low <= message[int(a)] <= high for a, low, high in np.reshape(row, (-1, 3)).tolist() if a == a
+            )
         }

@@ -21,7 +21,7 @@ from numba import njit
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field
 
-from brokers.contract import Batch, BrokerProtocol, Guarantees, Interests, Ints, Message, ShardEnv, ShardProtocol
+from brokers.contract import Batch, BrokerProtocol, Interests, Ints, Message, ShardEnv, ShardProtocol
 from brokers.engine.out import Out
 from brokers.tables import InterestStore
 from protocols.content.kind import PUBLISH, SUBSCRIBE, UNSUBSCRIBE
@@ -43,7 +43,9 @@ class Options(BaseModel):
 
 def routes_of(env: ShardEnv) -> Routes:
     """The trees of a service; every broker of a shard shares them."""
-    return Routes(env.links, env.overlay.is_tree, env.publisher_brokers, env.options.routing == "per-publisher")
+    return Routes(
+        env.links, env.overlay.is_tree, env.publisher_brokers, env.options.routing == "per-publisher"
+    )
 
 
 def client_of(env: ShardEnv, ids: Any) -> Any:
@@ -81,13 +83,15 @@ class PlainSubscription(BrokerProtocol):
         node, routes, here = self.node, self.routes, self.node.broker
         tree = int(routes.tree_of[node.origin(message)])
         matched = node.table.match(message.body)
-        local = sorted({
-            client_of(node.env, i) for i in matched if self.home(i) == here and LOCAL in self.came_by[i]
-        })
+        local = sorted(
+            {client_of(node.env, i) for i in matched if self.home(i) == here and LOCAL in self.came_by[i]}
+        )
         count = sum(LOCAL in self.came_by[i] for i in matched if self.home(i) == here)
         for child in routes.children(tree, here).tolist():
             link = int(routes.up[tree, child]) ^ 1
-            behind = [i for i in matched if link in self.came_by[i] and routes.is_below(tree, child, self.home(i))]
+            behind = [
+                i for i in matched if link in self.came_by[i] and routes.is_below(tree, child, self.home(i))
+            ]
             count += len(behind)
             if behind:
                 node.forward(message, link)
@@ -134,25 +138,32 @@ class PlainSubscription(BrokerProtocol):
         if "masks" not in shared:
             shared["masks"] = self.routes.masks()
         mask, links = shared["masks"][broker], self.node.links
-        came_by = {link for link in links if mask[(link ^ 1) >> 6] >> np.uint64((link ^ 1) & 63) & np.uint64(1)}
+        came_by = {
+            link for link in links if mask[(link ^ 1) >> 6] >> np.uint64((link ^ 1) & 63) & np.uint64(1)
+        }
         if broker == self.node.broker:
             came_by.add(LOCAL)
         if came_by:
             self.came_by[id] = came_by
-            self.sent_over[id] = {link for link in links if mask[link >> 6] >> np.uint64(link & 63) & np.uint64(1)}
+            self.sent_over[id] = {
+                link for link in links if mask[link >> 6] >> np.uint64(link & 63) & np.uint64(1)
+            }
             self.node.table.add(id, client, row, None)
 
     def entries(self) -> int:
         return sum(map(len, self.came_by.values()))
 
     def describe(self) -> dict[str, Any]:
-        return {"subscriptions": {
-            str(id_): {
-                "client": int(client_of(self.node.env, id_)), "from": _named(self.node.env, sorted(came_by)),
-                "sent_to": _named(self.node.env, sorted(self.sent_over[id_])),
+        return {
+            "subscriptions": {
+                str(id_): {
+                    "client": int(client_of(self.node.env, id_)),
+                    "from": _named(self.node.env, sorted(came_by)),
+                    "sent_to": _named(self.node.env, sorted(self.sent_over[id_])),
+                }
+                for id_, came_by in sorted(self.came_by.items())
             }
-            for id_, came_by in sorted(self.came_by.items())
-        }}
+        }
 
 
 def _named(env: ShardEnv, links: list[int]) -> list[str]:
@@ -169,12 +180,14 @@ def _flip(bits, slot, link):
     bits[slot, link >> 6] ^= np.uint64(1) << np.uint64(link & 63)
 
 
+# fmt: off
 @njit(cache=True)
 def _route(
     at, stop, broker, link, type_, body, slot, origin, tree_of, flood, in_tree, up, enter, leave, child_start, child,
     out_start, out_link, target, local, came, sent, entries, uses, home, client, hit_start, hit_count, hits,
     send_event, send_link, sends, deliver_event, deliver_client, matched,
 ):
+    # fmt: on
     """One pass over rows at..stop of the batch, in order; stops early where room for deliveries or sends runs out.
 
     Returns (row reached, sends, deliveries).
@@ -297,7 +310,6 @@ class Subscription(ShardProtocol):
     """Subscription forwarding over all brokers of a shard at once."""
 
     kind: ClassVar[str] = "content"
-    guarantees: ClassVar[Guarantees] = Guarantees()
     Options: ClassVar[type[BaseModel] | None] = Options
     plain: ClassVar[type[BrokerProtocol] | None] = PlainSubscription
 
@@ -314,7 +326,7 @@ class Subscription(ShardProtocol):
         self._work = bool(env.cost.per_entry or env.cost.per_match)
 
     def _order(self, slots: Ints, bodies: NDArray[np.int32]) -> Ints:
-        tree = self.routes.tree_of[self.env.bodies.broker[bodies]]
+        tree = self.routes.tree_of[self.env.bodies.broker[bodies]].astype(np.int64)
         return order_key(self.routes, tree, self.store.home[slots], self.store.client[slots])
 
     def _reserve(self, count: int) -> None:
@@ -361,6 +373,7 @@ class Subscription(ShardProtocol):
         while at < stop:
             send_event, send_link = np.empty(size, np.int64), np.empty(size, np.int64)
             deliver_event, deliver_client = np.empty(space, np.int64), np.empty(space, np.int64)
+            # fmt: off
             at, sends, delivered = _route(
                 at, stop, batch.broker, batch.link, batch.type, batch.body, slot, env.bodies.broker, routes.tree_of,
                 routes.flood, routes.in_tree, routes.up, routes.enter, routes.leave, routes.child_start, routes.child,
@@ -368,6 +381,7 @@ class Subscription(ShardProtocol):
                 self.uses, store.home, store.client, store.hit_start, store.hit_count, store.hits,
                 send_event, send_link, 0, deliver_event, deliver_client, matched,
             )
+            # fmt: on
             if sends:
                 out.forward(send_event[:sends], send_link[:sends])
             if delivered:
@@ -379,7 +393,10 @@ class Subscription(ShardProtocol):
                 out.work(rows, matched[rows, 0], matched[rows, 1])
 
     def _prepare_changes(self, batch: Batch) -> tuple[Ints, Ints]:
-        """Take unknown subscriptions into the store. Returns each row's slot, and the slots that may be gone after it."""
+        """Take unknown subscriptions into the store.
+
+        Returns each row's slot, and the slots that may be gone after the batch.
+        """
         store = self.store
         type_ = batch.type
         if not type_.any():
@@ -403,7 +420,7 @@ class Subscription(ShardProtocol):
         return self.store.add(ids, client_of(self.env, ids), rows)
 
     def _forget(self, slots: Ints) -> None:
-        """Drop subscriptions that no local broker knows any more. Only after the batch: rows before still match them."""
+        """Drop subscriptions that no local broker knows. Only after the batch: rows before still match them."""
         if slots.size:
             self.store.remove(slots[self.uses[slots] == 0])
 

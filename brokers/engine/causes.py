@@ -1,0 +1,51 @@
+"""What changes set in motion, counted so that settling needs no detection.
+
+Every control message and timer carries the handle of the change that caused it. Per shard and cause: how
+many were sent, handled and lost, and the latest finish. A change is settled when, summed over all shards,
+sent + 1 = handled: the one is the message with which the client issued it.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from brokers.contract import Ints
+
+
+class Causes:
+    """The causes a shard has met. A handle is an index; a key names the change between shards and in the trace."""
+
+    def __init__(self, shared: bool) -> None:
+        self.counts = np.zeros((256, 4), np.int64)  # columns C_* of kernels
+        self.key = np.zeros(256, np.int64)
+        self.used = 0
+        self._shared = shared
+        self._handle_of: dict[int, int] = {}
+
+    def new(self, keys: Ints) -> Ints:
+        """Handles for changes met for the first time. O(keys)."""
+        first, n = self.used, keys.size
+        if first + n > self.key.size:
+            size = max(2 * self.key.size, first + n)
+            counts, key = np.zeros((size, 4), np.int64), np.zeros(size, np.int64)
+            counts[:first], key[:first] = self.counts[:first], self.key[:first]
+            self.counts, self.key = counts, key
+        handles = np.arange(first, first + n)
+        self.key[handles] = keys
+        self.used += n
+        if self._shared:
+            self._handle_of.update(zip(keys.tolist(), handles.tolist()))
+        return handles
+
+    def keys(self, handles: Ints) -> Ints:
+        """The keys of handles; -1 for none."""
+        return np.where(handles >= 0, self.key[np.maximum(handles, 0)], -1)
+
+    def handles(self, keys: Ints) -> Ints:
+        """The handles of keys that another shard sent, made where they are new; -1 for none."""
+        known = keys != -1
+        fresh = [k for k in np.unique(keys[known]).tolist() if k not in self._handle_of]
+        self.new(np.array(fresh, np.int64))
+        out = np.full(keys.size, -1, np.int64)
+        out[known] = [self._handle_of[k] for k in keys[known].tolist()]
+        return out

@@ -1,0 +1,78 @@
+"""What crosses between shards: one blob per pair and window, a frame of the wire format.
+
+Handles are a shard's own. On the way out a body becomes its uid and, once per blob, its content; a cause
+becomes its key. On the way in both become handles again; a body known already is not made twice.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from brokers.bodies import Bodies
+from brokers.contract import NEVER, Ints
+from brokers.engine import kernels as K
+from brokers.engine.causes import Causes
+from brokers.wire import decode_frame, encode_frame
+
+FRAME = "window"
+
+
+class Outbox:
+    """Messages for links whose far end another shard carries, until the window's end."""
+
+    def __init__(self) -> None:
+        self.rows = np.zeros((256, K.OUT_ROW), np.int64)  # a row of a ring, then the link
+        self.used = 0
+
+    def reserve(self, count: int) -> None:
+        """Room for `count` more rows."""
+        if self.used + count > len(self.rows):
+            grown = np.zeros((2 * (self.used + count), K.OUT_ROW), np.int64)
+            grown[: self.used] = self.rows[: self.used]
+            self.rows = grown
+
+    def pack(
+        self, peers: int, peer_of_link: NDArray[np.int32], bodies: Bodies, causes: Causes
+    ) -> tuple[list[bytes], int]:
+        """Empty the box: one blob per peer (b"" for nothing), and the earliest arrival in them."""
+        blobs = [b""] * peers
+        rows = self.rows[: self.used]
+        if self.used == 0:
+            return blobs, NEVER
+        peer = peer_of_link[rows[:, K.ROW]]
+        for p in np.unique(peer).tolist():
+            mine = rows[peer == p]
+            body = mine[:, K.M_PACKED] >> 24
+            carried = body >= 0
+            uid = np.full(len(mine), -1, np.int64)
+            uid[carried] = bodies.uid[body[carried]]
+            blobs[p] = encode_frame(
+                FRAME,
+                {
+                    "rows": np.ascontiguousarray(mine),
+                    "uid": uid,
+                    "cause": causes.keys(mine[:, K.M_CAUSE]),
+                    "bodies": bodies.pack(np.unique(body[carried]).astype(np.int32)),
+                },
+            )
+        K.count_bodies(rows[:, K.M_PACKED] >> 24, bodies.refs, -1)
+        self.used = 0
+        return blobs, int(rows[:, K.M_TIME].min())
+
+
+def unpack(blob: bytes, bodies: Bodies, causes: Causes) -> tuple[Ints, Ints]:
+    """The rows another shard sent, in this shard's handles, and the link of each."""
+    _, frame = decode_frame(blob)
+    handle_of: dict[int, int] = bodies.unpack(frame["bodies"])
+    rows: Any = frame["rows"].copy()
+    uid = frame["uid"]
+    carried = uid != -1
+    body = np.full(len(rows), -1, np.int64)
+    body[carried] = [handle_of[u] for u in uid[carried].tolist()]
+    rows[:, K.M_PACKED] = (body << 24) | (rows[:, K.M_PACKED] & 0xFFFFFF)
+    rows[:, K.M_CAUSE] = causes.handles(frame["cause"])
+    K.count_bodies(body, bodies.refs, 1)
+    return rows, rows[:, K.ROW].copy()

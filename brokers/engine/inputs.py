@@ -1,0 +1,220 @@
+"""What clients send: staged as sources emit it, admitted window by window, in order.
+
+A source vouches for a stretch of its own choosing, usually beyond the window. What lies in the window is
+merged over all sources: numbered per client in the order of its sends, given bodies and causes, and laid out
+by broker. At the next window all of it has been handled, so the input lanes start empty each time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from brokers.bodies import Bodies
+from brokers.contract import NEVER, Emission, Ints, Kind
+from brokers.engine import kernels as K
+from brokers.engine.causes import Causes
+from brokers.engine.model import Model
+from brokers.errors import ProtocolFault
+
+_CLIENT_UID = -1 << 63  # marks the uid of a body that a client made
+
+
+class Inputs:
+    """The input lanes of a shard."""
+
+    def __init__(
+        self, model: Model, brokers: int, kinds: Sequence[Kind], bodies: Bodies, causes: Causes, trace: Any
+    ) -> None:
+        self._model = model
+        self._brokers = brokers
+        self._kinds = kinds
+        self._bodies = bodies
+        self._causes = causes
+        self._trace = trace
+        self._client_broker = model.client_broker
+        self._sequence = np.zeros(model.client_broker.size, np.int64)  # per client: messages sent so far
+        self._staged: list[tuple[int, int, Emission]] = []
+        self.first = NEVER  # the earliest time staged
+        self.rows = np.zeros((1, K.INPUT), np.int64)
+        self.at = np.zeros(brokers, np.int64)  # rows at[b]:end[b] are broker b's
+        self.end = np.zeros(brokers, np.int64)
+        self.publications = np.zeros(len(kinds), np.int64)
+        self.changes: list[dict[str, Any]] = []
+
+    def stage(self, service: int, source: int, emissions: list[Emission]) -> None:
+        """Keep what a source emitted until its window comes."""
+        for emission in emissions:
+            within = emission.time < self._model.duration_ns
+            if not within.all():
+                emission = _select(emission, within)
+            if emission.time.size:
+                self._staged.append((service, source, emission))
+                self.first = min(self.first, int(emission.time.min()))
+
+    def admit(self, now: int, end: int, nxt: Ints) -> int:
+        """Lay out everything staged before `end`; lowers `nxt` of its brokers. Returns how many messages."""
+        if self.first >= end:
+            return 0
+        parts = self._take_before(now, end)
+        n = sum(e.time.size for _, _, e in parts)
+        when, client, word, service_of, type_of, part_of, row_of = self._merge(parts, n)
+        sequence = self._number(client)
+        key = ((self._brokers + client) << 32) | sequence
+        body = np.full(n, -1, np.int64)
+        cause = np.full(n, -1, np.int64)
+        for number, (service, _, emission) in enumerate(parts):
+            mine = np.flatnonzero(part_of == number)
+            body[mine], cause[mine] = self._describe(
+                service, emission, row_of[mine], when[mine], client[mine], key[mine], word[mine]
+            )
+        K.count_bodies(body, self._bodies.refs, 1)
+
+        broker = self._client_broker[client]
+        order = np.lexsort((sequence, client, when, broker))
+        rows = np.empty((n, K.INPUT), np.int64)
+        rows[:, K.M_TIME] = when[order]
+        rows[:, K.M_SEQUENCE] = sequence[order]
+        rows[:, K.M_WORD] = word[order]
+        rows[:, K.M_PACKED] = ((body << 24) | (type_of << 8) | service_of)[order]
+        rows[:, K.M_CAUSE] = cause[order]
+        rows[:, K.I_SOURCE] = self._brokers + client[order]
+        broker = broker[order]
+        starts = np.flatnonzero(np.concatenate(([True], broker[1:] != broker[:-1])))
+        holders = broker[starts]
+        self.rows = rows
+        self.at[:] = 0
+        self.end[:] = 0
+        self.at[holders] = starts
+        self.end[holders] = np.append(starts[1:], n)
+        nxt[holders] = np.minimum(nxt[holders], rows[starts, K.M_TIME])
+        return n
+
+    def _take_before(self, now: int, end: int) -> list[tuple[int, int, Emission]]:
+        parts, keep = [], []
+        self.first = NEVER
+        for service, source, emission in self._staged:
+            due = emission.time < end
+            if not due.all():
+                rest = _select(emission, ~due)
+                keep.append((service, source, rest))
+                self.first = min(self.first, int(rest.time.min()))
+                emission = _select(emission, due)
+            if emission.time.size:
+                if int(emission.time.min()) < now:
+                    raise ProtocolFault(
+                        f"service {self._model.services[service].name!r}: a source emitted for "
+                        f"{int(emission.time.min())} ns when the simulation had reached {now} ns"
+                    )
+                parts.append((service, source, emission))
+        self._staged = keep
+        return parts
+
+    def _merge(self, parts: list[tuple[int, int, Emission]], n: int) -> NDArray[np.int64]:
+        """All parts in one, ordered by client, then time, service, source and place in the emission."""
+        table = np.empty((8, n), np.int64)
+        at = 0
+        for number, (service, source, emission) in enumerate(parts):
+            size = emission.time.size
+            part = table[:, at : at + size]
+            part[0], part[1], part[2] = emission.time, emission.client, emission.word
+            part[3], part[4], part[5], part[6], part[7] = (
+                service,
+                emission.type,
+                number,
+                np.arange(size),
+                source,
+            )
+            at += size
+        when, client, _, service_of, _, part_of, row_of, source_of = table
+        return table[:7, np.lexsort((row_of, part_of, source_of, service_of, when, client))]
+
+    def _number(self, client: Ints) -> Ints:
+        """Each message's number among its client's; rows are ordered by client."""
+        starts = np.flatnonzero(np.concatenate(([True], client[1:] != client[:-1])))
+        counts = np.diff(np.append(starts, client.size))
+        sequence = self._sequence[client] + np.arange(client.size) - np.repeat(starts, counts)
+        self._sequence[client[starts]] += counts
+        return sequence
+
+    def _describe(
+        self, service: int, emission: Emission, rows: Ints, when: Ints, client: Ints, key: Ints, word: Ints
+    ) -> tuple[Ints, Ints]:
+        """Make the bodies and causes of one emission's messages, and note what the trace wants of them."""
+        kind, bodies = self._kinds[service], self._bodies
+        broker, entity = self._client_broker[client], self._brokers + client
+        values = None if emission.rows is None else emission.rows[rows]
+        body = np.full(rows.size, -1, np.int64)
+        cause = np.full(rows.size, -1, np.int64)
+        if values is not None:
+            body[:] = bodies.add_rows(service, emission.type, values, when, key, broker, key | _CLIENT_UID)
+        elif emission.objects is not None:
+            body[:] = [
+                bodies.add_object(service, emission.type, emission.objects[r], t, k, b, k | _CLIENT_UID)
+                for r, t, k, b in zip(rows.tolist(), when.tolist(), key.tolist(), broker.tolist())
+            ]
+        if emission.type in kind.publications:
+            self.publications[service] += rows.size
+            if self._trace.wants("publications"):
+                self._trace.write(
+                    "publications",
+                    publication=key,
+                    time_ns=when,
+                    service=service,
+                    broker=broker,
+                    client=entity,
+                    size_bytes=np.where(body >= 0, bodies.size[np.maximum(body, 0)], 0).astype(np.int32),
+                    values=values,
+                )
+        if emission.type in kind.changes:
+            cause[:] = self._causes.new(key)
+            self._note_change(service, emission.type, key, word, client, when, False, values)
+        return body, cause
+
+    def note_standing(self, service: int, emission: Emission, local: NDArray[np.bool_]) -> None:
+        """Interests that stand from the start are changes settled at time 0, before everything."""
+        mine = local[self._client_broker[emission.client]]
+        word = emission.word[mine]
+        values = None if emission.rows is None else emission.rows[mine]
+        issued = np.full(word.size, -1, np.int64)
+        self._note_change(service, emission.type, -word, word, emission.client[mine], issued, True, values)
+
+    def _note_change(
+        self,
+        service: int,
+        operation: int,
+        change: Ints,
+        interest: Ints,
+        client: Ints,
+        issued_ns: Ints,
+        standing: bool,
+        values: Any,
+    ) -> None:
+        self.changes.append(
+            {
+                "change": change,
+                "service": service,
+                "operation": operation,
+                "interest": interest,
+                "broker": self._client_broker[client],
+                "client": self._brokers + client,
+                "issued_ns": issued_ns,
+                "standing": standing,
+                "values": values,
+            }
+        )
+
+
+def _select(emission: Emission, mask: NDArray[np.bool_]) -> Emission:
+    at = np.flatnonzero(mask)
+    return Emission(
+        emission.type,
+        emission.time[at],
+        emission.client[at],
+        emission.word[at],
+        None if emission.rows is None else emission.rows[at],
+        None if emission.objects is None else [emission.objects[i] for i in at.tolist()],
+    )
