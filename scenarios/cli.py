@@ -38,6 +38,9 @@ COMMANDS: dict[str, Command] = {
         "scenarios.commands.inspect:command", "a broker's tables and queue at a moment of a run"
     ),
     "list": Command("scenarios.commands.list:command", "kinds, protocols, topologies, workloads, indexes, …"),
+    "calibrate": Command(
+        "scenarios.commands.calibrate:command", "what an index costs here, as the cost section of a service"
+    ),
     "bench": Command("scenarios.commands.bench:command", "measure, each figure beside its baseline"),
     "reproduce": Command("scenarios.commands.reproduce:command", "repeat a paper's experiments"),
     "doctor": Command(

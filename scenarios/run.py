@@ -98,7 +98,7 @@ def run(
     ----------
     scenario : a file, the name of a shipped scenario, or a `Scenario` from `scenarios.loader`
     engine : ray or inline; default: ray where Ray is installed
-    actors : number of shards; default: as the scenario says, else one per CPU under ray, 1 under inline
+    actors : number of shards; default: as the scenario says, else one per CPU (of the cluster) under ray, 1 inline
     address : of an existing Ray cluster
     seed, overrides : change the scenario, `overrides` as in `["links.delay=5 ms"]`
     out : folder in which run folders are made; default: runs
@@ -191,14 +191,10 @@ def execute(
     )
 
 
-def choose_engine(
-    scenario: Scenario, engine: str | None, actors: int | None, address: str | None
-) -> tuple[str, int]:
-    """(engine, number of shards) of a run."""
+def chosen_engine(engine: str | None, address: str | None) -> str:
+    """The engine asked for, or the default; refused where it cannot run."""
     if engine is not None and engine not in ENGINES:
         raise InvalidInput(f"no engine {engine!r}; known: {', '.join(ENGINES)}")
-    if actors is not None and actors < 1:
-        raise InvalidInput(f"a run needs at least one actor (got {actors})")
     if address is not None and engine == "inline":
         raise InvalidInput(f"the engine inline uses no cluster; leave out the address {address!r}")
     chosen = engine or ("ray" if address is not None else default_engine())
@@ -206,6 +202,20 @@ def choose_engine(
         raise EnvironmentProblem(
             "Ray is not installed: pip install 'brokerlab[ray]', or use the engine inline, which needs no Ray"
         )
+    return chosen
+
+
+def choose_engine(
+    scenario: Scenario, engine: str | None, actors: int | None, address: str | None
+) -> tuple[str, int]:
+    """(engine, number of shards) of a run."""
+    if actors is not None and actors < 1:
+        raise InvalidInput(f"a run needs at least one actor (got {actors})")
+    chosen = chosen_engine(engine, address)
+    if address is not None and actors is None and scenario.model.engine.actors is None:
+        from brokers.engine.ray import cluster_cpus
+
+        return chosen, cluster_cpus(address)
     return chosen, actors_of(scenario, chosen, actors)
 
 

@@ -112,9 +112,8 @@ def _refresh_token() -> None:
     from ray import _raylet
 
     raylet: Any = _raylet
-    raylet.Config.initialize(
-        ""
-    )  # before the cache: a thread still draining must not look for a token that is gone
+    # The mode before the cache: a thread still draining must not look for a token that is gone.
+    raylet.Config.initialize("")
     raylet.AuthenticationTokenLoader.instance().reset_cache()
 
 
@@ -202,6 +201,15 @@ def _host_class() -> type:
             return function(self._shard)
 
     return Host
+
+
+def cluster_cpus(address: str) -> int:
+    """The CPUs of a cluster that is up."""
+    session = _Session(address, 1)
+    try:
+        return max(1, int(ray.cluster_resources().get("CPU", 1)))
+    finally:
+        session.close()
 
 
 class RayShards:

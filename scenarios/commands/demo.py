@@ -23,10 +23,10 @@ def command(arguments: list[str]) -> int:
     from scenarios.commands.run import engine_reason, summary
     from scenarios.loader import load
     from scenarios.plan import resolve
-    from scenarios.run import choose_engine, execute, run
+    from scenarios.run import chosen_engine, execute, run
 
     scenario = load(SCENARIO)
-    engine, _ = choose_engine(scenario, options.engine, None, None)
+    engine = chosen_engine(options.engine, None)
     if options.engine is None:
         print(f"engine: {engine}, {engine_reason(engine)}", file=sys.stderr)
     print(f"{SCENARIO}: {scenario.model.title}\n", flush=True)

@@ -21,11 +21,11 @@ def command(arguments: list[str]) -> int:
     options = _parser().parse_args(arguments)
 
     from scenarios.loader import load
-    from scenarios.run import choose_engine, run
+    from scenarios.run import chosen_engine, run
 
     scenario = load(options.scenario, overrides_of(options))
-    engine, _ = choose_engine(scenario, options.engine, options.actors, options.address)
-    if options.engine is None:
+    engine = chosen_engine(options.engine, options.address)
+    if options.engine is None and options.address is None:
         print(f"engine: {engine}, {engine_reason(engine)}", file=sys.stderr)
     with terminated_as_interrupted():
         done = run(

@@ -88,7 +88,11 @@ class Arrivals:
         stop_ns = min(duration_ns, NEVER if params.stop is None else params.stop)
         gap_ns = 1e9 / params.rate_of_each(population)
         self._shape = (
-            stop_ns, gap_ns, float(params.on or 0), float(params.off or 0), params.times == "constant",
+            stop_ns,
+            gap_ns,
+            float(params.on or 0),
+            float(params.off or 0),
+            params.times == "constant",
         )
         self._mean_gap_ns = 1e9 / params.mean_rate_of_each(population)
         self.progress = np.zeros((keys.size, kernels.ARRIVAL_COLUMNS), np.int64)
@@ -114,8 +118,17 @@ class Arrivals:
         while first < self._keys.size:
             who, when, number = np.empty(room, np.int64), np.empty(room, np.int64), np.empty(room, np.int64)
             filled, first = kernels.arrivals(
-                self._process, until_ns, self._start_ns, *self._shape, self._limit,
-                self._keys, self.progress, first, who, when, number,
+                self._process,
+                until_ns,
+                self._start_ns,
+                *self._shape,
+                self._limit,
+                self._keys,
+                self.progress,
+                first,
+                who,
+                when,
+                number,
             )
             parts.append((who[:filled], when[:filled], number[:filled]))
         if len(parts) == 1:

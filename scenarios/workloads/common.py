@@ -72,15 +72,22 @@ def _range_schema(item: str, prose: str) -> WithJsonSchema:
 
 # One number, or [low, high] to draw from uniformly.
 WholeRange = Annotated[
-    tuple[int, int], BeforeValidator(_as_range), AfterValidator(_ordered), AfterValidator(_not_negative),
+    tuple[int, int],
+    BeforeValidator(_as_range),
+    AfterValidator(_ordered),
+    AfterValidator(_not_negative),
     _range_schema("integer", "a number, or [low, high] to draw from"),
 ]
 RealRange = Annotated[
-    tuple[float, float], BeforeValidator(_as_range), AfterValidator(_ordered), AfterValidator(_not_negative),
+    tuple[float, float],
+    BeforeValidator(_as_range),
+    AfterValidator(_ordered),
+    AfterValidator(_not_negative),
     _range_schema("number", "a number, or [low, high] to draw from"),
 ]
 Domain = Annotated[
-    tuple[float, float], AfterValidator(_wide),
+    tuple[float, float],
+    AfterValidator(_wide),
     WithJsonSchema({"type": "array", "items": {"type": "number"}, "minItems": 2, "maxItems": 2}),
 ]
 

@@ -104,5 +104,7 @@ class ContextUpdates(GroupSource):
 
     def _arrays(self) -> dict[str, NDArray[Any]]:
         return {
-            "arrivals": self._arrivals.progress, "values": self._values, "report_at": self._report_at,
+            "arrivals": self._arrivals.progress,
+            "values": self._values,
+            "report_at": self._report_at,
         }

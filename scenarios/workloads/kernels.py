@@ -96,8 +96,21 @@ def begin_arrivals(process, start_ns, stop_ns, gap_ns, on_ns, off_ns, constant, 
 
 @njit(cache=True)
 def arrivals(
-    process, until_ns, start_ns, stop_ns, gap_ns, on_ns, off_ns, constant, limit,
-    keys, state, first, who, when, number,
+    process,
+    until_ns,
+    start_ns,
+    stop_ns,
+    gap_ns,
+    on_ns,
+    off_ns,
+    constant,
+    limit,
+    keys,
+    state,
+    first,
+    who,
+    when,
+    number,
 ):
     """Write the arrivals before until_ns; returns (how many, the client to go on with)."""
     filled = 0
@@ -131,9 +144,7 @@ def arrivals(
 def normal_share(z):
     """The share of the standard normal below z, to 8e-8 (Abramowitz and Stegun 26.2.17)."""
     t = 1.0 / (1.0 + 0.2316419 * abs(z))
-    series = t * (
-        0.319381530 + t * (-0.356563782 + t * (1.781477937 + t * (-1.821255978 + t * 1.330274429)))
-    )
+    series = t * (0.319381530 + t * (-0.356563782 + t * (1.781477937 + t * (-1.821255978 + t * 1.330274429))))
     tail = 0.3989422804014327 * exp(-0.5 * z * z) * series
     return 1.0 - tail if z > 0.0 else tail
 
@@ -204,8 +215,21 @@ def _choose_attribute(key, counter, popularity, taken):
 
 @njit(cache=True)
 def interests(
-    keys, who, number, popularity, constraints_min, constraints_max, width_min, width_max,
-    law, numbers, table_at, tables, low, high, rows,
+    keys,
+    who,
+    number,
+    popularity,
+    constraints_min,
+    constraints_max,
+    width_min,
+    width_max,
+    law,
+    numbers,
+    table_at,
+    tables,
+    low,
+    high,
+    rows,
 ):
     """Rows [attribute, low, high] * k of each subscription; a function of (client, its number) alone."""
     attributes = law.size
@@ -267,8 +291,21 @@ def _first_churn(process, start_ns, gap_ns, stay_ns, constant, key, row):
 
 @njit(cache=True)
 def begin_subscribers(
-    process, settled, start_ns, ramp_ns, churn_start_ns, stop_ns, churn_stop_ns, gap_ns, stay_ns, constant,
-    keys, initial, live_at, live, state,
+    process,
+    settled,
+    start_ns,
+    ramp_ns,
+    churn_start_ns,
+    stop_ns,
+    churn_stop_ns,
+    gap_ns,
+    stay_ns,
+    constant,
+    keys,
+    initial,
+    live_at,
+    live,
+    state,
 ):
     """Set every client to its first act; settled ones have their initial subscriptions already."""
     for c in range(keys.size):
@@ -295,9 +332,27 @@ def begin_subscribers(
 
 @njit(cache=True)
 def subscriber_acts(
-    process, until_ns, start_ns, ramp_ns, churn_start_ns, stop_ns, churn_stop_ns,
-    gap_ns, stay_ns, away_ns, constant,
-    keys, initial, live_at, live, state, first, begins, who, when, number,
+    process,
+    until_ns,
+    start_ns,
+    ramp_ns,
+    churn_start_ns,
+    stop_ns,
+    churn_stop_ns,
+    gap_ns,
+    stay_ns,
+    away_ns,
+    constant,
+    keys,
+    initial,
+    live_at,
+    live,
+    state,
+    first,
+    begins,
+    who,
+    when,
+    number,
 ):
     """Write what subscribers do before until_ns; returns (how many rows, the client to go on with)."""
     filled = 0
@@ -389,8 +444,6 @@ def context_updates(keys, who, number, step, law, numbers, table_at, tables, low
             value = min(high, max(low, values[c, context, attribute] + step * (2.0 * u - 1.0)))
         else:
             table = tables[table_at[attribute, 0] : table_at[attribute, 1]]
-            value = _value(
-                law[attribute], numbers[attribute, 0], numbers[attribute, 1], table, low, high, u
-            )
+            value = _value(law[attribute], numbers[attribute, 0], numbers[attribute, 1], table, low, high, u)
         values[c, context, attribute] = value
         rows[i, 0], rows[i, 1], rows[i, 2] = context, attribute, value

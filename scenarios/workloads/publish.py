@@ -51,8 +51,13 @@ class Publish(GroupSource):
         who, when, number = self._arrivals.until(until_ns)
         rows = np.empty((who.size, self._attributes))
         kernels.publications(
-            self._value_keys, who, number, *self._laws.arguments,
-            self._params.correlation, self._params.missing, rows,
+            self._value_keys,
+            who,
+            number,
+            *self._laws.arguments,
+            self._params.correlation,
+            self._params.missing,
+            rows,
         )
         return [emission(PUBLISH, when, self.clients[who], rows=rows)]
 

@@ -158,7 +158,10 @@ class Replay(GroupSource):
             bodies = {PUBLISH: self._values, SUBSCRIBE: self._constraints}.get(type)
             out.append(
                 emission(
-                    type, self._time[rows], self._client[rows], self._word[rows],
+                    type,
+                    self._time[rows],
+                    self._client[rows],
+                    self._word[rows],
                     None if bodies is None else bodies[rows],
                 )
             )
@@ -191,8 +194,10 @@ def read_events(path: Path, attributes: int, clients: int, duration_ns: int) -> 
     )
     problems.where(
         time >= duration_ns,
-        lambda row: f"time {time[row]} ns is not within the duration of {format_duration(duration_ns)}; "
-        "raise the duration or cut the file",
+        lambda row: (
+            f"time {time[row]} ns is not within the duration of {format_duration(duration_ns)}; "
+            "raise the duration or cut the file"
+        ),
     )
     problems.where(
         (client < 0) | (client >= clients),
@@ -368,9 +373,7 @@ def _check_bodies(op: Ints, values: Floats, low: Floats, high: Floats, problems:
         (op != SUBSCRIBE) & has_range,
         lambda row: "constraints low_<i>, high_<i> belong to op subscribe; leave them empty here",
     )
-    problems.where(
-        (op == SUBSCRIBE) & ~has_range, lambda row: "a subscription needs at least one constraint"
-    )
+    problems.where((op == SUBSCRIBE) & ~has_range, lambda row: "a subscription needs at least one constraint")
     upside_down = low > high
 
     def tell(row: int) -> str:

@@ -115,8 +115,17 @@ class Subscribe(GroupSource):
         self._progress = np.zeros((self.clients.size, kernels.SUBSCRIBER_COLUMNS), np.int64)
         self._plan()
         kernels.begin_subscribers(
-            self._process, context.settled, *self._times, self._gap_ns, self._stay_ns, self._constant,
-            self._time_keys, self._initial, self._live_at, self._live, self._progress,
+            self._process,
+            context.settled,
+            *self._times,
+            self._gap_ns,
+            self._stay_ns,
+            self._constant,
+            self._time_keys,
+            self._initial,
+            self._live_at,
+            self._live,
+            self._progress,
         )
 
     def standing(self, clients: Ints) -> list[Emission]:
@@ -181,9 +190,23 @@ class Subscribe(GroupSource):
             begins = np.empty(room, np.bool_)
             who, when, number = np.empty(room, np.int64), np.empty(room, np.int64), np.empty(room, np.int64)
             filled, first = kernels.subscriber_acts(
-                self._process, until_ns, *self._times, self._gap_ns, self._stay_ns, self._away_ns,
-                self._constant, self._time_keys, self._initial, self._live_at, self._live, self._progress,
-                first, begins, who, when, number,
+                self._process,
+                until_ns,
+                *self._times,
+                self._gap_ns,
+                self._stay_ns,
+                self._away_ns,
+                self._constant,
+                self._time_keys,
+                self._initial,
+                self._live_at,
+                self._live,
+                self._progress,
+                first,
+                begins,
+                who,
+                when,
+                number,
             )
             parts.append((begins[:filled], who[:filled], when[:filled], number[:filled]))
         begins, who, when, number = (np.concatenate(column) for column in zip(*parts))
@@ -204,8 +227,14 @@ class Subscribe(GroupSource):
         params = self._params
         rows = np.empty((who.size, 3 * params.constraints[1]))
         kernels.interests(
-            keys, who, number, self._popularity, *params.constraints, *params.width,
-            *self._laws.arguments, rows,
+            keys,
+            who,
+            number,
+            self._popularity,
+            *params.constraints,
+            *params.width,
+            *self._laws.arguments,
+            rows,
         )
         return rows
 

@@ -24,9 +24,12 @@ from brokers.contract import Floats, Ints
 from scenarios.workloads.common import Domain, Parameters
 
 _BELONGS_TO = {
-    "mean": "normal", "stdev": "normal",
-    "values": "zipf", "exponent": "zipf",
-    "alpha": "pareto", "scale": "pareto",
+    "mean": "normal",
+    "stdev": "normal",
+    "values": "zipf",
+    "exponent": "zipf",
+    "alpha": "pareto",
+    "scale": "pareto",
 }
 _LAWS = ("uniform", "normal", "zipf", "pareto")
 
