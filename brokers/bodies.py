@@ -97,7 +97,7 @@ class Bodies:
         self._objects: list[Any] = [None] * self._capacity
         self._encoded: list[bytes | None] = [None] * self._capacity
         self._used = np.zeros(self._capacity, np.bool_)
-        self._made = shard << 48
+        self.made = shard << 48
         self._by_uid: dict[int, int] = {}
         self.shared = False  # true where bodies cross to other shards
 
@@ -196,8 +196,8 @@ class Bodies:
         self.broker[handles] = broker
         if uid is None:
             n = len(handles)
-            self.uid[handles] = np.arange(self._made + 1, self._made + n + 1)
-            self._made += n
+            self.uid[handles] = np.arange(self.made + 1, self.made + n + 1)
+            self.made += n
         else:
             self.uid[handles] = uid
         if self.shared:
@@ -283,19 +283,20 @@ class Bodies:
         for group in frame["groups"]:
             uids = group["uid"].tolist()
             fresh = np.array([u not in known for u in uids], np.bool_)
-            if fresh.any():
-                self.add_rows(
-                    group["service"],
-                    group["type"],
-                    group["rows"][fresh],
-                    group["time"][fresh],
-                    group["key"][fresh],
-                    group["broker"][fresh],
-                    group["uid"][fresh],
-                )
-            found.update((u, known[u]) for u in uids)
+            found.update((u, known[u]) for u in uids if u in known)
+            handles = self.add_rows(
+                group["service"],
+                group["type"],
+                group["rows"][fresh],
+                group["time"][fresh],
+                group["key"][fresh],
+                group["broker"][fresh],
+                group["uid"][fresh],
+            )
+            found.update(zip(group["uid"][fresh].tolist(), handles.tolist()))
         for service, type_, data, time, key, broker, uid in frame["objects"]:
-            if uid not in known:
-                self.add_object(service, type_, decode_body(data), time, key, broker, uid, data)
-            found[uid] = known[uid]
+            if uid in known:
+                found[uid] = known[uid]
+            else:
+                found[uid] = self.add_object(service, type_, decode_body(data), time, key, broker, uid, data)
         return found

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from brokers.bodies import Bodies
     from brokers.engine.adaptor import Node, Run
+    from brokers.engine.causes import Causes
     from brokers.engine.out import Out
 
 Ints = NDArray[np.int64]
@@ -168,6 +169,7 @@ class ShardEnv:
     duration_ns: int
     cost: CostModel
     bodies: Bodies
+    causes: Causes  # the changes this shard has met: handle <-> id
     publisher_brokers: NDArray[np.int32]  # brokers with a client that publishes to this service
     tables: str  # "shared" or "own"
     new_index: Any  # () -> an index for the kind's question
@@ -309,11 +311,18 @@ class ShardProtocol(ABC):
         """A broker's tables, for `brokerlab inspect`."""
         return {"entries": int(self.entries()[broker])}
 
-    def state(self) -> Any:
-        """Everything needed to go on from here, as plain data."""
-        raise NotImplementedError
+    def state(self) -> dict[str, Any]:
+        """Everything needed to go on from here: plain data and arrays, keyed by what belongs to the model.
 
-    def load(self, state: Any) -> None:
+        Brokers, links, ids of interests and changes; never slots or handles, which are this shard's own.
+        """
+        raise NotImplementedError(f"{type(self).__name__} cannot be checkpointed: it has no state()")
+
+    def load(self, states: Sequence[dict[str, Any]], handle_of: Mapping[int, int]) -> None:
+        """Take over, from the states of all shards, what belongs to local brokers.
+
+        `handle_of` gives the handles of the bodies that were `held()`, by their uid.
+        """
         raise NotImplementedError
 
 

@@ -31,6 +31,12 @@ class ProtocolFault(BrokerlabError):
     """A protocol broke the contract: a delay of zero, a link that is not its broker's, a late message."""
 
 
+class ActorsLost(BrokerlabError):
+    """An actor or its node died; the run can go on from its last checkpoint."""
+
+    exit_code = 4
+
+
 class WireError(BrokerlabError):
     """Bytes that are no frame of this version."""
 

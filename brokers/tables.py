@@ -12,7 +12,7 @@ interests it answers. The vectorised protocols use it directly.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -225,6 +225,29 @@ class InterestStore:
         return sum(a.nbytes for a in arrays) + self.index.memory_bytes() + 100 * len(self.slot_of)
 
 
+def interests_of(states: Sequence[Mapping[str, Any]]) -> tuple[Ints, Floats]:
+    """The interests in the states of several shards, each once, by id: ids and rows (padded with NaN)."""
+    width = max((s["rows"].shape[1] for s in states), default=3)
+    rows = [
+        np.pad(s["rows"], ((0, 0), (0, width - s["rows"].shape[1])), constant_values=np.nan) for s in states
+    ]
+    ids, first = np.unique(np.concatenate([s["id"] for s in states]), return_index=True)
+    return ids, np.concatenate(rows)[first]
+
+
+def merge_bits(
+    ids: Ints, states: Sequence[Mapping[str, Any]], names: Sequence[str]
+) -> dict[str, NDArray[Any]]:
+    """The bitwise or, per id and over all states, of arrays with one row per interest."""
+    merged: dict[str, NDArray[Any]] = {}
+    for name in names:
+        first = states[0][name]
+        merged[name] = np.zeros((ids.size, *first.shape[1:]), first.dtype)
+        for state in states:
+            merged[name][np.searchsorted(ids, state["id"])] |= state[name]  # a state has each id once
+    return merged
+
+
 class TableHome:
     """Gives each broker of a shard its table, own or shared."""
 
@@ -261,6 +284,14 @@ class Table:
         """Ids of the entries that a numeric body answers, ascending."""
         raise NotImplementedError
 
+    def interest(self, id: int) -> tuple[int, Floats]:
+        """The client number and the row of an entry."""
+        raise NotImplementedError
+
+    def dump(self) -> list[tuple[int, int, Floats, Any]]:
+        """All entries, as `add` takes them."""
+        return [(id_, *self.interest(id_), tag) for id_, tag in self.tags.items()]
+
 
 class OwnTable(Table):
     """An index of this broker's own."""
@@ -271,12 +302,14 @@ class OwnTable(Table):
         self._index: Any = env.new_index() if env.new_index is not None else None
         self._slot: dict[int, int] = {}
         self._id: dict[int, int] = {}
+        self._known: dict[int, tuple[int, Floats]] = {}
         self._next = 0
 
     def add(self, id: int, client: int, row: Floats, tag: Any) -> None:
         if id not in self.tags:
             slot, self._next = self._next, self._next + 1
             self._slot[id], self._id[slot] = slot, id
+            self._known[id] = client, np.array(row, np.float64)
             self._index.insert(np.array([slot]), np.asarray(row, np.float64)[None, :])
         self.tags[id] = tag
 
@@ -284,6 +317,7 @@ class OwnTable(Table):
         if id not in self.tags:
             return None
         slot = self._slot.pop(id)
+        del self._known[id]
         del self._id[slot]
         self._index.delete(np.array([slot]))
         return self.tags.pop(id)
@@ -293,6 +327,9 @@ class OwnTable(Table):
             return []
         values = self._env.bodies.values(np.array([body], np.int32))[0]
         return sorted(self._id[slot] for slot in self._index.match(values).tolist())
+
+    def interest(self, id: int) -> tuple[int, Floats]:
+        return self._known[id]
 
 
 class SharedTable(Table):
@@ -335,3 +372,7 @@ class SharedTable(Table):
         hits = store.hits[start : start + int(store.hit_count[body])]
         tags = self.tags
         return sorted({i for i in store.id[hits].tolist() if i in tags})  # an id may have had two slots
+
+    def interest(self, id: int) -> tuple[int, Floats]:
+        slot = self._store.slot_of[id]
+        return int(self._store.client[slot]), self._store.rows[slot].copy()

@@ -6,7 +6,9 @@ slicing columns per broker pays only from about sixteen messages up.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import io
+import pickle
+from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -14,6 +16,7 @@ import numpy as np
 
 from brokers.contract import TIMER, Batch, BrokerProtocol, Interests, Ints, Message, ShardEnv, ShardProtocol
 from brokers.engine.out import SAME, Out
+from brokers.errors import ProtocolFault
 from brokers.tables import Table, TableHome
 
 RUN_FROM = 16  # messages in a stretch from which `on_run` is called
@@ -60,7 +63,7 @@ class Node:
         """Send a message of a type, because of `message`. `body` is plain data or a handle from `keep`."""
         a = self._adaptor
         handle = -1 if body is None else body.handle if isinstance(body, Body) else a.out.body(body, type)
-        a.detail[len(a.send_event)] = (type, handle, word, size, cause)
+        a.detail[len(a.send_event)] = (type, handle, word, size, a.cause_handle(cause))
         a.send_event.append(message[0])
         a.send_link.append(link)
 
@@ -81,7 +84,8 @@ class Node:
 
     def timer(self, message: Message, delay_ns: int, type: int, word: int = 0, cause: int = SAME) -> None:
         """Wake this broker `delay_ns` after the message, with a message of `type` and `word`."""
-        self._adaptor.out.timer(message[0], delay_ns, type, word, -1, cause)
+        a = self._adaptor
+        a.out.timer(message[0], delay_ns, type, word, -1, a.cause_handle(cause))
 
     def cost(self, message: Message, ns: int) -> None:
         """Charge service time beyond the scenario's cost model."""
@@ -91,9 +95,13 @@ class Node:
         """Charge the scenario's cost model for entries looked at and matches found."""
         self._adaptor.out.work(message[0], entries, matches)
 
-    def depends(self, cause: int, on: int) -> None:
-        """Note that the change `cause` is settled only once `on` is."""
-        self._adaptor.out.depends(cause, on)
+    def depends(self, change: int, on: int) -> None:
+        """Note that a change is settled only once another one is; both by id, as in `message.cause`."""
+        self._adaptor.out.depends(change, on)
+
+    def leans(self, interest: int, on: int) -> None:
+        """Note that an interest is in force only while another one is; both by id."""
+        self._adaptor.out.leans(interest, on)
 
     def body(self, message: Message) -> Any:
         """What the message carries: plain data, or what the kind makes of a row of numbers."""
@@ -113,11 +121,11 @@ class Node:
 
     def keep(self, message: Message) -> Body:
         """Hold the message's body beyond its last message, to send or deliver it later. Call `drop` when done."""
-        self._adaptor.keep(message[6], 1)
+        self._adaptor.keep(self.broker, message[6], 1)
         return Body(message[6])
 
     def drop(self, body: Body) -> None:
-        self._adaptor.keep(body.handle, -1)
+        self._adaptor.keep(self.broker, body.handle, -1)
 
 
 class Body:
@@ -148,6 +156,8 @@ class Run:
 
     def forward(self, rows: Any, link: int) -> None:
         """Send the messages in `rows` on as they came, over one link."""
+        if self._adaptor.send_event:
+            self._adaptor.flush_sends(self._batch)
         self._adaptor.run_forwards.append((self.start, rows, link))
 
     def deliver(self, rows: Ints, clients: Ints) -> None:
@@ -156,6 +166,8 @@ class Run:
 
     def send(self, rows: Any, link: Any, type: Any, body: Any = -1, word: Any = 0, size: Any = -1) -> None:
         """Send a message for each row; `body` is a handle."""
+        if self._adaptor.run_forwards or self._adaptor.send_event:
+            self._adaptor.flush_sends(self._batch)
         self._adaptor.out.send(np.asarray(rows, np.int64) + self.start, link, type, body, word, size)
 
     def cost(self, rows: Any, ns: Any) -> None:
@@ -166,27 +178,7 @@ class Run:
 
     def messages(self) -> list[Message]:
         """The rows as messages, for what is easier said one by one."""
-        return _messages(self._batch, self.start, self._stop)
-
-
-def _messages(batch: Batch, start: int, stop: int) -> list[Message]:
-    part = slice(start, stop)
-    return list(
-        map(
-            Message._make,
-            zip(
-                range(start, stop),
-                batch.time[part].tolist(),
-                batch.kind[part].tolist(),
-                batch.source[part].tolist(),
-                batch.link[part].tolist(),
-                batch.type[part].tolist(),
-                batch.body[part].tolist(),
-                batch.word[part].tolist(),
-                batch.cause[part].tolist(),
-            ),
-        )
-    )
+        return self._adaptor.messages(self._batch, self.start, self._stop)
 
 
 class PlainAdaptor(ShardProtocol):
@@ -206,7 +198,7 @@ class PlainAdaptor(ShardProtocol):
         self.deliver_client: list[int] = []
         self.deliver_body: list[int] = []
         self.run_forwards: list[tuple[int, Any, int]] = []
-        self._kept: dict[int, int] = {}
+        self._kept: dict[tuple[int, int], int] = {}  # (broker, body) -> times held
         add_event, add_link = self.send_event.append, self.send_link.append
 
         def forward_event(event: int, link: int) -> None:
@@ -221,15 +213,48 @@ class PlainAdaptor(ShardProtocol):
     def timer_min_ns(self) -> int:
         return min((b.timer_min_ns for b in self.brokers.values()), default=self.protocol.timer_min_ns)
 
-    def keep(self, handle: int, by: int) -> None:
-        count = self._kept.get(handle, 0) + by
+    def messages(self, batch: Batch, start: int, stop: int) -> list[Message]:
+        """Rows of a batch as messages. A cause becomes the id of the change, which outlives the shard."""
+        part = slice(start, stop)
+        cause = batch.cause[part]
+        changes = cause if (cause < 0).all() else self.env.causes.keys(cause.astype(np.int64))
+        columns = (batch.time, batch.kind, batch.source, batch.link, batch.type, batch.body, batch.word)
+        return list(
+            map(
+                Message._make, zip(range(start, stop), *(c[part].tolist() for c in columns), changes.tolist())
+            )
+        )
+
+    def cause_handle(self, change: int) -> int:
+        """The handle behind a change id that a protocol names as a cause."""
+        return change if change < 0 else int(self.env.causes.handles(np.array([change]))[0])
+
+    def keep(self, broker: int, handle: int, by: int) -> None:
+        """Count how often a broker holds a body."""
+        count = self._kept.get((broker, handle), 0) + by
         if count > 0:
-            self._kept[handle] = count
+            self._kept[broker, handle] = count
         else:
-            self._kept.pop(handle, None)
+            self._kept.pop((broker, handle), None)
 
     def held(self) -> list[int]:
-        return list(self._kept)
+        return sorted({handle for _, handle in self._kept})
+
+    def state(self) -> dict[str, Any]:
+        bodies = self.env.bodies
+        return {
+            "brokers": [[b, _dump(broker, self.shared, bodies.uid)] for b, broker in self.brokers.items()],
+            "kept": [[b, int(bodies.uid[handle]), count] for (b, handle), count in self._kept.items()],
+        }
+
+    def load(self, states: Sequence[dict[str, Any]], handle_of: Mapping[int, int]) -> None:
+        for state in states:
+            for b, data in state["brokers"]:
+                if b in self.brokers:
+                    _load(self.brokers[b], data, self.shared, handle_of)
+            for b, uid, count in state["kept"]:
+                if b in self.brokers:
+                    self._kept[b, handle_of[uid]] = count
 
     def stand(self, interests: Interests) -> None:
         rows = interests.rows
@@ -256,7 +281,7 @@ class PlainAdaptor(ShardProtocol):
         starts = batch.starts.tolist()
         at = batch.broker[batch.starts[:-1]].tolist()
         if not self._runs or batch.size < RUN_FROM * len(at):
-            messages = _messages(batch, 0, batch.size)
+            messages = self.messages(batch, 0, batch.size)
         else:
             messages = None
         for i, broker in enumerate(at):
@@ -266,21 +291,25 @@ class PlainAdaptor(ShardProtocol):
                 self._handle_runs(batch, protocol, start, stop)
             else:
                 on_message = protocol.on_message
-                for message in _messages(batch, start, stop) if messages is None else messages[start:stop]:
+                for message in (
+                    self.messages(batch, start, stop) if messages is None else messages[start:stop]
+                ):
                     on_message(message)
-        self._flush(batch, out)
+        self._flush(batch)
 
     def _handle_runs(self, batch: Batch, protocol: BrokerProtocol, start: int, stop: int) -> None:
-        code = batch.type[start:stop]
+        code = 4 * batch.type[start:stop] + batch.kind[start:stop]
         cuts = [start, *(np.flatnonzero(code[1:] != code[:-1]) + (start + 1)).tolist(), stop]
         for begin, end in pairwise(cuts):
             if end - begin >= RUN_FROM and batch.kind[begin] != TIMER:
                 protocol.on_run(Run(self, batch, begin, end, int(batch.type[begin])))
             else:
-                for message in _messages(batch, begin, end):
+                for message in self.messages(batch, begin, end):
                     protocol.on_message(message)
 
-    def _flush(self, batch: Batch, out: Out) -> None:
+    def flush_sends(self, batch: Batch) -> None:
+        """Hand on the sends collected so far: before a call of another sort, so that their order stays."""
+        out = self.out
         if self.run_forwards:
             rows = [np.asarray(rows, np.int64) for _, rows, _ in self.run_forwards]
             sizes = [r.size for r in rows]
@@ -308,8 +337,11 @@ class PlainAdaptor(ShardProtocol):
                 self.detail.clear()
             self.send_event.clear()
             self.send_link.clear()
+
+    def _flush(self, batch: Batch) -> None:
+        self.flush_sends(batch)
         if self.deliver_event:
-            out.deliver(
+            self.out.deliver(
                 np.array(self.deliver_event, np.int64),
                 np.array(self.deliver_client, np.int64),
                 np.array(self.deliver_body, np.int64),
@@ -317,3 +349,57 @@ class PlainAdaptor(ShardProtocol):
             self.deliver_event.clear()
             self.deliver_client.clear()
             self.deliver_body.clear()
+
+
+# ---- checkpoints: a broker object as bytes -----------------------------------------------------------
+
+
+class _Pickler(pickle.Pickler):
+    """Leaves out what belongs to the shard: the node, what brokers share, and bodies, which go by their uid."""
+
+    def __init__(self, file: Any, node: Node, shared: dict[str, Any], uid: Any) -> None:
+        super().__init__(file, protocol=5)
+        self._names = {id(value): name for name, value in shared.items()}
+        self._node = node
+        self._uid = uid
+
+    def persistent_id(self, thing: Any) -> Any:
+        if thing is self._node:
+            return ("node",)
+        if isinstance(thing, Body):
+            return ("body", int(self._uid[thing.handle]))
+        name = self._names.get(id(thing))
+        return None if name is None else ("shared", name)
+
+
+class _Unpickler(pickle.Unpickler):
+    def __init__(self, file: Any, node: Node, shared: dict[str, Any], handle_of: Mapping[int, int]) -> None:
+        super().__init__(file)
+        self._node = node
+        self._shared = shared
+        self._handle_of = handle_of
+
+    def persistent_load(self, key: Any) -> Any:
+        if key[0] == "node":
+            return self._node
+        return Body(self._handle_of[key[1]]) if key[0] == "body" else self._shared[key[1]]
+
+
+def _dump(protocol: BrokerProtocol, shared: dict[str, Any], uid: Any) -> bytes:
+    buffer = io.BytesIO()
+    try:
+        _Pickler(buffer, protocol.node, shared, uid).dump((vars(protocol), protocol.node.table.dump()))
+    except (pickle.PicklingError, TypeError, AttributeError) as error:
+        raise ProtocolFault(
+            f"{type(protocol).__name__} cannot be checkpointed: {error}; keep plain data in its attributes"
+        ) from error
+    return buffer.getvalue()
+
+
+def _load(
+    protocol: BrokerProtocol, data: bytes, shared: dict[str, Any], handle_of: Mapping[int, int]
+) -> None:
+    attributes, entries = _Unpickler(io.BytesIO(data), protocol.node, shared, handle_of).load()
+    for entry in entries:
+        protocol.node.table.add(*entry)
+    vars(protocol).update(attributes)

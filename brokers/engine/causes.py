@@ -15,11 +15,10 @@ from brokers.contract import Ints
 class Causes:
     """The causes a shard has met. A handle is an index; a key names the change between shards and in the trace."""
 
-    def __init__(self, shared: bool) -> None:
+    def __init__(self) -> None:
         self.counts = np.zeros((256, 4), np.int64)  # columns C_* of kernels
         self.key = np.zeros(256, np.int64)
         self.used = 0
-        self._shared = shared
         self._handle_of: dict[int, int] = {}
 
     def new(self, keys: Ints) -> Ints:
@@ -33,8 +32,7 @@ class Causes:
         handles = np.arange(first, first + n)
         self.key[handles] = keys
         self.used += n
-        if self._shared:
-            self._handle_of.update(zip(keys.tolist(), handles.tolist()))
+        self._handle_of.update(zip(keys.tolist(), handles.tolist()))
         return handles
 
     def keys(self, handles: Ints) -> Ints:
@@ -42,7 +40,7 @@ class Causes:
         return np.where(handles >= 0, self.key[np.maximum(handles, 0)], -1)
 
     def handles(self, keys: Ints) -> Ints:
-        """The handles of keys that another shard sent, made where they are new; -1 for none."""
+        """The handles of keys, made where they are new; -1 for none."""
         known = keys != -1
         fresh = [k for k in np.unique(keys[known]).tolist() if k not in self._handle_of]
         self.new(np.array(fresh, np.int64))

@@ -25,10 +25,11 @@ class InlineShards:
         assignment: NDArray[np.int32],
         trace: Callable[[int], Any],
         cutting: Cutting | None = None,
+        resume: str | None = None,
     ) -> None:
         shards = int(assignment.max()) + 1
         self._traces = [trace(i) for i in range(shards)]
-        self.shards = [Shard(model, i, assignment, self._traces[i], cutting) for i in range(shards)]
+        self.shards = [Shard(model, i, assignment, self._traces[i], cutting, resume) for i in range(shards)]
         self._blobs: list[list[bytes]] = [[b""] * shards for _ in range(shards)]
 
     def next_time(self) -> int:
@@ -43,6 +44,16 @@ class InlineShards:
             fresh.append(blobs)
         self._blobs = fresh
         return reports
+
+    def checkpoint(self, folder: str, number: int) -> int:
+        """Have every shard keep its state; returns the bytes written."""
+        shards = len(self.shards)
+        written = sum(
+            shard.checkpoint(folder, number, [sent[i] for sent in self._blobs])
+            for i, shard in enumerate(self.shards)
+        )
+        self._blobs = [[b""] * shards for _ in range(shards)]
+        return written
 
     def finish(self) -> list[ShardResult]:
         results = [shard.finish() for shard in self.shards]

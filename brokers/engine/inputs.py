@@ -36,9 +36,12 @@ class Inputs:
         self._causes = causes
         self._trace = trace
         self._client_broker = model.client_broker
-        self._sequence = np.zeros(model.client_broker.size, np.int64)  # per client: messages sent so far
+        self.sequence = np.zeros(model.client_broker.size, np.int64)  # per client: messages sent so far
         self._staged: list[tuple[int, int, Emission]] = []
         self.first = NEVER  # the earliest time staged
+        self.past_ns = (
+            0  # a resumed run lets sources run again from the start and drops what lies before this
+        )
         self.rows = np.zeros((1, K.INPUT), np.int64)
         self.at = np.zeros(brokers, np.int64)  # rows at[b]:end[b] are broker b's
         self.end = np.zeros(brokers, np.int64)
@@ -48,7 +51,7 @@ class Inputs:
     def stage(self, service: int, source: int, emissions: list[Emission]) -> None:
         """Keep what a source emitted until its window comes."""
         for emission in emissions:
-            within = emission.time < self._model.duration_ns
+            within = (emission.time >= self.past_ns) & (emission.time < self._model.duration_ns)
             if not within.all():
                 emission = _select(emission, within)
             if emission.time.size:
@@ -136,8 +139,8 @@ class Inputs:
         """Each message's number among its client's; rows are ordered by client."""
         starts = np.flatnonzero(np.concatenate(([True], client[1:] != client[:-1])))
         counts = np.diff(np.append(starts, client.size))
-        sequence = self._sequence[client] + np.arange(client.size) - np.repeat(starts, counts)
-        self._sequence[client[starts]] += counts
+        sequence = self.sequence[client] + np.arange(client.size) - np.repeat(starts, counts)
+        self.sequence[client[starts]] += counts
         return sequence
 
     def _describe(

@@ -461,6 +461,16 @@ def push_timer(lanes, arena, lane, time, sequence, word, packed, cause):
 
 
 @njit(cache=True)
+def push_rows(rows, lane_of, lanes, arena):
+    """Put rows back into their rings, in order."""
+    for i in range(rows.shape[0]):
+        _push(
+            lanes, arena, lane_of[i], rows[i, M_TIME], rows[i, M_SEQUENCE], rows[i, M_WORD], rows[i, M_PACKED],
+            rows[i, M_CAUSE],
+        )
+
+
+@njit(cache=True)
 def push_arrivals(rows, links, targets, lanes, arena, nxt, frontier):
     """Put what other shards sent onto the links; returns -1, or the row that came too late."""
     for i in range(rows.shape[0]):

@@ -56,14 +56,14 @@ NO_TIMERS = Timers(0, _NONE, _NONE, _NONE, _NONE, _NONE, _NONE)
 
 def _ints(value: Any, size: int) -> Ints:
     array = np.asarray(value, np.int64)
-    return array if array.ndim else np.full(size, array)
+    return np.full(size, array) if array.size == 1 and array.shape != (size,) else array
 
 
 class Out:
     """The answers of one service to one batch."""
 
     def __init__(self, service: int, bodies: Bodies, cost: CostModel) -> None:
-        self._service = service
+        self.service = service
         self._bodies = bodies
         self._cost = cost
         self._batch: Batch
@@ -73,6 +73,7 @@ class Out:
         self.timers: list[tuple[Any, ...]] = []
         self.costs: list[tuple[Any, Any]] = []
         self.dependencies: list[tuple[Any, Any]] = []
+        self.leanings: list[tuple[Any, Any]] = []
 
     def begin(self, batch: Batch) -> None:
         self._batch = batch
@@ -81,6 +82,7 @@ class Out:
         self.timers.clear()
         self.costs.clear()
         self.dependencies.clear()
+        self.leanings.clear()
 
     def forward(self, event: Any, link: Any) -> None:
         """Send what the event brought over `link`: same type, body, word and cause."""
@@ -124,11 +126,18 @@ class Out:
 
     def body(self, body: Any, type: int) -> int:
         """Make a body of plain data; returns its handle. It lives while a message carries it or `held()` names it."""
-        return self._bodies.add_object(self._service, type, body)
+        return self._bodies.add_object(self.service, type, body)
 
-    def depends(self, cause: Any, on: Any) -> None:
-        """Note that a change is settled only once another one is (both given by cause handle)."""
-        self.dependencies.append((cause, on))
+    def depends(self, change: Any, on: Any) -> None:
+        """Note that a change is settled only once another one is; both by id, -1 is passed over."""
+        self.dependencies.append((change, on))
+
+    def leans(self, interest: Any, on: Any) -> None:
+        """Note that an interest is in force only while another one is; both by id.
+
+        For one that was kept back because another covers it: a broker knows the ids, not which change issued them.
+        """
+        self.leanings.append((interest, on))
 
 
 class Scratch:
@@ -148,18 +157,28 @@ class Scratch:
         return out
 
 
-def _gather(calls: list[tuple[NDArray[Any] | None, tuple[Any, ...]]], width: int) -> list[Ints]:
+def _events(event: Any, rows: NDArray[Any] | None, total: int) -> Ints:
+    """Events of a service's part of the batch as rows of the shard's batch of `total`."""
+    at = np.atleast_1d(np.asarray(event, np.int64))
+    if rows is None:
+        _check_events(at, total)
+        return at
+    _check_events(at, rows.size)
+    return rows[at]
+
+
+def _gather(calls: list[tuple[NDArray[Any] | None, tuple[Any, ...]]], width: int, total: int) -> list[Ints]:
     """Concatenate calls of `width` columns, scalars stretched, events mapped to rows of the shard's batch."""
     columns: list[list[Ints]] = [[] for _ in range(width)]
     for rows, call in calls:
-        event = np.atleast_1d(np.asarray(call[0], np.int64))
+        event = _events(call[0], rows, total)
         size = event.size
         for value in call[1:]:
             if np.ndim(value) and len(value) != size and size == 1:
                 size = len(value)
         if event.size != size:
             event = np.full(size, event[0])
-        columns[0].append(event if rows is None else rows[event])
+        columns[0].append(event)
         for i in range(1, width):
             column = _ints(call[i], size)
             if column.size != size:
@@ -178,8 +197,7 @@ def collect_sends(
     if not calls:
         return NO_SENDS
     if all(len(call) == 2 for _, call in calls):
-        event, link = _gather(calls, 2)
-        _check_events(event, size)
+        event, link = _gather(calls, 2, size)
         order = scratch.order(event, size)
         if order is not None:
             event, link = event[order], link[order]
@@ -187,8 +205,7 @@ def collect_sends(
     full: list[tuple[NDArray[Any] | None, tuple[Any, ...]]] = []
     for rows, call in calls:
         if len(call) == 2:
-            at = np.atleast_1d(np.asarray(call[0], np.int64))
-            at = at if rows is None else rows[at]
+            at = _events(call[0], rows, size)
             full.append(
                 (
                     rows,
@@ -204,8 +221,7 @@ def collect_sends(
             )
         else:
             full.append((rows, call))
-    columns = _gather(full, 7)
-    _check_events(columns[0], size)
+    columns = _gather(full, 7, size)
     order = scratch.order(columns[0], size)
     if order is not None:
         columns = [column[order] for column in columns]
@@ -222,8 +238,7 @@ def collect_timers(
     calls = [(rows, call) for rows, out in outs for call in out.timers]
     if not calls:
         return NO_TIMERS
-    columns = _gather(calls, 6)
-    _check_events(columns[0], size)
+    columns = _gather(calls, 6, size)
     order = scratch.order(columns[0], size)
     if order is not None:
         columns = [column[order] for column in columns]
@@ -242,12 +257,10 @@ def collect_deliveries(
         return None
     full = []
     for rows, (event, client, body) in calls:
-        at = np.atleast_1d(np.asarray(event, np.int64))
-        _check_events(at if rows is None else rows[at], size)
         if body is None:
-            body = narrow[kernels.N_BODY, at if rows is None else rows[at]]
+            body = narrow[kernels.N_BODY, _events(event, rows, size)]
         full.append((rows, (event, client, body)))
-    event, client, body = _gather(full, 3)
+    event, client, body = _gather(full, 3, size)
     return event, client, body
 
 
@@ -255,8 +268,7 @@ def collect_costs(outs: list[tuple[NDArray[Any] | None, Out]], cost: Ints) -> No
     """Add up what protocols charged, per event, into `cost`."""
     for rows, out in outs:
         for event, ns in out.costs:
-            at = np.atleast_1d(np.asarray(event, np.int64))
-            np.add.at(cost, at if rows is None else rows[at], np.asarray(ns, np.int64))
+            np.add.at(cost, _events(event, rows, cost.size), np.asarray(ns, np.int64))
 
 
 def _check_types(type_: Ints) -> None:

@@ -16,6 +16,7 @@ import os
 import pickle
 import secrets
 import shutil
+import socket
 import tempfile
 import zipfile
 from collections.abc import Callable
@@ -28,7 +29,7 @@ from numpy.typing import NDArray
 
 from brokers.engine.model import Model
 from brokers.engine.shard import Cutting, ShardResult, Window
-from brokers.errors import BrokerlabError, EnvironmentProblem
+from brokers.errors import ActorsLost, BrokerlabError, EnvironmentProblem
 
 try:
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
@@ -40,6 +41,7 @@ except ImportError:
 
 _PACKAGES = ("topology", "brokers", "protocols", "scenarios", "analysis")
 _STORE_BYTES = 1 << 30
+_ANSWER_S = 10.0  # for a cluster's head to take a connection
 _AUTH = {"RAY_AUTH_MODE": "token"}
 
 
@@ -63,6 +65,7 @@ class _Session:
         try:
             if self.remote:
                 quiet.pop("include_dashboard")
+                _knock(str(address))
                 ray.init(address=address, **quiet)
             else:
                 self._set_token(secrets.token_hex(32))
@@ -107,6 +110,14 @@ class _Session:
                 shutil.rmtree(self._folder, ignore_errors=True)
 
 
+def _knock(address: str) -> None:
+    """Fail at once where nobody answers: Ray itself would go on trying for minutes."""
+    host, colon, port = address.rpartition("://")[2].rpartition(":")
+    if colon and port.isdigit():
+        with socket.create_connection((host.strip("[]"), int(port)), timeout=_ANSWER_S):
+            pass
+
+
 def _refresh_token() -> None:
     """Have Ray read mode and token again: it caches both when imported, and a process may run many clusters."""
     from ray import _raylet
@@ -147,10 +158,10 @@ def _host_class() -> type:
             # From here on brokerlab can be imported, and so can what the payload is made of.
             from brokers.engine.shard import Shard
 
-            model, number, assignment, trace, cutting, third_parties = pickle.loads(payload)
+            model, number, assignment, trace, cutting, resume, third_parties = pickle.loads(payload)
             sys.path.extend(p for p in third_parties if p not in sys.path)
             self._trace = trace(number)
-            self._shard = Shard(model, number, assignment, self._trace, cutting)
+            self._shard = Shard(model, number, assignment, self._trace, cutting, resume)
 
         @staticmethod
         def _unpack(name: str, data: bytes) -> str:
@@ -183,6 +194,9 @@ def _host_class() -> type:
         def window(self, end: int, sample: bool, *blobs: bytes) -> Any:
             report, packed = self._shard.window(end, list(blobs), sample)
             return report, *packed
+
+        def checkpoint(self, folder: str, number: int, *blobs: bytes) -> int:
+            return self._shard.checkpoint(folder, number, list(blobs))
 
         def finish(self) -> Any:
             result = self._shard.finish()
@@ -224,6 +238,7 @@ class RayShards:
         trace: Callable[[int], Any],
         cutting: Cutting | None = None,
         address: str | None = None,
+        resume: str | None = None,
     ) -> None:
         shards = int(assignment.max()) + 1
         self._session = _Session(address, shards)
@@ -240,7 +255,7 @@ class RayShards:
 
             paths = [p for p in sys.path if p and Path(p).is_dir()]
             for i in range(shards):
-                payload = pickle.dumps((model, i, assignment, trace, cutting, paths))
+                payload = pickle.dumps((model, i, assignment, trace, cutting, resume, paths))
                 self._actors.append(host.remote(code, payload))
             self._check_folder(getattr(trace, "folder", None))
             self._blobs: list[list[Any]] = [[b""] * shards for _ in range(shards)]
@@ -273,9 +288,26 @@ class RayShards:
             if isinstance(cause, BrokerlabError):
                 raise cause from None
             raise
-        except ray.exceptions.RayActorError as error:
-            said = str(error).strip().splitlines()
-            raise EnvironmentProblem(f"an actor of the run died: {said[0] if said else error!r}") from None
+        except (
+            ray.exceptions.RayActorError,
+            ray.exceptions.ObjectLostError,
+            ray.exceptions.NodeDiedError,
+        ) as error:
+            raise ActorsLost(f"lost {self._who_died(error)}") from None
+
+    def _who_died(self, error: Exception) -> str:
+        """Which shards' actors do not answer."""
+        asked = {actor.next_time.remote(): i for i, actor in enumerate(self._actors)}
+        done, _ = ray.wait(list(asked), num_returns=len(asked), timeout=2)
+        dead = []
+        for ref in done:
+            try:
+                ray.get(ref)
+            except ray.exceptions.RayError:
+                dead.append(asked[ref])
+        if not dead:
+            return f"an answer between actors ({type(error).__name__})"
+        return f"the {'actor' if len(dead) == 1 else 'actors'} of shard {', '.join(map(str, sorted(dead)))}"
 
     def next_time(self) -> int:
         return min(self._get([actor.next_time.remote() for actor in self._actors]))
@@ -289,6 +321,16 @@ class RayShards:
         ]
         self._blobs = [list(refs[1:]) for refs in calls]
         return self._get([refs[0] for refs in calls])
+
+    def checkpoint(self, folder: str, number: int) -> int:
+        """Have every actor keep its shard's state; returns the bytes written."""
+        n = len(self._actors)
+        calls = [
+            actor.checkpoint.remote(folder, number, *(sent[i] for sent in self._blobs))
+            for i, actor in enumerate(self._actors)
+        ]
+        self._blobs = [[b""] * n for _ in range(n)]
+        return sum(self._get(calls))
 
     def finish(self) -> list[ShardResult]:
         return self._get([actor.finish.remote() for actor in self._actors])

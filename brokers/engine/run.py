@@ -1,43 +1,33 @@
-"""A run: windows over shards until nothing is left, then one result.
+"""A run: shards, windows, one result; and going on after something died.
 
-The loop is the same for both engines. It skips quiet time, cuts windows at sample times, and never lets a
-window be longer than the lookahead: the shortest delay of a link between shards. How windows fall, how many
-shards there are and who carries them shows in the run tables only.
+Rules:
+- Engine, number of actors and assignment change the speed and nothing else.
+- With a run folder, the state of all shards is kept every so many seconds (checkpoint). When an actor or a
+  node dies, shards are made anew from the last checkpoint, what was written after it is removed, and the run
+  goes on. Without a checkpoint yet, it starts again.
+- A protocol's or a user's mistake is raised at once: running it again would only repeat it.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from hashlib import blake2b
-from typing import Any, Protocol
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from brokers.contract import NEVER, LinkTable
-from brokers.engine import kernels as K
+from brokers.contract import NEVER
+from brokers.engine import checkpoint
 from brokers.engine.model import Model
-from brokers.engine.shard import Cutting, ShardResult, Window
+from brokers.engine.result import Result, combine, write_tables
+from brokers.engine.shard import Cutting, ShardResult
 from brokers.engine.trace import DRIVER, MemoryTrace, TraceWriter
-from brokers.errors import Interrupted, InvalidInput, ProtocolFault
+from brokers.engine.windows import Progress, Shards, Windows
+from brokers.errors import ActorsLost, EnvironmentProblem, Interrupted, InvalidInput, ProtocolFault
 
-_FIRST_WINDOW_NS = 50_000_000
-_WINDOW_WALL_NS = 200_000_000  # a window without peers is cut so that progress can be shown about this often
-
-
-class Shards(Protocol):
-    """What carries the shards: this process, or Ray actors."""
-
-    name: str
-
-    def next_time(self) -> int: ...
-    def step(self, end: int, sample: bool) -> list[Window]: ...
-    def finish(self) -> list[ShardResult]: ...
-    def where(self) -> list[tuple[int, str]]: ...
-    def abandon(self) -> None: ...
-    def close(self) -> None: ...
+ATTEMPTS = 3  # without a new checkpoint in between, before a run that loses actors gives up
 
 
 @dataclass(frozen=True)
@@ -46,9 +36,10 @@ class FileTraces:
 
     folder: str
     level: str
+    segment: int = 0  # what lies between two checkpoints
 
     def __call__(self, shard: int) -> TraceWriter:
-        return TraceWriter(self.folder, shard, self.level)
+        return TraceWriter(self.folder, shard, self.level, segment=self.segment)
 
 
 class MemoryTraces:
@@ -70,22 +61,6 @@ class MemoryTraces:
         }
 
 
-@dataclass
-class Result:
-    """What came of a run."""
-
-    digest: str
-    digest_per_second: list[str]
-    metrics: dict[str, Any]
-    engine: dict[str, Any]
-    broker_state: NDArray[np.int64]
-    link_state: NDArray[np.int64]
-    changes: dict[str, NDArray[Any]] = field(default_factory=dict)
-    dependencies: NDArray[np.int64] = field(
-        default_factory=lambda: np.empty((0, 2), np.int64)
-    )  # (change, on)
-
-
 def execute(
     model: Model,
     *,
@@ -94,45 +69,181 @@ def execute(
     address: str | None = None,
     partition: str | list[int] = "auto",
     trace: Callable[[int], Any] | None = None,
-    progress: Callable[[int, int, int], None] | None = None,
+    progress: Progress | None = None,
     cutting: Cutting | None = None,
     max_window_ns: int | None = None,
     until_ns: int | None = None,
     observe: Callable[[Any], None] | None = None,
+    checkpoint_every_s: float | None = None,
+    resume: bool = False,
+    notice: Callable[[str], None] | None = None,
 ) -> Result:
-    """Run a model. `progress(sim_ns, events, in_flight)` is called after every window.
+    """Run a model.
 
-    `observe(shards)` is called at the end, before anything is closed; `until_ns` ends the run early.
+    Parameters
+    ----------
+    engine, actors, address, partition : who carries which brokers
+    trace : makes each shard's trace; `FileTraces` for a run folder
+    progress : called after every window with (simulated ns, events, messages under way)
+    until_ns : end the run early
+    observe : called with the shards at the end, before anything is closed
+    checkpoint_every_s : wall time between checkpoints in the run folder; None: none
+    resume : go on from the newest checkpoint of the run folder
+    notice : told, in a sentence, when the run recovered from something
     """
     began = time.time_ns()
     trace = trace or MemoryTraces("none")
-    shards_wanted = actors if actors is not None else 1
+    notice = notice or (lambda sentence: None)
+    folder = trace.folder if isinstance(trace, FileTraces) else None
+    wanted = actors if actors is not None else 1
     brokers = len(model.overlay.names)
-    if not 1 <= shards_wanted <= brokers:
-        raise InvalidInput(f"{shards_wanted} actors for {brokers} brokers: pass 1 to {brokers}")
+    if not 1 <= wanted <= brokers:
+        raise InvalidInput(f"{wanted} actors for {brokers} brokers: pass 1 to {brokers}")
+    if engine not in ("inline", "ray"):
+        raise InvalidInput(f"no engine named {engine!r}: it is inline or ray")
     from topology.partition import partition as cut
 
-    parts = cut(model.overlay, shards_wanted, partition)
+    parts = cut(model.overlay, wanted, partition)
     assignment = np.ascontiguousarray(parts.assignment, np.int32)
     lookahead = int(parts.lookahead_ns)
+    start = _rewind(folder, notice) if resume else None
+    recovered, fruitless = 0, 0
+    while True:
+        writers = trace if start is None or folder is None else replace(trace, segment=start.number)  # type: ignore[type-var]
+        windows = Windows(model, lookahead, max_window_ns, until_ns, start.facts if start else None)
+        saver = _Saver(folder, checkpoint_every_s, start.number if start else 0, assignment)
+        try:
+            name, results, where = _attempt(
+                model, engine, assignment, writers, cutting, address, start, windows, saver, progress, observe
+            )
+            break
+        except ActorsLost as lost:
+            if not isinstance(trace, FileTraces) and getattr(trace, "level", "full") != "none":
+                raise EnvironmentProblem(
+                    f"{lost}; a trace in memory went with it, so the run cannot go on"
+                ) from None
+            fruitless = fruitless + 1 if saver.number == (start.number if start else 0) else 1
+            if fruitless >= ATTEMPTS:
+                raise EnvironmentProblem(f"{lost}; {fruitless} attempts from the same point failed") from None
+            recovered += 1
+            start = _rewind(folder, notice)
+            notice(f"{lost}; going on from {_said(start)}")
+    result = combine(model, results)
+    reports = [report for _, _, all_ in windows.log for report in all_]
+    result.engine = {
+        "engine": name,
+        "actors": wanted,
+        "cut_links": int(parts.cut_links.size),
+        "lookahead_ns": lookahead if lookahead < NEVER else None,
+        "imbalance": float(parts.imbalance),
+        "windows": len(windows.log),
+        "rounds": sum(report.rounds for report in reports),
+        "checkpoints": saver.count,
+        "checkpoint_s": saver.wall_ns / 1e9,
+        "checkpoint_bytes": saver.bytes,
+        "recovered": recovered,
+    }
+    result.metrics["run"] = {
+        "wall_s": (time.time_ns() - began) / 1e9,
+        "loop_wall_s": windows.wall_ns / 1e9,
+        "events_per_s": sum(report.events for report in reports) / max(windows.wall_ns / 1e9, 1e-9),
+        "simulated_s": windows.reached / 1e9,
+        "cpu_s": sum(report.cpu_ns for report in reports) / 1e9,
+        "cpu_slowest_s": sum(max(r.cpu_ns for r in all_) for _, _, all_ in windows.log) / 1e9,
+    }
+    write_tables(model, writers(DRIVER), result, windows.log, where)
+    return result
+
+
+@dataclass(frozen=True)
+class Start:
+    """A checkpoint to go on from."""
+
+    number: int
+    folder: str
+    facts: dict[str, Any]
+
+
+def _rewind(folder: str | None, notice: Callable[[str], None]) -> Start | None:
+    """The newest usable checkpoint, with everything later removed; None to start again."""
+    if folder is None:
+        return None
+    found = checkpoint.newest(folder)
+    if found is None:
+        checkpoint.rewind(folder, 0)
+        return None
+    number, facts, passed = found
+    for sentence in passed:
+        notice(sentence)
+    checkpoint.rewind(folder, number)
+    return Start(number, str(checkpoint.folder_of(folder, number)), facts)
+
+
+def _said(start: Start | None) -> str:
+    return "the start" if start is None else f"checkpoint {start.number} at {start.facts['now'] / 1e9:.3f} s"
+
+
+class _Saver:
+    """Takes checkpoints between windows, every so many seconds of wall time."""
+
+    def __init__(
+        self, folder: str | None, every_s: float | None, number: int, assignment: NDArray[np.int32]
+    ) -> None:
+        self._folder = folder
+        self._every_ns = None if every_s is None or folder is None else int(every_s * 1e9)
+        self._shards = int(assignment.max()) + 1
+        self._last_ns = time.perf_counter_ns()
+        self.number = number
+        self.count = 0
+        self.wall_ns = 0
+        self.bytes = 0
+
+    def __call__(self, shards: Shards, facts: dict[str, Any]) -> None:
+        now = time.perf_counter_ns()
+        if self._every_ns is None or now - self._last_ns < self._every_ns:
+            return
+        assert self._folder is not None
+        number = self.number + 1
+        folder = checkpoint.folder_of(self._folder, number)
+        self.bytes += shards.checkpoint(str(folder), number)
+        checkpoint.write_driver(folder, {**facts, "shards": self._shards})
+        checkpoint.prune(self._folder)
+        self.number = number
+        self.count += 1
+        self._last_ns = time.perf_counter_ns()
+        self.wall_ns += self._last_ns - now
+
+
+def _attempt(
+    model: Model,
+    engine: str,
+    assignment: NDArray[np.int32],
+    trace: Callable[[int], Any],
+    cutting: Cutting | None,
+    address: str | None,
+    start: Start | None,
+    windows: Windows,
+    saver: _Saver,
+    progress: Progress | None,
+    observe: Callable[[Any], None] | None,
+) -> tuple[str, list[ShardResult], list[tuple[int, str]]]:
+    """Carry the run to its end, or until something dies."""
     shards: Shards
+    resume = start.folder if start else None
     if engine == "inline":
         from brokers.engine.inline import InlineShards
 
-        shards = InlineShards(model, assignment, trace, cutting)
-    elif engine == "ray":
+        shards = InlineShards(model, assignment, trace, cutting, resume)
+    else:
         from brokers.engine.ray import RayShards
 
-        shards = RayShards(model, assignment, trace, cutting, address)
-    else:
-        raise InvalidInput(f"no engine named {engine!r}: it is inline or ray")
+        shards = RayShards(model, assignment, trace, cutting, address, resume)
     try:
-        windows = _Windows(model, shards, lookahead, max_window_ns, until_ns)
-        windows.run(progress)
+        windows.run(shards, progress, saver)
         if observe is not None:
             observe(shards)
         where = shards.where()
-        results = shards.finish()
+        return shards.name, shards.finish(), where
     except KeyboardInterrupt:
         shards.abandon()
         raise Interrupted("interrupted") from None
@@ -141,287 +252,13 @@ def execute(
         raise
     finally:
         shards.close()
-    result = _combine(model, results)
-    result.engine = {
-        "engine": shards.name,
-        "actors": len(assignment) and shards_wanted,
-        "cut_links": int(parts.cut_links.size),
-        "lookahead_ns": lookahead if lookahead < NEVER else None,
-        "imbalance": float(parts.imbalance),
-        "windows": len(windows.log),
-        "rounds": sum(w.rounds for _, _, reports in windows.log for w in reports),
-    }
-    wall = time.time_ns() - began
-    result.metrics["run"] = {
-        "wall_s": wall / 1e9,
-        "loop_wall_s": windows.wall_ns / 1e9,
-        "events_per_s": result.metrics["network"]["events"] / max(windows.wall_ns / 1e9, 1e-9),
-        "simulated_s": windows.reached / 1e9,
-        "cpu_s": sum(w.cpu_ns for _, _, reports in windows.log for w in reports) / 1e9,
-        "cpu_slowest_s": sum(max(w.cpu_ns for w in reports) for _, _, reports in windows.log) / 1e9,
-    }
-    _write_tables(model, trace, result, windows, where)
-    return result
 
 
-class _Windows:
-    """The sequence of windows of a run."""
-
-    def __init__(
-        self, model: Model, shards: Shards, lookahead: int, max_window: int | None, until: int | None
-    ) -> None:
-        self.model = model
-        self.shards = shards
-        self.length = max_window or _FIRST_WINDOW_NS
-        self.fixed = max_window is not None
-        self.lookahead = lookahead
-        self.hard_end = model.duration_ns + model.drain_ns
-        if until is not None:
-            self.hard_end = min(self.hard_end, until)
-        self.log: list[tuple[int, int, list[Window]]] = []
-        self.wall_ns = 0
-        self.reached = 0
-
-    def run(self, progress: Callable[[int, int, int], None] | None) -> None:
-        began = time.perf_counter_ns()
-        every = self.model.sample_every_ns
-        sample_at = every
-        sample_until = min(self.model.duration_ns, self.hard_end)
-        now = self.shards.next_time()
-        events = 0
-        while True:
-            sampling = sample_at <= sample_until
-            if now >= self.hard_end:
-                if not sampling:
-                    break
-                now = sample_at
-            if sampling and now >= sample_at:
-                now = end = sample_at
-            else:
-                end = min(now + min(self.length, self.lookahead), self.hard_end)
-                if sampling:
-                    end = min(end, sample_at)
-            before = time.perf_counter_ns()
-            reports = self.shards.step(end, sampling and end == sample_at)
-            if sampling and end == sample_at:
-                sample_at += every
-            self.log.append((now, end, reports))
-            events += sum(r.events for r in reports)
-            in_flight = sum(r.in_flight for r in reports)
-            if not self.fixed:
-                wall = time.perf_counter_ns() - before
-                if wall < _WINDOW_WALL_NS // 2:
-                    self.length = min(self.length * 2, 1 << 50)
-                elif wall > _WINDOW_WALL_NS:
-                    self.length = max(self.length // 2, 1_000_000)
-            self.reached = max(self.reached, min(end, self.model.duration_ns))
-            if progress is not None:
-                progress(min(end, self.model.duration_ns), events, in_flight)
-            now = max(end, min(min(r.next_time, r.sent_first) for r in reports))
-        self.wall_ns = time.perf_counter_ns() - began
-
-
-def _combine(model: Model, results: list[ShardResult]) -> Result:
-    """One result from the shards' parts. Every broker and every link is in exactly one part."""
-    brokers = len(model.overlay.names)
-    links = 2 * model.overlay.link_a.size
-    state = np.zeros((brokers, K.BROKER_STATE), np.int64)
-    link_state = np.zeros((links, K.LINK_STATE), np.int64)
-    for r in results:
-        state[r.local] = r.broker_state
-        link_state[r.link] = r.link_state
-    columns = [K.B_HANDLED, K.B_DELIVERED, K.B_DIGEST_A, K.B_DIGEST_B]
-    digest = blake2b(
-        np.ascontiguousarray(state[:, columns]).astype("<i8").tobytes(), digest_size=16
-    ).hexdigest()
-    seconds = np.sum([r.seconds for r in results], axis=0)
-    used = np.flatnonzero(seconds)
-    per_second = [f"{int(s) & 0xFFFFFFFFFFFFFFFF:016x}" for s in seconds[: used[-1] + 1 if used.size else 0]]
-
-    histogram = np.sum([r.histogram for r in results], axis=0)
-    totals = np.array([r.totals for r in results])
-    published = np.sum([r.publications for r in results], axis=0)
-    services = {}
-    for i, spec in enumerate(model.services):
-        count, summed, largest = (
-            int(totals[:, i, 0].sum()),
-            int(totals[:, i, 1].sum()),
-            int(totals[:, i, 2].max()),
-        )
-        services[spec.name] = {
-            "publications": int(published[i]),
-            "deliveries": count,
-            "latency": {
-                "mean_ms": summed / count / 1e6 if count else None,
-                "p50_ms": _percentile(histogram[i], 0.50, largest),
-                "p99_ms": _percentile(histogram[i], 0.99, largest),
-                "max_ms": largest / 1e6 if count else None,
-            },
-        }
-    metrics: dict[str, Any] = {
-        "network": {
-            "events": int(state[:, K.B_HANDLED].sum()),
-            "messages": int(link_state[:, K.L_SENT].sum()),
-            "bytes": int(link_state[:, K.L_BYTES].sum()),
-            "lost": int(link_state[:, K.L_LOST].sum()),
-            "in_flight_at_end": sum(r.in_flight for r in results),
-            "busiest_broker_s": float(state[:, K.B_WORK].max() / 1e9),
-        },
-        "services": services,
-    }
-    result = Result(digest, per_second, metrics, {}, state, link_state)
-    result.changes = _changes(model, results)
-    result.dependencies = np.unique(np.concatenate([r.dependencies for r in results]), axis=0)
-    result.dependencies = np.unique(np.concatenate([r.dependencies for r in results]), axis=0)
-    metrics["network"]["changes"] = int(result.changes["change"].size)
-    metrics["network"]["changes_unsettled"] = int((result.changes["settled_ns"] < 0).sum())
-    return result
-
-
-def _percentile(histogram: NDArray[np.int64], share: float, largest: int) -> float | None:
-    total = int(histogram.sum())
-    if total == 0:
-        return None
-    bucket = int(np.searchsorted(np.cumsum(histogram), share * total, side="left"))
-    return min(K.bucket_value(bucket), largest) / 1e6
-
-
-def _changes(model: Model, results: list[ShardResult]) -> dict[str, NDArray[Any]]:
-    """One row per change: when issued, settled, revoked, gone.
-
-    A change is settled when everything it caused has been handled, wherever: sent + 1 = handled, summed over
-    all shards, at the latest finish. What a link lost was not sent on; the count of losses stays beside it.
-    """
-    keys = np.concatenate([r.cause_key for r in results])
-    counts = np.concatenate([r.causes for r in results])
-    unique, at = np.unique(keys, return_inverse=True)
-    sums = np.zeros((unique.size, 3), np.int64)
-    finish = np.zeros(unique.size, np.int64)
-    np.add.at(sums, at, counts[:, [K.C_SENT, K.C_HANDLED, K.C_LOST]])
-    np.maximum.at(finish, at, counts[:, K.C_FINISH])
-    settled = np.where(sums[:, 0] - sums[:, 2] + 1 == sums[:, 1], finish, -1)
-
-    parts = [part for r in results for part in r.changes]
-    sizes = [part["change"].size for part in parts]
-
-    def column(name: str, dtype: type = np.int64) -> NDArray[Any]:
-        pieces: list[NDArray[Any]] = [
-            np.broadcast_to(np.asarray(p[name], dtype), n) for p, n in zip(parts, sizes)
-        ]
-        return np.concatenate(pieces) if pieces else np.empty(0, dtype)
-
-    table = {
-        name: column(name)
-        for name in ("change", "service", "operation", "interest", "broker", "client", "issued_ns")
-    }
-    standing = column("standing", np.bool_)
-    where = np.minimum(np.searchsorted(unique, table["change"]), max(unique.size - 1, 0))
-    table["settled_ns"] = (
-        np.where(standing, 0, settled[where]) if unique.size else np.zeros(standing.size, np.int64)
-    )
-    table["lost"] = (
-        np.where(standing, 0, sums[where, 2]) if unique.size else np.zeros(standing.size, np.int64)
-    )
-    table["revoked_ns"] = np.full(standing.size, -1, np.int64)
-    table["gone_ns"] = np.full(standing.size, -1, np.int64)
-    from brokers import registry
-
-    for i, spec in enumerate(model.services):
-        kind = registry.load(spec.kind_target)
-        begins = np.flatnonzero((table["service"] == i) & np.isin(table["operation"], sorted(kind.interests)))
-        ends = np.flatnonzero((table["service"] == i) & np.isin(table["operation"], sorted(kind.revocations)))
-        if begins.size and ends.size:
-            ends = ends[np.argsort(table["interest"][ends], kind="stable")]
-            names = table["interest"][ends]
-            found = np.minimum(np.searchsorted(names, table["interest"][begins]), names.size - 1)
-            hit = names[found] == table["interest"][begins]
-            table["revoked_ns"][begins[hit]] = table["issued_ns"][ends[found[hit]]]
-            table["gone_ns"][begins[hit]] = table["settled_ns"][ends[found[hit]]]
-    order = np.lexsort((table["interest"], table["service"], table["change"]))
-    table = {name: values[order] for name, values in table.items()}
-    rows = [part["values"] for part in parts]
-    width = max((r.shape[1] for r in rows if r is not None), default=0)
-    values = np.full((sum(sizes), width), np.nan)
-    at_row = 0
-    for r, n in zip(rows, sizes):
-        if r is not None:
-            values[at_row : at_row + n, : r.shape[1]] = r
-        at_row += n
-    table["values"] = values[order]
-    return table
-
-
-def _write_tables(
-    model: Model, trace: Callable[[int], Any], result: Result, windows: _Windows, where: list[tuple[int, str]]
-) -> None:
-    """The tables that belong to the whole run: links, brokers, changes, windows, actors."""
-    writer = trace(DRIVER)
-    try:
-        links = LinkTable.of(model.overlay)
-        numbers = np.arange(links.source.size, dtype=np.int32)
-        state = result.link_state
-        writer.write(
-            "links",
-            **{"link": numbers, "from": links.source, "to": links.target, "delay_ns": links.delay_ns},
-            messages=state[:, K.L_SENT],
-            bytes=state[:, K.L_BYTES],
-            lost=state[:, K.L_LOST],
-            busy_ns=state[:, K.L_BUSY],
-        )
-        brokers = result.broker_state
-        writer.write(
-            "brokers",
-            broker=np.arange(len(brokers), dtype=np.int32),
-            name=list(model.overlay.names),
-            messages=brokers[:, K.B_HANDLED],
-            deliveries=brokers[:, K.B_DELIVERED],
-            busy_ns=brokers[:, K.B_WORK],
-            digest_a=brokers[:, K.B_DIGEST_A],
-            digest_b=brokers[:, K.B_DIGEST_B],
-        )
-        if result.changes["change"].size:
-            changes = dict(result.changes)
-            narrow = {"service": np.int16, "operation": np.int8, "broker": np.int32, "lost": np.int32}
-            writer.write("changes", **{n: v.astype(narrow.get(n, v.dtype)) for n, v in changes.items()})
-        if len(result.dependencies):
-            writer.write(
-                "dependencies", change=result.dependencies[:, 0], depends_on=result.dependencies[:, 1]
-            )
-        if len(result.dependencies):
-            writer.write(
-                "dependencies", change=result.dependencies[:, 0], depends_on=result.dependencies[:, 1]
-            )
-        if writer.wants("windows"):
-            reports = [
-                (i, n, begin, end, r)
-                for n, (begin, end, all_) in enumerate(windows.log)
-                for i, r in enumerate(all_)
-            ]
-            if reports:
-                writer.write(
-                    "windows",
-                    shard=np.array([r[0] for r in reports], np.int16),
-                    window=np.array([r[1] for r in reports]),
-                    start_ns=np.array([r[2] for r in reports]),
-                    end_ns=np.array([r[3] for r in reports]),
-                    events=np.array([r[4].events for r in reports]),
-                    wall_ns=np.array([r[4].wall_ns for r in reports]),
-                    blob_bytes=np.array([r[4].blob_bytes for r in reports]),
-                )
-                for i, (pid, node) in enumerate(where):
-                    mine = [r[4] for r in reports if r[0] == i]
-                    writer.write(
-                        "actors",
-                        shard=i,
-                        pid=pid,
-                        node=node,
-                        wall_ns=sum(m.wall_ns for m in mine),
-                        cpu_ns=sum(m.cpu_ns for m in mine),
-                    )
-        writer.close()
-    except BaseException:
-        writer.abort()
-        raise
-
-
-__all__ = ["Cutting", "FileTraces", "MemoryTraces", "ProtocolFault", "Result", "execute"]
+__all__ = [
+    "Cutting",
+    "FileTraces",
+    "MemoryTraces",
+    "ProtocolFault",
+    "Result",
+    "execute",
+]

@@ -44,6 +44,7 @@ __all__ = [
     "Trace",
     "TraceWriter",
     "part_name",
+    "segment_of",
     "sync",
     "tables_at",
 ]
@@ -126,6 +127,9 @@ class Trace:
         """Take the rows of a full group, and return an empty one."""
         raise NotImplementedError
 
+    def commit(self, segment: int) -> None:
+        """Put everything so far in its place, for good; what comes now belongs to `segment`."""
+
     def close(self) -> None:
         """No row comes after this."""
 
@@ -191,9 +195,16 @@ def _arrow(table: Table, columns: dict[str, Any]) -> pa.Table:
     return pa.Table.from_arrays(arrays, schema=schema)
 
 
-def part_name(shard: int) -> str:
-    """The file name of a shard's part in a table's folder."""
-    return "part-driver.parquet" if shard == DRIVER else f"part-{shard:04d}.parquet"
+def part_name(shard: int, segment: int = 0) -> str:
+    """The file name of a shard's part in a table's folder. Segments are what lies between checkpoints."""
+    who = "driver" if shard == DRIVER else f"{shard:04d}"
+    return f"part-{who}.parquet" if segment == 0 else f"part-{who}-{segment:04d}.parquet"
+
+
+def segment_of(name: str) -> int:
+    """The segment of a part, from its file name."""
+    pieces = name.removesuffix(".parquet").split("-")
+    return int(pieces[2]) if len(pieces) > 2 else 0
 
 
 class TraceWriter(Trace):
@@ -210,14 +221,17 @@ class TraceWriter(Trace):
         level: str,
         extra_tables: Mapping[str, Table] | None = None,
         background: bool = True,
+        segment: int = 0,
     ):
         super().__init__(level, extra_tables)
         if shard < DRIVER:
             raise InvalidInput(f"shard {shard} of a trace: shards count from 0")
         self.shard = shard
+        self.segment = segment
         self.rows = dict.fromkeys(self.wanted, 0)
         self._folder = Path(folder) / "tables"
         self._parts: dict[str, _Part] = {}
+        self._published: set[str] = set()
         self._spare: dict[str, list[Group]] = {name: [] for name in self.wanted}
         self._jobs: queue.Queue[tuple[str, Group] | None] | None = None
         self._background = background
@@ -268,7 +282,8 @@ class TraceWriter(Trace):
         part = self._parts.get(table)
         with _explained(self._folder):
             if part is None:
-                part = self._parts[table] = _Part(self._folder / table, self.shard, self.wanted[table])
+                name = part_name(self.shard, self.segment)
+                part = self._parts[table] = _Part(self._folder / table, name, self.wanted[table])
             if group.rows:
                 rows = _arrow(self.wanted[table], group.columns())
                 part.writer.write_table(rows, row_group_size=GROUP_ROWS)
@@ -279,30 +294,44 @@ class TraceWriter(Trace):
             self._thread.join()
             self._thread = None
 
+    def commit(self, segment: int) -> None:
+        """See `Trace.commit`. What had its name before a failure keeps it."""
+        if self._failure is not None or self._closed:
+            self._refuse()
+        self._publish(empty_tables=False)
+        self._failure = None
+        self._parts.clear()
+        self.segment = segment
+
     def close(self) -> None:
         """Write what waits, sync every part, and only then give all of them their names."""
         if self._closed:
             return
+        self._publish(empty_tables=self.shard == 0)
+        self._closed = True
+        self._groups.clear()
+        self._spare.clear()
+
+    def _publish(self, empty_tables: bool) -> None:
         try:
             self._stop_thread()
             if self._failure is not None:
                 raise self._failure
             for table in self.wanted:
                 group = self._groups.get(table) or Group(self.wanted[table])
-                if group.rows or (self.shard == 0 and table not in self._parts):
+                if group.rows or (empty_tables and not {table} & (self._published | self._parts.keys())):
                     self.rows[table] += group.rows
                     self._encode(table, group)
             with _explained(self._folder):
                 for part in self._parts.values():
                     part.finish()
-                for part in self._parts.values():
+                for table, part in self._parts.items():
                     part.publish()
+                    self._published.add(table)
+            self._groups.clear()
         except BaseException:
             self.abort()
             raise
-        self._closed = True
-        self._groups.clear()
-        self._spare.clear()
 
     def abort(self) -> None:
         """Discard what is not complete. Parts that have their names stay."""
@@ -330,12 +359,12 @@ class TraceWriter(Trace):
 class _Part:
     """One Parquet file in the making."""
 
-    def __init__(self, folder: Path, shard: int, table: Table):
+    def __init__(self, folder: Path, name: str, table: Table):
         import pyarrow as pa
         import pyarrow.parquet as pq
 
         folder.mkdir(parents=True, exist_ok=True)
-        self.path = folder / part_name(shard)
+        self.path = folder / name
         self.unfinished = folder / f"_tmp-{self.path.name}"
         self.sink = pa.OSFile(str(self.unfinished), "wb")
         by_encoding: dict[str, list[str]] = {"delta": [], "dictionary": [], "plain": []}

@@ -42,18 +42,15 @@ class PlainCovering(PlainSubscription):
     def __init__(self, node: Any) -> None:
         super().__init__(node)
         self.rows: dict[int, Any] = {}
-        self.causes: dict[int, int] = {}
 
     def _subscribe(self, message: Message) -> None:
         self.rows[message.word] = self.node.row(message.body)
-        self.causes.setdefault(message.word, message.cause)
         super()._subscribe(message)
 
     def _unsubscribe(self, message: Message) -> None:
         super()._unsubscribe(message)
         if message.word not in self.came_by:
             self.rows.pop(message.word, None)
-            self.causes.pop(message.word, None)
 
     def on_standing(self, id: int, client: int, broker: int, row: Any) -> None:
         node = self.node
@@ -63,19 +60,15 @@ class PlainCovering(PlainSubscription):
         if here:
             self.came_by[id] = set(here)
             self.sent_over[id] = {link for link in node.links if link in sent}
-            self.rows[id], self.causes[id] = row, -1
+            self.rows[id] = row
             node.table.add(id, client, row, None)
 
     def passes_on(self, message: Message, id: int, link: int) -> bool:
         cover = self._cover(id, link)
         if cover is None:
             return True
-        self._lean(self.causes[id], cover)
+        self.node.leans(id, cover)
         return False
-
-    def _lean(self, cause: int, cover: int) -> None:
-        if cause >= 0 and self.causes[cover] >= 0:
-            self.node.depends(cause, self.causes[cover])
 
     def _cover(self, id: int, link: int) -> int | None:
         """The oldest subscription that went over the link and covers this one."""
@@ -100,7 +93,7 @@ class PlainCovering(PlainSubscription):
                 continue
             cover = self._cover(other, link)
             if cover is not None:
-                self._lean(self.causes[other], cover)
+                node.leans(other, cover)
                 continue
             self.sent_over[other].add(link)
             row = self.rows[other]
@@ -153,14 +146,13 @@ class Covering(Subscription):
         self.low = np.full((256, attributes), -np.inf)
         self.high = np.full((256, attributes), np.inf)
         self.bound = np.zeros((256, attributes), np.bool_)
-        self.cause = np.full(256, -1, np.int64)
 
     def _learn(self, ids: Ints, rows: Any) -> Ints:
         slots = super()._learn(ids, rows)
         count = self.store.count
         if count > len(self.low):
             size = max(count, 2 * len(self.low))
-            for name, fill in (("low", -np.inf), ("high", np.inf), ("bound", False), ("cause", -1)):
+            for name, fill in (("low", -np.inf), ("high", np.inf), ("bound", False)):
                 old = getattr(self, name)
                 grown = np.full((size, *old.shape[1:]), fill, old.dtype)
                 grown[: len(old)] = old
@@ -205,7 +197,7 @@ class Covering(Subscription):
             self._pass(batch, out, slot, at, i)
             at = i + 1
             if slot[i] >= 0:
-                change = int(slot[i]), int(batch.broker[i]), int(batch.link[i]), int(batch.cause[i])
+                change = int(slot[i]), int(batch.broker[i]), int(batch.link[i])
                 if batch.type[i] == SUBSCRIBE:
                     self._subscribe(i, *change, out)
                 else:
@@ -235,23 +227,21 @@ class Covering(Subscription):
         self._entries[broker] += 1 if value else -1
         self.uses[slot] += 1 if value else -1
 
-    def _subscribe(self, event: int, slot: int, broker: int, came_by: int, cause: int, out: Out) -> None:
+    def _subscribe(self, event: int, slot: int, broker: int, came_by: int, out: Out) -> None:
         if not self._knows(slot, came_by):
             self._note(slot, broker, came_by, True)
-        if self.cause[slot] < 0:
-            self.cause[slot] = cause
         for link in self.routes.forwards(broker, came_by, int(self.store.home[slot])):
             sent = self._column(self.sent, link)
             if sent[slot]:
                 continue
             cover = self._cover(slot, link, sent)
             if cover is not None:
-                self._lean(int(self.cause[slot]), cover, out)
+                out.leans(int(self.store.id[slot]), int(self.store.id[cover]))
             else:
                 self._set(self.sent, slot, link, True)
                 out.forward(event, link)
 
-    def _unsubscribe(self, event: int, slot: int, broker: int, came_by: int, cause: int, out: Out) -> None:
+    def _unsubscribe(self, event: int, slot: int, broker: int, came_by: int, out: Out) -> None:
         if not self._knows(slot, came_by):
             return
         self._note(slot, broker, came_by, False)
@@ -287,7 +277,7 @@ class Covering(Subscription):
                 continue
             cover = self._cover(other, link, sent)
             if cover is not None:
-                self._lean(int(self.cause[other]), cover, out)
+                out.leans(int(self.store.id[other]), int(self.store.id[cover]))
                 continue
             self._set(self.sent, other, link, True)
             sent[other] = True
@@ -315,7 +305,3 @@ class Covering(Subscription):
             if self.routes.serves(link, int(home[slot]), int(home[other])):
                 return other
         return None
-
-    def _lean(self, cause: int, cover: int, out: Out) -> None:
-        if cause >= 0 and self.cause[cover] >= 0:
-            out.depends(cause, int(self.cause[cover]))

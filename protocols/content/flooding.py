@@ -12,6 +12,7 @@ Exact, at the highest price in messages there is: the baseline for everything el
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, ClassVar
 
 import numpy as np
@@ -29,7 +30,7 @@ from brokers.contract import (
     ShardProtocol,
 )
 from brokers.engine.out import Out
-from brokers.tables import InterestStore
+from brokers.tables import InterestStore, interests_of
 from protocols.content.kind import PUBLISH, SUBSCRIBE, UNSUBSCRIBE
 
 _SECOND = 1_000_000_000
@@ -325,6 +326,33 @@ class Flooding(ShardProtocol):
 
     def held(self) -> Ints:
         return self._none
+
+    def state(self) -> dict[str, Any]:
+        store = self.store
+        live = np.fromiter(store.slot_of.values(), np.int64, len(store.slot_of))
+        seen = np.flatnonzero(self._seen_key >= 0)
+        return {
+            "id": store.id[live],
+            "rows": store.rows[live],
+            "seen_key": self._seen_key[seen],
+            "seen_until": self._seen_until[seen],
+            "seen": self._seen[seen],
+        }
+
+    def load(self, states: Sequence[dict[str, Any]], handle_of: Mapping[int, int]) -> None:
+        env = self.env
+        ids, rows = interests_of(states)
+        client = (ids >> 32) - env.entity_base
+        mine = env.local[env.client_broker[client]]
+        self._learn(ids[mine], client[mine], rows[mine])
+        self.present[: self.store.count] = True
+        self._entries[:] = np.bincount(env.client_broker[client[mine]], minlength=env.brokers)
+        for state in states:
+            for key, until, bits in zip(state["seen_key"].tolist(), state["seen_until"].tolist(), state["seen"]):
+                row = self._seen_rows.get(key)
+                if row is None:
+                    row = self._new_row(key, until - self._remember_ns, 0)
+                self._seen[row] |= bits
 
     def entries(self) -> Ints:
         return self._entries

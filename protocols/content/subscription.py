@@ -14,6 +14,7 @@ over it": both, since sender and receiver change at different times.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
@@ -23,7 +24,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from brokers.contract import Batch, BrokerProtocol, Interests, Ints, Message, ShardEnv, ShardProtocol
 from brokers.engine.out import Out
-from brokers.tables import InterestStore
+from brokers.tables import InterestStore, interests_of, merge_bits
 from protocols.content.kind import PUBLISH, SUBSCRIBE, UNSUBSCRIBE
 from protocols.routes import Routes, order_key
 
@@ -423,6 +424,40 @@ class Subscription(ShardProtocol):
         """Drop subscriptions that no local broker knows. Only after the batch: rows before still match them."""
         if slots.size:
             self.store.remove(slots[self.uses[slots] == 0])
+
+    def _live(self) -> Ints:
+        """Slots that local brokers know, by id."""
+        live = np.fromiter(self.store.slot_of.values(), np.int64, len(self.store.slot_of))
+        return live[np.argsort(self.store.id[live], kind="stable")]
+
+    def state(self) -> dict[str, Any]:
+        live, store = self._live(), self.store
+        return {
+            "id": store.id[live],
+            "rows": store.rows[live],
+            "local": self.local[live],
+            "came": self.came[live],
+            "sent": self.sent[live],
+        }
+
+    def load(self, states: Sequence[dict[str, Any]], handle_of: Mapping[int, int]) -> None:
+        env, words = self.env, self.routes.words
+        ids, rows = interests_of(states)
+        bits = merge_bits(ids, states, ("local", "came", "sent"))
+        home = env.client_broker[client_of(env, ids)]
+        bits["local"] &= env.local[home]
+        bits["came"] &= link_mask(env.local[env.links.target], words)
+        bits["sent"] &= link_mask(env.local[env.links.source], words)
+        known = bits["local"] | bits["came"].any(axis=1)
+        self._reserve(int(known.sum()))
+        slots = self._learn(ids[known], rows[known])
+        self.local[slots], self.came[slots] = bits["local"][known], bits["came"][known]
+        self.sent[slots] = bits["sent"][known]
+        self.uses[slots] = self.local[slots] + np.bitwise_count(self.came[slots]).sum(axis=1)
+        self._entries[:] = np.bincount(home[bits["local"]], minlength=env.brokers)
+        for link in np.flatnonzero(env.local[env.links.target]).tolist():
+            column = (self.came[slots, link >> 6] >> np.uint64(link & 63)) & np.uint64(1)
+            self._entries[env.links.target[link]] += int(column.sum())
 
     def entries(self) -> Ints:
         return self._entries

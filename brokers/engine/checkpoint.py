@@ -1,0 +1,275 @@
+"""Checkpoints: the state of all shards at a window's border, from which a run goes on as if nothing had been.
+
+Taken where every shard has handled everything before one simulated time and what they sent each other is on
+the links. What is kept belongs to a broker, a link, a client or a change, never to a shard: another number of
+actors, or another assignment, picks up the same files.
+
+    checkpoints/<number>/shard-<n>.blf    one frame of the wire format per shard, with its checksum
+    checkpoints/<number>/driver.blf       when it was taken, over how many shards; written last
+
+Sources are not kept. They are pure functions of seed, client and counter, so a resumed run lets them run
+again from the start and drops what they emit for times already past.
+
+A frame that does not decode makes its checkpoint invalid, and the one before it is used. The trace is cut into
+segments at checkpoints, so what was written after a checkpoint can be told from what it vouches for.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from brokers.engine import kernels as K
+from brokers.engine.trace import segment_of, sync
+from brokers.errors import EnvironmentProblem, WireError
+from brokers.wire import decode_frame, encode_frame
+
+if TYPE_CHECKING:
+    from brokers.engine.shard import Shard
+
+FOLDER = "checkpoints"
+KEPT = 2  # the newest, and the one before it in case the newest turns out unreadable
+_SHARD, _DRIVER = "shard-state", "checkpoint"
+
+
+# ---- one shard ---------------------------------------------------------------------------------------
+
+
+def capture(shard: Shard) -> dict[str, Any]:
+    """The state of a shard at a window's border, as plain data and arrays."""
+    lanes, causes = shard._lanes, shard._causes
+    rows, lane_of = [], []
+    for lane in np.flatnonzero(lanes.table[:, K.R_COUNT]).tolist():
+        offset, capacity, head, count = lanes.table[lane].tolist()
+        rows.append(lanes.arena[offset + ((head + np.arange(count)) & (capacity - 1))])
+        lane_of.append(np.full(count, lane, np.int64))
+    under_way = np.concatenate(rows) if rows else np.empty((0, K.ROW), np.int64)
+    body = under_way[:, K.M_PACKED] >> 24
+    held = [np.asarray(protocol.held(), np.int64) for protocol in shard.protocols]
+    needed = np.unique(np.concatenate([body[body >= 0], *held])).astype(np.int32)
+    uid = np.full(len(under_way), -1, np.int64)
+    uid[body >= 0] = shard.bodies.uid[body[body >= 0]]
+    mine = np.flatnonzero(shard.local)
+    links = np.flatnonzero(shard.local[shard.links.source])
+    clients = np.flatnonzero(shard.local[shard.client_broker]) if shard.client_broker.size else mine[:0]
+    unfinished = [
+        (broker[open_], finish[open_])
+        for broker, finish in shard._unfinished
+        for open_ in [finish > shard.now]
+    ]
+    return {
+        "now": shard.now,
+        "brokers": mine,
+        "broker_state": shard._broker_state[mine],
+        "links": links,
+        "link_state": shard._link_state[links],
+        "lane": np.concatenate(lane_of) if lane_of else np.empty(0, np.int64),
+        "under_way": under_way,
+        "under_way_uid": uid,
+        "under_way_cause": causes.keys(under_way[:, K.M_CAUSE]),
+        "bodies": shard.bodies.pack(needed),
+        "bodies_made": shard.bodies.made,
+        "clients": clients,
+        "client_sequence": shard._inputs.sequence[clients],
+        "cause_key": causes.key[: causes.used],
+        "cause_counts": causes.counts[: causes.used],
+        "changes": [_plain(part) for part in shard._inputs.changes],
+        "dependencies": np.array(sorted(shard._dependencies), np.int64).reshape(-1, 2),
+        "leanings": np.array(sorted(shard._leanings), np.int64).reshape(-1, 3),
+        "publications": shard._inputs.publications,
+        "histogram": shard._histogram,
+        "totals": shard._totals,
+        "seconds": shard._seconds,
+        "unfinished_broker": np.concatenate([u[0] for u in unfinished] or [np.empty(0, np.int32)]),
+        "unfinished_finish": np.concatenate([u[1] for u in unfinished] or [np.empty(0, np.int64)]),
+        "protocols": [protocol.state() for protocol in shard.protocols],
+    }
+
+
+def _plain(part: dict[str, Any]) -> dict[str, Any]:
+    """The columns of changes without None, which arrays leave open."""
+    return {name: value for name, value in part.items() if value is not None}
+
+
+def restore(shard: Shard, states: Sequence[dict[str, Any]]) -> None:
+    """Give a fresh shard what belongs to it of the states of all shards of a checkpoint."""
+    now = int(states[0]["now"])
+    shard.now = now
+    shard._frontier[:] = now
+    shard._horizon[:] = now
+    bodies, inputs = shard.bodies, shard._inputs
+    bodies.made = (shard.number << 48) | max(int(s["bodies_made"]) & ((1 << 48) - 1) for s in states)
+    handle_of: dict[int, int] = {}
+    for state in states:
+        handle_of.update(bodies.unpack(state["bodies"]))
+        shard._broker_state[state["brokers"]] = state["broker_state"]
+        shard._link_state[state["links"]] = state["link_state"]
+        inputs.sequence[state["clients"]] = state["client_sequence"]
+    foreign = np.flatnonzero(~shard.local)
+    shard._broker_state[foreign] = 0
+    if shard.number == 0:
+        _restore_totals(shard, states)
+    for state in states:
+        _restore_under_way(shard, state, handle_of)
+        mine = shard.local[state["unfinished_broker"]]
+        shard._unfinished.append((state["unfinished_broker"][mine], state["unfinished_finish"][mine]))
+    for number, protocol in enumerate(shard.protocols):
+        protocol.load([state["protocols"][number] for state in states], handle_of)
+    inputs.past_ns = now
+    shard._clock.advance(now)
+
+
+def _restore_totals(shard: Shard, states: Sequence[dict[str, Any]]) -> None:
+    """What is summed over shards at the end: shard 0 goes on with all of it."""
+    causes, inputs = shard._causes, shard._inputs
+    keys = np.concatenate([s["cause_key"] for s in states])
+    counts = np.concatenate([s["cause_counts"] for s in states])
+    if keys.size:
+        unique, at = np.unique(keys, return_inverse=True)
+        handles = causes.new(unique)
+        for column in (K.C_SENT, K.C_HANDLED, K.C_LOST):
+            np.add.at(causes.counts[:, column], handles[at], counts[:, column])
+        np.maximum.at(causes.counts[:, K.C_FINISH], handles[at], counts[:, K.C_FINISH])
+    inputs.changes[:] = [{"values": None, **part} for s in states for part in s["changes"]]
+    for state in states:
+        shard._dependencies.update(map(tuple, state["dependencies"].tolist()))
+        shard._leanings.update(map(tuple, state["leanings"].tolist()))
+        inputs.publications += state["publications"]
+        shard._histogram += state["histogram"]
+        shard._seconds += state["seconds"]
+        shard._totals[:, :2] += state["totals"][:, :2]
+        shard._totals[:, 2] = np.maximum(shard._totals[:, 2], state["totals"][:, 2])
+
+
+def _restore_under_way(shard: Shard, state: dict[str, Any], handle_of: dict[int, int]) -> None:
+    lane = state["lane"]
+    links = shard._lanes.links
+    target = np.where(lane < links, shard.links.target[np.minimum(lane, links - 1)], lane - links)
+    mine = np.flatnonzero(shard.local[target])
+    if mine.size == 0:
+        return
+    rows, lane, target = state["under_way"][mine].copy(), lane[mine], target[mine]
+    body = np.array([handle_of.get(u, -1) for u in state["under_way_uid"][mine].tolist()], np.int64)
+    rows[:, K.M_PACKED] = (body << 24) | (rows[:, K.M_PACKED] & 0xFFFFFF)
+    rows[:, K.M_CAUSE] = shard._causes.handles(state["under_way_cause"][mine])
+    K.count_bodies(body, shard.bodies.refs, 1)
+    shard._lanes.reserve(lane)
+    K.push_rows(rows, lane, shard._lanes.table, shard._lanes.arena)
+    np.minimum.at(shard._nxt, target, rows[:, K.M_TIME])
+    shard.in_flight += int(mine.size)
+
+
+# ---- files -------------------------------------------------------------------------------------------
+
+
+def write_shard(folder: str | Path, shard: int, state: dict[str, Any]) -> int:
+    """Write one shard's state; returns its bytes."""
+    data = encode_frame(_SHARD, state)
+    _write(Path(folder) / f"shard-{shard:04d}.blf", data)
+    return len(data)
+
+
+def write_driver(folder: str | Path, facts: dict[str, Any]) -> None:
+    """Seal a checkpoint: from here on it counts."""
+    _write(Path(folder) / "driver.blf", encode_frame(_DRIVER, facts))
+    sync(Path(folder).parent)
+
+
+def _write(path: Path, data: bytes) -> None:
+    fresh = path.with_name(f"_tmp-{path.name}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with open(fresh, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(fresh, path)
+        sync(path.parent)
+    except OSError as error:
+        raise EnvironmentProblem(
+            f"cannot write a checkpoint to {path.parent}: {error.strerror or error}; make room, then continue with "
+            "brokerlab run --resume"
+        ) from error
+
+
+def folder_of(run: str | Path, number: int) -> Path:
+    """The folder of a checkpoint. Numbers count from 1."""
+    return Path(run) / FOLDER / f"{number:06d}"
+
+
+def numbers(run: str | Path) -> list[int]:
+    """The checkpoints there, sealed or not, oldest first."""
+    folder = Path(run) / FOLDER
+    return (
+        sorted(int(path.name) for path in folder.glob("[0-9]*") if path.name.isdigit())
+        if folder.is_dir()
+        else []
+    )
+
+
+def newest(run: str | Path) -> tuple[int, dict[str, Any], list[str]] | None:
+    """The newest checkpoint that can be read whole: number, driver's facts, and what was passed over."""
+    passed: list[str] = []
+    for number in reversed(numbers(run)):
+        folder = folder_of(run, number)
+        try:
+            facts = _read(folder / "driver.blf", _DRIVER)
+            read_shards(folder, facts)
+        except (OSError, WireError) as error:
+            passed.append(f"checkpoint {number} cannot be used: {error}")
+            continue
+        return number, facts, passed
+    return None
+
+
+def read_shards(folder: str | Path, facts: dict[str, Any] | None = None) -> list[dict[str, Any]]:
+    """The states of all shards of a checkpoint; WireError names a file that is not whole."""
+    folder = Path(folder)
+    facts = _read(folder / "driver.blf", _DRIVER) if facts is None else facts
+    return [_read(folder / f"shard-{n:04d}.blf", _SHARD) for n in range(int(facts["shards"]))]
+
+
+def _read(path: Path, kind: str) -> dict[str, Any]:
+    try:
+        found, payload = decode_frame(path.read_bytes())
+    except WireError as error:
+        raise WireError(f"{path}: {error}") from None
+    if found != kind:
+        raise WireError(f"{path}: holds a {found!r}, not a {kind!r}")
+    return payload
+
+
+def prune(run: str | Path) -> None:
+    """Remove all but the newest checkpoints."""
+    for number in numbers(run)[:-KEPT]:
+        shutil.rmtree(folder_of(run, number), ignore_errors=True)
+
+
+def rewind(run: str | Path, number: int) -> None:
+    """Remove what was written after checkpoint `number` (0: everything): trace parts and later checkpoints."""
+    for part in Path(run).glob("tables/*/*.parquet"):
+        if part.name.startswith("_tmp") or segment_of(part.name) >= number:
+            part.unlink()
+    for later in numbers(run):
+        if later > number:
+            shutil.rmtree(folder_of(run, later), ignore_errors=True)
+
+
+__all__ = [
+    "FOLDER",
+    "capture",
+    "folder_of",
+    "newest",
+    "numbers",
+    "prune",
+    "read_shards",
+    "restore",
+    "rewind",
+    "write_driver",
+    "write_shard",
+]
