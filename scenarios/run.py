@@ -7,6 +7,7 @@ says in its manifest how far it got. Engine, number of actors and trace level do
 from __future__ import annotations
 
 import importlib.util
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
     from brokers.engine.model import Model
     from brokers.engine.run import Result
-    from brokers.engine.runfolder import RunFolder
+    from brokers.engine.runfolder import NewRun, RunFolder
     from topology.overlay import Overlay
 
 RUNS = "runs"
@@ -112,7 +113,6 @@ def run(
     EnvironmentProblem
         If Ray is asked for and missing, or the folder cannot be written.
     """
-    from brokers.engine.run import FileTraces
     from brokers.engine.runfolder import create_run
 
     changes = [*overrides, *([] if seed is None else [f"seed={seed}"])]
@@ -123,8 +123,6 @@ def run(
         scenario = load(scenario, changes)
     chosen, shards = choose_engine(scenario, engine, actors, address)
     model = resolve(scenario)
-    bar = Progress(model.duration_ns) if progress is True else None
-    callback = bar.update if bar is not None else progress if callable(progress) else None
     shards = _fitting(scenario, shards, model.overlay, asked=actors is not None)
     folder = create_run(
         RUNS if out is None else out,
@@ -136,13 +134,72 @@ def run(
         command=command,
         overwrite=overwrite,
     )
+    return _carry_out(folder, scenario, model, chosen, shards, address, progress, resumed=False)
+
+
+def resume(
+    folder: str | Path,
+    *,
+    engine: str | None = None,
+    actors: int | None = None,
+    address: str | None = None,
+    progress: ProgressCallback | bool | None = None,
+) -> Run:
+    """Finish a run that was interrupted or died, from its newest checkpoint.
+
+    With any engine and number of actors: the digest is that of the undisturbed run.
+    """
+    from brokers.engine.runfolder import reopen_run, run_id
+
+    reopened = reopen_run(folder)
+    with reopened:
+        facts = reopened.facts
+        scenario = from_data(facts["scenario"], facts.get("scenario_folder", "."))
+        chosen, shards = choose_engine(scenario, engine, actors, address)
+        model = resolve(scenario)
+        if run_id({"model": model.facts["model_parts"], "seed": model.seed}) != reopened.id:
+            raise InvalidInput(
+                f"{folder}: what the scenario refers to (a file, or the program) has changed since the run began, "
+                "so it cannot be resumed; run it again"
+            )
+        shards = _fitting(scenario, shards, model.overlay, asked=actors is not None)
+        return _carry_out(reopened, scenario, model, chosen, shards, address, progress, resumed=True)
+
+
+def _carry_out(
+    folder: NewRun,
+    scenario: Scenario,
+    model: Model,
+    engine: str,
+    shards: int,
+    address: str | None,
+    progress: ProgressCallback | bool | None,
+    resumed: bool,
+) -> Run:
+    """Run a model into its folder, and finish the folder."""
+    from brokers.engine.run import FileTraces
+
+    bar = Progress(model.duration_ns) if progress is True else None
+    callback = bar.update if bar is not None else progress if callable(progress) else None
+    every_s = scenario.model.engine.checkpoint_every / 1e9
     with folder:
+        folder.note("running", scenario_folder=scenario.folder)
         try:
-            traces = FileTraces(str(folder.path), model.trace_level)
-            result = execute(scenario, model, chosen, shards, address, traces, callback)
+            result = execute(
+                scenario,
+                model,
+                engine,
+                shards,
+                address,
+                FileTraces(str(folder.path), model.trace_level),
+                callback,
+                checkpoint_every_s=every_s or None,
+                resume=resumed,
+                notice=lambda sentence: print(f"brokerlab: {sentence}", file=sys.stderr),
+            )
         except Interrupted:
             folder.fail("interrupted")
-            raise
+            raise Interrupted(f"interrupted; finish it with: brokerlab run --resume {folder.path}") from None
         finally:
             if bar is not None:
                 bar.close()

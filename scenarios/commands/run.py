@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from brokers.errors import InvalidInput
 from scenarios.commands import add_scenario, overrides_of, parser, shown
 
 if TYPE_CHECKING:
@@ -19,6 +20,10 @@ if TYPE_CHECKING:
 
 def command(arguments: list[str]) -> int:
     options = _parser().parse_args(arguments)
+    if (options.scenario is None) == (options.resume is None):
+        raise InvalidInput("name a scenario to run, or a run folder with --resume: one of the two")
+    if options.resume is not None:
+        return _resume(options)
 
     from scenarios.loader import load
     from scenarios.run import chosen_engine, run
@@ -38,11 +43,31 @@ def command(arguments: list[str]) -> int:
             progress=not options.quiet,
             command=["brokerlab", "run", *arguments],
         )
-    if options.json:
-        print(json.dumps(done.as_data(), indent=2))
-    else:
-        print(summary(done))
+    _show(done, options.json)
     return 0
+
+
+def _resume(options: argparse.Namespace) -> int:
+    from scenarios.run import resume
+
+    if overrides_of(options) or options.out or options.overwrite:
+        raise InvalidInput(
+            "--resume goes on with a run as it is: leave out --set, --seed, --out and --overwrite"
+        )
+    with terminated_as_interrupted():
+        done = resume(
+            options.resume,
+            engine=options.engine,
+            actors=options.actors,
+            address=options.address,
+            progress=not options.quiet,
+        )
+    _show(done, options.json)
+    return 0
+
+
+def _show(done: Run, as_json: bool) -> None:
+    print(json.dumps(done.as_data(), indent=2) if as_json else summary(done))
 
 
 @contextmanager
@@ -110,9 +135,11 @@ def _parser() -> argparse.ArgumentParser:
         brokerlab run study/scenario.yaml --engine inline --seed 7 --set duration='1 min'
         brokerlab run ten-thousand --actors 4 --json
         brokerlab run study/scenario.yaml --address 10.0.0.1:6379 --out /shared/runs
+        brokerlab run --resume runs/quickstart-4e97ffb90b
         """,
     )
-    add_scenario(result)
+    add_scenario(result, optional=True)
+    result.add_argument("--resume", metavar="DIR", help="finish the interrupted run in this folder")
     result.add_argument("--engine", choices=("ray", "inline"), help="default: ray where Ray is installed")
     result.add_argument(
         "--actors", type=int, metavar="N", help="number of shards; default: one per CPU under ray, else 1"
