@@ -121,7 +121,7 @@ class Kind(ABC):
 
     @abstractmethod
     def oracle(self, interests: Mapping[int, Any], message: Any) -> set[int]:
-        """By brute force: which of the interests (id -> row) the message answers."""
+        """By brute force: which of the interests (id -> row) the message answers; it too is a row."""
 
     def new_index(self, index: type) -> Any:
         """An empty index of this class for this kind's parameters."""

@@ -84,7 +84,8 @@ def _emission(part: Mapping[str, Any], clients: set[int] | None) -> Emission:
     size = len(part["client"])
     rows, objects = part.get("rows"), part.get("objects")
     return Emission(
-        part["type"], np.array([part["time"][i] for i in at], np.int64),
+        part["type"],
+        np.array([part["time"][i] for i in at], np.int64),
         np.array([part["client"][i] for i in at], np.int64),
         np.array([part.get("word", [0] * size)[i] for i in at], np.int64),
         None if rows is None else np.asarray(rows, np.float64).reshape(size, -1)[at],
@@ -111,16 +112,24 @@ class Variant:
 
     def model(self, model: Model) -> Model:
         """The same model under this variant's tables and view."""
-        return replace(model, services=[
-            replace(service, tables=self.tables or service.tables, view=self.view or service.view)
-            for service in model.services
-        ])
+        return replace(
+            model,
+            services=[
+                replace(service, tables=self.tables or service.tables, view=self.view or service.view)
+                for service in model.services
+            ],
+        )
 
     def run(self, model: Model, trace: Callable[[int], Any] | None = None) -> Result:
         with _run_from(self.run_from):
             return execute(
-                self.model(model), engine=self.engine, actors=self.actors, partition=self.partition,
-                trace=trace, cutting=self.cutting, max_window_ns=self.max_window_ns,
+                self.model(model),
+                engine=self.engine,
+                actors=self.actors,
+                partition=self.partition,
+                trace=trace,
+                cutting=self.cutting,
+                max_window_ns=self.max_window_ns,
             )
 
 
@@ -279,7 +288,8 @@ class Audit:
         held = self.guarantees
         told = []
         for name, declared, mistakes in (
-            ("missed", held.exact, self.missed), ("unwanted", held.exact, self.unwanted),
+            ("missed", held.exact, self.missed),
+            ("unwanted", held.exact, self.unwanted),
             ("duplicated", held.no_duplicates, self.duplicated),
             ("out of order", held.fifo_per_publisher, self.out_of_order),
         ):
@@ -404,8 +414,15 @@ def audit(
 
 
 def _judge(
-    found: Audit, changes: _Changes, kind: Kind, p: int, sent: int, end: int, values: Any,
-    got: Mapping[int, int], lost: bool,
+    found: Audit,
+    changes: _Changes,
+    kind: Kind,
+    p: int,
+    sent: int,
+    end: int,
+    values: Any,
+    got: Mapping[int, int],
+    lost: bool,
 ) -> None:
     """All pairs of one publication."""
     must: set[int] = set()
@@ -476,8 +493,10 @@ def audit_run(model: Model, service: int = 0) -> Audit:
     execute(model, trace=traces)
     spec = model.services[service]
     return audit(
-        traces.tables(), registry.load(spec.kind_target)(spec.params),
-        registry.load(spec.protocol_target).guarantees, service,
+        traces.tables(),
+        registry.load(spec.kind_target)(spec.params),
+        registry.load(spec.protocol_target).guarantees,
+        service,
     )
 
 
@@ -554,8 +573,13 @@ class Joined:
         self._described: list[dict[str, Any]] = []
 
     def send(
-        self, client: int, type: str | int, row: Sequence[float] | None = None, body: Any = None,
-        word: int = 0, at_ns: int | None = None,
+        self,
+        client: int,
+        type: str | int,
+        row: Sequence[float] | None = None,
+        body: Any = None,
+        word: int = 0,
+        at_ns: int | None = None,
     ) -> int:
         """Have a client send a message of its kind; returns the message's id."""
         code = self.kind.types[type] if isinstance(type, str) else type
@@ -564,10 +588,16 @@ class Joined:
             raise InvalidInput(f"messages are sent in order of time: {time} ns is before {self._clock_ns} ns")
         self._clock_ns = time
         self._result = None
-        self._sent.append({
-            "type": code, "time": [time], "client": [client], "word": [word],
-            "rows": None if row is None else [list(row)], "objects": None if body is None else [body],
-        })
+        self._sent.append(
+            {
+                "type": code,
+                "time": [time],
+                "client": [client],
+                "word": [word],
+                "rows": None if row is None else [list(row)],
+                "objects": None if body is None else [body],
+            }
+        )
         number = self._number[client]
         self._number[client] += 1
         return (self._entity(client) << 32) | number
@@ -623,8 +653,13 @@ class Joined:
         size = len(self._clients)
         source = SourceSpec(f"{_HERE}:Script", {"emissions": self._sent}, "all")
         return Model(
-            "joined", 1, self._clock_ns + 1_000_000_000, self._overlay, np.array(self._clients, np.int32),
-            {"all": (0, size)}, [replace(self._spec, sources=[source])],
+            "joined",
+            1,
+            self._clock_ns + 1_000_000_000,
+            self._overlay,
+            np.array(self._clients, np.int32),
+            {"all": (0, size)},
+            [replace(self._spec, sources=[source])],
         )
 
     def _run(self) -> Result:
@@ -651,15 +686,24 @@ def overlay_of(
 
     brokers = int(ends.max(initial=0)) + 1
     return Overlay(
-        tuple(f"b{i}" for i in range(brokers)), np.full((brokers, 2), np.nan), ends[:, 0], ends[:, 1],
-        column(delay_ns, np.int64), column(said.pop("jitter_ns", 0), np.int64),
-        column(said.pop("bandwidth_bps", 0), np.int64), column(said.pop("loss", 0.0), np.float64), **said,
+        tuple(f"b{i}" for i in range(brokers)),
+        np.full((brokers, 2), np.nan),
+        ends[:, 0],
+        ends[:, 1],
+        column(delay_ns, np.int64),
+        column(said.pop("jitter_ns", 0), np.int64),
+        column(said.pop("bandwidth_bps", 0), np.int64),
+        column(said.pop("loss", 0.0), np.float64),
+        **said,
     )
 
 
 def join(
-    protocol: str | type, links: Sequence[tuple[int, int]], clients: Sequence[int] | None = None,
-    delay_ns: int | Sequence[int] = 1_000_000, **service: Any,
+    protocol: str | type,
+    links: Sequence[tuple[int, int]],
+    clients: Sequence[int] | None = None,
+    delay_ns: int | Sequence[int] = 1_000_000,
+    **service: Any,
 ) -> Joined:
     """Join brokers 0..n-1 by `links`; client i is attached to broker clients[i] (by default one per broker).
 
@@ -702,22 +746,32 @@ _EQUAL = {"delay": {"kind": "constant", "delay_ns": 2_000_000}}
 REHEARSALS = (
     Rehearsal("a tree of unequal links", "random-tree", {"nodes": 9}, _UNIFORM),
     Rehearsal(
-        "a tree of equal links, ties everywhere", "balanced-tree", {"branching": 2, "height": 2}, _EQUAL,
+        "a tree of equal links, ties everywhere",
+        "balanced-tree",
+        {"branching": 2, "height": 2},
+        _EQUAL,
         grid_ns=2_000_000,
     ),
     Rehearsal(
-        "a tree with jitter, little bandwidth and brokers in overload", "random-tree", {"nodes": 8},
+        "a tree with jitter, little bandwidth and brokers in overload",
+        "random-tree",
+        {"nodes": 8},
         {**_UNIFORM, "jitter_ns": 3_000_000, "bandwidth_bps": 400_000},
         {"base": 2e6, "per_entry": 9e3, "per_match": 5e4, "per_link": 2e4, "per_byte": 100.0},
     ),
     Rehearsal(
-        "a tree that loses messages", "random-tree", {"nodes": 8},
+        "a tree that loses messages",
+        "random-tree",
+        {"nodes": 8},
         {**_UNIFORM, "jitter_ns": 1_000_000, "loss": 0.05},
     ),
     Rehearsal("subscriptions that stand from the start", "random-tree", {"nodes": 7}, _UNIFORM, settled=True),
     Rehearsal("a ring of equal links, ties everywhere", "ring", {"nodes": 6}, _EQUAL, grid_ns=2_000_000),
     Rehearsal(
-        "a graph with cycles", "erdos-renyi", {"nodes": 9, "probability": 0.35}, _UNIFORM,
+        "a graph with cycles",
+        "erdos-renyi",
+        {"nodes": 9, "probability": 0.35},
+        _UNIFORM,
         {"base": 3e4, "per_match": 5e3},
     ),
 )
@@ -738,7 +792,12 @@ def rehearse(
     at = [_Dice(seed, client, "conformance/broker").below(overlay.brokers) for client in range(clients)]
     source = SourceSpec(f"{_HERE}:Script", script, "all")
     return Model(
-        rehearsal.name, seed, rehearsal.duration_ns, overlay, np.array(at, np.int32), {"all": (0, clients)},
+        rehearsal.name,
+        seed,
+        rehearsal.duration_ns,
+        overlay,
+        np.array(at, np.int32),
+        {"all": (0, clients)},
         [replace(spec, settled=rehearsal.settled, sources=[source])],
         sample_every_ns=50_000_000,
     )

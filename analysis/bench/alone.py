@@ -21,20 +21,23 @@ def measure(setting: Setting) -> dict[str, Any]:
     """Run the setting once; figures as plain data."""
     from brokers.engine.run import execute
 
-    small = replace(setting, brokers=min(setting.brokers, 50), subscriptions=min(setting.subscriptions, 200),
-                    publications_per_s=min(setting.publications_per_s, 100.0))
+    small = replace(
+        setting, brokers=min(setting.brokers, 50), subscriptions=min(setting.subscriptions, 200),
+        publications_per_s=min(setting.publications_per_s, 100.0),
+    )
     execute(model(small))
     entries = 0
 
     def count(shards: Any) -> None:
         nonlocal entries
-        entries = sum(int(protocol.entries().sum()) for shard in shards.shards for protocol in shard.protocols)
+        entries = sum(int(p.entries().sum()) for shard in shards.shards for p in shard.protocols)
 
     result = execute(model(setting), observe=count)
     run, service = result.metrics["run"], result.metrics["services"]["bench"]
     return {
         "peak_bytes": peak_bytes(), "events": result.metrics["network"]["events"], "entries": entries,
-        "loop_s": run["loop_wall_s"], "setup_s": run["wall_s"] - run["loop_wall_s"], "hops_per_s": run["events_per_s"],
+        "loop_s": run["loop_wall_s"], "setup_s": run["wall_s"] - run["loop_wall_s"],
+        "hops_per_s": run["events_per_s"],
         "publications": service["publications"], "deliveries": service["deliveries"],
     }
 

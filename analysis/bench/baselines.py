@@ -57,10 +57,12 @@ def problem(model: Model) -> Problem:
     ]
     (spec,) = model.services[0].sources
     first, count = model.groups[spec.group]
-    source = load(spec.target)(spec.params, SourceContext(
+    context = SourceContext(
         seed=model.seed, service=0, source=0, clients=np.arange(first, first + count), entity_base=brokers,
-        population=count, duration_ns=model.duration_ns, settled=False, service_params=model.services[0].params,
-    ))
+        population=count, duration_ns=model.duration_ns, settled=False,
+        service_params=model.services[0].params,
+    )
+    source = load(spec.target)(spec.params, context)
     sent = [0] * model.client_broker.size
     drawn: list[tuple[int, int]] = []
     while source.next_wake() < NEVER:
@@ -105,7 +107,8 @@ def heap_loop(problem: Problem, fingerprint: Callable[[Any], int] = hash) -> tup
             admit()
         number = handled[broker]
         handled[broker] = number + 1
-        digest[broker] = (digest[broker] + fingerprint((number, broker, time, source, sequence, came_by, key))) & _MASK
+        mark = fingerprint((number, broker, time, source, sequence, came_by, key))
+        digest[broker] = (digest[broker] + mark) & _MASK
         own = sequences[broker]
         for link in links_of[broker]:
             if link != came_by:

@@ -31,7 +31,7 @@ class Setting:
 
     brokers: int = 1000
     publications_per_s: float = 10_000.0
-    seconds: float = 0.4
+    seconds: float = 1.0
     subscriptions: int = 0
     constraints: int = 3
     width: float = 0.1  # of each constraint, in units of the domain
@@ -42,7 +42,6 @@ class Setting:
     view: str = "auto"
     settled: bool = True
     ramp_s: float = 0.0  # without `settled`: over how long subscriptions are issued
-    publish_from_s: float = 0.0
     fast_links: bool = False
     sample_every_ns: int = 1_000_000_000
 
@@ -81,10 +80,7 @@ def model(setting: Setting) -> Model:
     if setting.publications_per_s:
         sources.append(SourceSpec(
             "scenarios.workloads.publish:Publish",
-            {
-                "process": "poisson", "total_rate": setting.publications_per_s,
-                "start": int(setting.publish_from_s * 1e9),
-            },
+            {"process": "poisson", "total_rate": setting.publications_per_s},
             "publishers",
         ))
     service = ServiceSpec(

@@ -47,7 +47,8 @@ def row(
     if most is not None:
         demands.append((f"at most {number(most)} {unit}".rstrip(), value <= most))
     if ratio_least is not None:
-        demands.append((f"at least {number(ratio_least)} times {against}", ratio is not None and ratio >= ratio_least))
+        good = ratio is not None and ratio >= ratio_least
+        demands.append((f"at least {number(ratio_least)} times {against}", good))
     return {
         "name": name, "value": value, "unit": unit, "baseline": baseline, "ratio": ratio,
         "target": " and ".join(text for text, _ in demands) or None,
@@ -69,10 +70,10 @@ def medians(measurements: Sequence[Callable[[], float]], repeats: int = REPEATS)
 def number(value: float) -> str:
     """A figure for people: three digits, thousands by k, M, G."""
     size = abs(value)
-    for limit, suffix in ((1e9, " G"), (1e6, " M"), (1e4, " k")):
-        if size >= limit:
-            return f"{value / limit * (10 if limit == 1e4 else 1):.3g}{suffix}"
-    return f"{value:.3g}" if size < 1000 else f"{value:.0f}"
+    for from_, unit, suffix in ((1e9, 1e9, " G"), (1e6, 1e6, " M"), (1e4, 1e3, " k"), (1e3, 1.0, "")):
+        if size >= from_:
+            return f"{value / unit:.3g}{suffix}" if unit > 1 else f"{value:.0f}"
+    return f"{value:.3g}"
 
 
 VERDICTS = {True: "holds", False: "does not hold", None: "reported"}
@@ -91,6 +92,7 @@ def table(rows: Iterable[Row]) -> str:
         for r in rows
     ]
     widths = [max(len(line[i]) for line in cells) for i in range(len(head))]
-    lines = ["| " + " | ".join(text.ljust(width) for text, width in zip(line, widths)) + " |" for line in cells]
+    padded = [[text.ljust(width) for text, width in zip(line, widths)] for line in cells]
+    lines = ["| " + " | ".join(line) + " |" for line in padded]
     lines.insert(1, "|" + "|".join("-" * (width + 2) for width in widths) + "|")
     return "\n".join(lines)

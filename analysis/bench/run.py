@@ -33,17 +33,22 @@ def main(groups: Sequence[str], as_json: bool = False, write: str | None = None)
     unknown = [group for group in groups if group not in BENCHES]
     if unknown:
         raise InvalidInput(f"no group {unknown[0]!r}; groups: {', '.join(BENCHES)}")
-    if write is not None and not Path(write).is_file():
-        raise InvalidInput(f"--write {write}: there is no such page")
+    wanted = groups or list(BENCHES)
+    if write is not None:
+        if not Path(write).is_file():
+            raise InvalidInput(f"--write {write}: there is no such page")
+        for group in wanted:
+            replaced(Path(write).read_text(encoding="utf-8"), group, "")
     everything: list[Row] = []
-    for group in groups or list(BENCHES):
+    for group in wanted:
         rows: list[Row] = []
         for row in load(BENCHES[group].target)():
             print(f"{group}: {row['name']}", file=sys.stderr, flush=True)
             rows.append(row)
         if write is not None:
             page = Path(write)
-            page.write_text(replaced(page.read_text(encoding="utf-8"), group, section(group, rows)), encoding="utf-8")
+            text = replaced(page.read_text(encoding="utf-8"), group, section(group, rows))
+            page.write_text(text, encoding="utf-8")
         if not as_json:
             print(table(rows), flush=True)
         everything += rows
@@ -99,7 +104,7 @@ def versions() -> list[str]:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(prog="python -m analysis.bench.run", description="Measure.")
     parser.add_argument("groups", nargs="*", metavar="GROUP", help=f"of {', '.join(BENCHES)}; default: all")
-    parser.add_argument("--json", action="store_true", help="rows {name, value, unit, baseline, ratio, target, holds}")
+    parser.add_argument("--json", action="store_true", help="print the rows as one JSON list")
     parser.add_argument("--write", metavar="PAGE", help="also replace the groups' sections in this page")
     options = parser.parse_args()
     try:

@@ -165,7 +165,9 @@ class Run:
         self._adaptor.out.deliver(np.asarray(rows, np.int64) + self.start, clients)
 
     def send(self, rows: Any, link: Any, type: Any, body: Any = -1, word: Any = 0, size: Any = -1) -> None:
-        """Send a message for each row; `body` is a handle."""
+        """Send a message for each row; `body` is plain data for all of them, or a handle or handles."""
+        if not isinstance(body, int | np.integer | np.ndarray):
+            body = self._adaptor.out.body(body, int(type))
         if self._adaptor.run_forwards or self._adaptor.send_event:
             self._adaptor.flush_sends(self._batch)
         self._adaptor.out.send(np.asarray(rows, np.int64) + self.start, link, type, body, word, size)
@@ -211,7 +213,14 @@ class PlainAdaptor(ShardProtocol):
 
     @property
     def timer_min_ns(self) -> int:
-        return min((b.timer_min_ns for b in self.brokers.values()), default=self.protocol.timer_min_ns)
+        declared = {broker.timer_min_ns for broker in self.brokers.values()}
+        if len(declared) > 1:
+            # Else whether a timer is too short would depend on which brokers share a shard.
+            raise ProtocolFault(
+                f"{self.protocol.__name__}: brokers declare different timer_min_ns ({sorted(declared)}); "
+                "declare the shortest for all"
+            )
+        return declared.pop() if declared else self.protocol.timer_min_ns
 
     def messages(self, batch: Batch, start: int, stop: int) -> list[Message]:
         """Rows of a batch as messages. A cause becomes the id of the change, which outlives the shard."""

@@ -142,8 +142,9 @@ def _restore_totals(shard: Shard, states: Sequence[dict[str, Any]]) -> None:
         inputs.publications += state["publications"]
         shard._histogram += state["histogram"]
         shard._seconds += state["seconds"]
-        shard._totals[:, :2] += state["totals"][:, :2]
-        shard._totals[:, 2] = np.maximum(shard._totals[:, 2], state["totals"][:, 2])
+        longest = np.maximum(shard._totals[:, K.T_LONGEST], state["totals"][:, K.T_LONGEST])
+        shard._totals += state["totals"]
+        shard._totals[:, K.T_LONGEST] = longest
 
 
 def _restore_under_way(shard: Shard, state: dict[str, Any], handle_of: dict[int, int]) -> None:

@@ -40,10 +40,15 @@ W_TIME, W_SOURCE, W_SEQUENCE, W_WORD = range(4)
 N_BROKER, N_KIND, N_LINK, N_TYPE, N_SERVICE, N_BODY, N_CAUSE = range(7)
 # Columns of a cause: what a change has set in motion.
 C_SENT, C_HANDLED, C_FINISH, C_LOST = range(4)
+# Columns of a service's totals over deliveries.
+T_DELIVERIES, T_LATENCY, T_LONGEST, T_TIMED = range(4)
+TOTALS = 4
 # Columns of an outbox row, for links whose far end another shard carries.
 OUT_ROW = 6  # a ring row, then the link
 
 KIND_MESSAGE, KIND_TIMER = 1, 2
+_PASSES = 3  # over all horizons per round; more cost more than the rounds they save
+
 MODE_HORIZON, MODE_ONE, MODE_RANDOM = 0, 1, 2
 
 OK, LATE_MESSAGE, TIMER_TOO_SOON, WRONG_LINK, WRONG_EVENT, BAD_COST = range(6)
@@ -172,7 +177,7 @@ def gather(
     if floor >= end:
         return 0, cursor
     if mode != MODE_ONE:
-        _relax(nxt, horizon, local, in_start, in_source, in_delay, floor, end, 8)
+        _relax(nxt, horizon, local, in_start, in_source, in_delay, floor, end, _PASSES)
     rows = 0
     links = in_link.size  # every directed link into some broker: the timer lanes come after them
     start = cursor
@@ -767,10 +772,8 @@ def deliver(
         h = _absorb(_C3, (np.int64(b) << 40) ^ client[d])
         h = _absorb(h, wide[W_SOURCE, i] << 32 ^ wide[W_SEQUENCE, i])
         h = _absorb(h, wide[W_TIME, i])
-        latency = np.int64(0)
         if what >= 0:
             h = _absorb(h, body_hash[what])
-            latency = finish[i] - body_time[what]
         h = _absorb(h, finish[i])
         h = _absorb(h, service)
         digest = np.int64(_scramble(h))
@@ -778,11 +781,14 @@ def deliver(
         state[B_DIGEST_B] += np.int64(_scramble(h ^ _C3))
         seconds[min(wide[W_TIME, i] // 1_000_000_000, seconds.size - 1)] += digest
         state[B_DELIVERED] += 1
-        histogram[service, _bucket(latency)] += 1
-        totals[service, 0] += 1
-        totals[service, 1] += latency
-        if latency > totals[service, 2]:
-            totals[service, 2] = latency
+        totals[service, T_DELIVERIES] += 1
+        if what >= 0 and body_time[what] >= 0:  # a body that a protocol made has no publication to count from
+            latency = finish[i] - body_time[what]
+            histogram[service, _bucket(latency)] += 1
+            totals[service, T_TIMED] += 1
+            totals[service, T_LATENCY] += latency
+            if latency > totals[service, T_LONGEST]:
+                totals[service, T_LONGEST] = latency
 
 
 BUCKETS_PER_OCTAVE = 64

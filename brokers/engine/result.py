@@ -57,19 +57,18 @@ def combine(model: Model, results: list[ShardResult]) -> Result:
     published = np.sum([r.publications for r in results], axis=0)
     services = {}
     for i, spec in enumerate(model.services):
-        count, summed, largest = (
-            int(totals[:, i, 0].sum()),
-            int(totals[:, i, 1].sum()),
-            int(totals[:, i, 2].max()),
+        count, summed, timed = (
+            int(totals[:, i, column].sum()) for column in (K.T_DELIVERIES, K.T_LATENCY, K.T_TIMED)
         )
+        largest = int(totals[:, i, K.T_LONGEST].max())
         services[spec.name] = {
             "publications": int(published[i]),
             "deliveries": count,
             "latency": {
-                "mean_ms": summed / count / 1e6 if count else None,
+                "mean_ms": summed / timed / 1e6 if timed else None,
                 "p50_ms": _percentile(histogram[i], 0.50, largest),
                 "p99_ms": _percentile(histogram[i], 0.99, largest),
-                "max_ms": largest / 1e6 if count else None,
+                "max_ms": largest / 1e6 if timed else None,
             },
         }
     metrics: dict[str, Any] = {

@@ -206,7 +206,7 @@ class Shard:
         self._seconds = np.zeros(seconds, np.int64)
         services = len(model.services)
         self._histogram = np.zeros((services, K.BUCKETS), np.int64)
-        self._totals = np.zeros((services, 3), np.int64)
+        self._totals = np.zeros((services, K.TOTALS), np.int64)
         self.in_flight = 0
         self.now = 0
         self._since_sweep = 0

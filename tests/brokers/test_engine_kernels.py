@@ -1,0 +1,125 @@
+"""The parts of the inner loop, one by one."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from brokers.engine import kernels as K
+from brokers.engine.lanes import Lanes
+from topology import draws
+
+BYTES_MAX = 1 << 40  # a terabyte in one message
+BPS_MAX = 1 << 43
+
+
+@given(length=st.integers(0, BYTES_MAX), bandwidth=st.integers(1, BPS_MAX))
+@settings(max_examples=500, deadline=None)
+def test_a_transmission_time_is_the_exact_quotient_rounded_up(length, bandwidth):
+    exact = -(-length * 8 * 10**9 // bandwidth)
+    if exact < K.NEVER:
+        assert K.transmission_ns(length, bandwidth) == exact
+
+
+@given(length=st.integers(0, 1 << 20), bandwidth=st.sampled_from([1, 7, 10**3, 10**6, 10**9, 10**12, 10**15]))
+@settings(deadline=None)
+def test_a_message_of_a_megabyte_is_exact_at_every_bandwidth_a_scenario_may_name(length, bandwidth):
+    assert K.transmission_ns(length, bandwidth) == -(-length * 8 * 10**9 // bandwidth)
+
+
+@given(key=st.integers(0, 2**64 - 1), counter=st.integers(0, 2**62))
+@settings(max_examples=300, deadline=None)
+def test_kernels_draw_as_topology_does(key, counter):
+    assert int(K._draw(np.uint64(key), counter)) == int(draws.bits(np.uint64(key), counter))
+
+
+@given(value=st.integers(0, 2**62))
+@settings(max_examples=1000, deadline=None)
+def test_a_latency_bucket_knows_its_values_to_within_1_6_percent(value):
+    bucket = int(K._bucket(value))
+    assert 0 <= bucket < K.BUCKETS
+    largest = K.bucket_value(bucket)
+    assert value <= largest <= value * 1.016
+
+
+def test_latency_buckets_follow_each_other_without_gaps():
+    for bucket in range(64 * 50):
+        largest = K.bucket_value(bucket)
+        assert int(K._bucket(largest)) == bucket
+        assert int(K._bucket(largest + 1)) == bucket + 1
+
+
+def test_a_percentile_of_a_run_is_within_1_6_percent_of_its_deliveries():
+    from brokers.engine.run import MemoryTraces, execute
+    from protocols.conformance import REHEARSALS, rehearse
+
+    traces = MemoryTraces("deliveries")
+    told = execute(rehearse(REHEARSALS[2], "flooding"), trace=traces).metrics["services"]["service"][
+        "latency"
+    ]
+    got = traces.tables()["deliveries"]
+    latency = np.sort(got["time_ns"] - got["published_ns"])
+    for share, name in ((0.5, "p50_ms"), (0.99, "p99_ms")):
+        exact = latency[math.ceil(share * latency.size) - 1] / 1e6
+        assert exact <= told[name] <= exact * 1.016
+    assert told["max_ms"] == latency[-1] / 1e6
+    assert told["mean_ms"] == pytest.approx(latency.mean() / 1e6, rel=1e-12)
+
+
+operations = st.lists(
+    st.tuples(st.integers(0, 4), st.integers(0, 40), st.integers(0, 40)), min_size=1, max_size=40
+)
+
+
+def _row(lanes: Lanes, lane: int, place: int) -> list[int]:
+    offset, capacity, head, _ = lanes.table[lane].tolist()
+    return lanes.arena[offset + ((head + place) & (capacity - 1))].tolist()
+
+
+@given(operations)
+@settings(max_examples=150, deadline=None)
+def test_rings_keep_their_rows_in_order_while_they_grow_and_move(steps):
+    """Against deques: push some rows onto a lane, take some from its head, in any order of lanes."""
+    lanes = Lanes(3, 2)
+    lanes.arena = lanes.arena[: lanes.table[:, K.R_CAPACITY].sum()].copy()  # no room to spare
+    model = [deque() for _ in range(5)]
+    number = 0
+    for lane, pushed, taken in steps:
+        lanes.reserve(np.full(pushed, lane))
+        for _ in range(pushed):
+            number += 1
+            K.push_timer(lanes.table, lanes.arena, lane, number, number, -number, 7 * number, -1)
+            model[lane].append([number, number, -number, 7 * number, -1])
+        for _ in range(min(taken, len(model[lane]))):
+            assert _row(lanes, lane, 0) == model[lane].popleft()
+            lanes.table[lane, K.R_HEAD] = (lanes.table[lane, K.R_HEAD] + 1) & (
+                lanes.table[lane, K.R_CAPACITY] - 1
+            )
+            lanes.table[lane, K.R_COUNT] -= 1
+        for at, rows in enumerate(model):
+            assert lanes.table[at, K.R_COUNT] == len(rows)
+            assert [_row(lanes, at, i) for i in range(len(rows))] == list(rows)
+
+
+@given(st.lists(st.integers(0, 30), min_size=1, max_size=60))
+@settings(max_examples=150, deadline=None)
+def test_timers_lie_in_their_ring_by_time_and_then_in_the_order_they_were_set(times):
+    lanes = Lanes(1, 1)
+    for number, time in enumerate(times):
+        lanes.reserve(np.array([1]))
+        K.push_timer(lanes.table, lanes.arena, 1, time, number, 0, 0, -1)
+    found = [tuple(_row(lanes, 1, i)[:2]) for i in range(len(times))]
+    assert found == sorted((time, number) for number, time in enumerate(times))
+
+
+@given(st.lists(st.integers(0, 9), max_size=50))
+def test_outputs_are_ordered_by_event_and_keep_the_order_of_their_calls(events):
+    event = np.array(events, np.int64)
+    order = np.empty(event.size, np.int64)
+    K.order_by_event(event, 10, np.empty(12, np.int64), order)
+    assert order.tolist() == np.argsort(event, kind="stable").tolist()

@@ -1,0 +1,116 @@
+"""The engine on Ray gives the same digest as in one process. The Ray is a real one."""
+
+from __future__ import annotations
+
+import os
+import select
+import shutil
+import tempfile
+from dataclasses import replace
+
+import pytest
+
+from brokers.engine.run import execute
+from brokers.errors import ProtocolFault
+from protocols.conformance import REHEARSALS, Variant, check_digests, rehearse
+
+pytestmark = pytest.mark.ray
+TREE, TIES, STRAINED, LOSSY, SETTLED, RING, CYCLES = REHEARSALS
+
+
+@pytest.fixture(scope="module")
+def session(request, outside):
+    """One Ray for all tests here, as a user who started one has it: brokerlab comes to it as shipped code."""
+    ray = pytest.importorskip("ray")
+    before = os.environ.get("XDG_CACHE_HOME")
+    os.environ["XDG_CACHE_HOME"] = str(request.config.cache.mkdir("shipped"))  # compiled once per version
+    folder = tempfile.mkdtemp(prefix="bl-")  # short: paths of sockets have a limit
+    ray.init(
+        address="local",
+        num_cpus=3,
+        include_dashboard=False,
+        log_to_driver=False,
+        logging_level="ERROR",
+        object_store_memory=1 << 28,
+        _temp_dir=folder,
+    )
+    yield ray
+    ray.shutdown()
+    shutil.rmtree(folder, ignore_errors=True)
+    if before is None:
+        del os.environ["XDG_CACHE_HOME"]
+    else:
+        os.environ["XDG_CACHE_HOME"] = before
+
+
+def on_ray(actors: int, **said) -> Variant:
+    return Variant(f"{actors} actors on Ray", actors=actors, engine="ray", **said)
+
+
+@pytest.mark.parametrize(
+    ("protocol", "rehearsal"),
+    [
+        ("flooding", STRAINED),
+        ("covering", CYCLES),
+        ("pings:Pings", LOSSY),
+        pytest.param("subscription", TIES, marks=pytest.mark.full),
+        pytest.param("flooding", SETTLED, marks=pytest.mark.full),
+        pytest.param("covering", RING, marks=pytest.mark.full),
+    ],
+    ids=lambda value: getattr(value, "name", value),
+)
+def test_actors_give_the_digest_of_one_process(session, protocol, rehearsal):
+    model = rehearse(rehearsal, protocol)
+    model.services.append(replace(model.services[0], name="beside", cost={"base": 7_000.0}))
+    ways = [Variant("one process"), on_ray(2, partition="round-robin"), on_ray(3)]
+    assert check_digests(model, ways) == []
+
+
+def test_own_tables_and_the_authors_view_give_the_digest_of_one_process_on_ray(session):
+    model = rehearse(TREE, "flooding")
+    ways = [
+        Variant("one process"),
+        on_ray(2, view="message", tables="own"),
+        on_ray(2, view="run", run_from=1),
+    ]
+    assert check_digests(model, ways) == []
+
+
+def test_another_seed_gives_another_digest_on_ray(session):
+    digests = {execute(rehearse(TREE, "flooding", seed), engine="ray", actors=2).digest for seed in (1, 2)}
+    assert len(digests) == 2
+
+
+def test_metrics_changes_and_digests_per_second_are_those_of_one_process(session):
+    model = rehearse(STRAINED, "subscription")
+    here, there = execute(model), execute(model, engine="ray", actors=3)
+    assert here.digest_per_second == there.digest_per_second
+    assert here.metrics["network"] == there.metrics["network"]
+    assert here.metrics["services"] == there.metrics["services"]
+    assert {name: column.tolist() for name, column in here.changes.items() if name != "values"} == {
+        name: column.tolist() for name, column in there.changes.items() if name != "values"
+    }
+    assert there.engine["engine"] == "ray"
+    assert there.engine["actors"] == 3
+
+
+def test_a_protocols_fault_in_an_actor_reaches_the_caller_as_what_it_is_and_ray_stays_up(session):
+    model = rehearse(TREE, "pings:Trespasser")
+    with pytest.raises(ProtocolFault, match="which is not one of its own"):
+        execute(model, engine="ray", actors=2)
+    assert session.is_initialized()
+    fine = rehearse(TREE, "pings:Plain")
+    assert execute(fine, engine="ray", actors=2).digest == execute(fine).digest
+
+
+def test_a_run_leaves_no_actor_in_a_ray_that_it_was_given(session):
+    running: list[int] = []
+
+    def look(shards) -> None:
+        running.extend(os.pidfd_open(process) for process, _ in shards.where())
+
+    execute(rehearse(TREE, "flooding"), engine="ray", actors=2, observe=look)
+    assert len(running) == 2
+    for handle in running:
+        assert select.select([handle], [], [], 20)[0]  # readable once the process has ended
+        os.close(handle)

@@ -1,0 +1,136 @@
+"""A Ray of the run's own, and one of three nodes that was there before."""
+
+from __future__ import annotations
+
+import os
+import select
+from pathlib import Path
+
+import pytest
+
+from brokers.engine.run import execute
+from brokers.errors import EnvironmentProblem, Interrupted, ProtocolFault
+from protocols.conformance import REHEARSALS, rehearse
+
+pytestmark = pytest.mark.ray
+TREE, STRAINED = REHEARSALS[0], REHEARSALS[2]
+
+
+@pytest.fixture(autouse=True)
+def no_ray_yet():
+    ray = pytest.importorskip("ray")
+    assert not ray.is_initialized()
+    yield
+    assert not ray.is_initialized()
+
+
+def descendants() -> set[int]:
+    """Processes that this one started, and theirs."""
+    parent_of = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                parent_of[int(entry.name)] = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
+            except OSError:
+                continue  # it ended meanwhile
+    found = {os.getpid()}
+    while more := {p for p, parent in parent_of.items() if parent in found} - found:
+        found |= more
+    return found - {os.getpid()}
+
+
+class Witness:
+    """Notes the processes of a run while it is running, and waits for their end."""
+
+    def __init__(self) -> None:
+        self.before = descendants()
+        self.started: dict[int, int] = {}  # process -> a handle that becomes readable when it ends
+
+    def look(self, *_: object) -> None:
+        for process in descendants() - self.before - self.started.keys():
+            try:
+                self.started[process] = os.pidfd_open(process)
+            except ProcessLookupError:
+                continue
+
+    def left(self) -> set[int]:
+        """Processes that do not end."""
+        left = set()
+        for process, handle in self.started.items():
+            if not select.select([handle], [], [], 20)[0]:
+                left.add(process)
+            os.close(handle)
+        return left
+
+
+def test_a_run_starts_its_own_ray_and_leaves_no_process_and_no_token():
+    model = rehearse(STRAINED, "flooding")
+    environment = dict(os.environ)
+    witness = Witness()
+    result = execute(model, engine="ray", actors=2, progress=witness.look)
+    assert len(witness.started) > 3
+    assert witness.left() == set()
+    assert result.digest == execute(model).digest
+    assert {k: v for k, v in os.environ.items() if "TOKEN" in k or "AUTH" in k} == {
+        k: v for k, v in environment.items() if "TOKEN" in k or "AUTH" in k
+    }
+
+
+@pytest.mark.parametrize("ending", ["fault", "interrupt"])
+def test_a_run_that_fails_leaves_no_process_either(ending, outside):
+    witness = Witness()
+
+    def interrupt(*_: object) -> None:
+        witness.look()
+        raise KeyboardInterrupt
+
+    if ending == "interrupt":
+        with pytest.raises(Interrupted):
+            execute(rehearse(TREE, "flooding"), engine="ray", actors=2, progress=interrupt)
+    else:
+        with pytest.raises(ProtocolFault, match="which is not one of its own"):
+            execute(
+                rehearse(TREE, "pings:Trespasser"),
+                engine="ray",
+                actors=2,
+                max_window_ns=1_000_000,
+                progress=witness.look,
+            )
+    assert len(witness.started) > 3
+    assert witness.left() == set()
+
+
+def test_a_cluster_that_is_not_there_is_one_clear_sentence():
+    with pytest.raises(EnvironmentProblem, match=r"no Ray at '127\.0\.0\.1:1'"):
+        execute(rehearse(TREE, "flooding"), engine="ray", actors=2, address="127.0.0.1:1")
+
+
+def test_three_nodes_of_a_cluster_run_shipped_code_and_give_the_same_digest(request, monkeypatch):
+    from ray.cluster_utils import Cluster
+
+    shipped = request.config.cache.mkdir("shipped")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(shipped))
+    model = rehearse(STRAINED, "subscription")
+    expected = execute(model).digest
+    seen = []
+
+    def look(shards) -> None:
+        def where(shard):
+            import sys
+
+            import ray
+
+            return sys.modules[type(shard).__module__].__file__, ray.get_runtime_context().get_node_id()
+
+        seen.extend(shards._get([actor.call.remote(where) for actor in shards._actors]))
+
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "object_store_memory": 1 << 28})
+    try:
+        for _ in range(2):
+            cluster.add_node(num_cpus=1, object_store_memory=1 << 28)
+        result = execute(model, engine="ray", actors=3, address=cluster.address, observe=look)
+    finally:
+        cluster.shutdown()
+    assert result.digest == expected
+    assert len({node for _, node in seen}) == 3
+    assert all(Path(file).is_relative_to(shipped / "brokerlab" / "code") for file, _ in seen)
