@@ -348,7 +348,7 @@ def test_a_lock_is_held_while_its_process_lives_and_free_after_it_was_killed(tmp
             beside.fail("failed")
         finally:
             os.kill(writer.pid, signal.SIGKILL)
-    with pytest.raises(RunIncomplete, match="it died; run it again"):
+    with pytest.raises(RunIncomplete, match="it died; finish it with: brokerlab run --resume"):
         open_run(path)
     assert written(tmp_path, overwrite=True).path == path
 

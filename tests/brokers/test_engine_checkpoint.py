@@ -1,0 +1,163 @@
+"""A run that is stopped anywhere and goes on, under any partition, leaves the trace of the undisturbed run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from brokers.engine import checkpoint
+from brokers.engine.run import FileTraces, execute
+from brokers.engine.runfolder import create_run, same_rows
+from brokers.errors import ActorsLost, EnvironmentProblem
+from protocols.conformance import REHEARSALS, rehearse
+
+TREE, TIES, STRAINED, LOSSY, SETTLED, RING, CYCLES = REHEARSALS
+WINDOW_NS = 3_000_000
+
+
+class Stopped(Exception):
+    """Stands for whatever ends a process."""
+
+
+def folder_for(root: Path, model):
+    return create_run(root, model.name, {}, scenario={}, seed=model.seed, level="full")
+
+
+def undisturbed(root: Path, model):
+    new = folder_for(root, model)
+    result = execute(model, trace=FileTraces(str(new.path), "full"))
+    return new.finish(result.digest), result
+
+
+def stopped_at(share: float, model, path: Path, actors: int) -> None:
+    """Run with a checkpoint after every window, up to a share of the duration."""
+
+    def stop(now_ns: int, events: int, under_way: int) -> None:
+        if now_ns >= share * model.duration_ns:
+            raise Stopped
+
+    with pytest.raises(Stopped):
+        execute(
+            model,
+            actors=actors,
+            trace=FileTraces(str(path), "full"),
+            progress=stop,
+            checkpoint_every_s=0.0,
+            max_window_ns=WINDOW_NS,
+        )
+
+
+def continued(model, path: Path, actors: int):
+    return execute(model, actors=actors, trace=FileTraces(str(path), "full"), resume=True)
+
+
+def differing_tables(one, other) -> list[str]:
+    return [table for table in one.model_tables() if not same_rows(one.read(table), other.read(table))]
+
+
+CASES = [
+    ("flooding", STRAINED, 1, 1, 0.3),
+    ("flooding", CYCLES, 3, 2, 0.6),
+    ("subscription", LOSSY, 2, 4, 0.5),
+    ("subscription", CYCLES, 4, 1, 0.25),
+    ("covering", TREE, 3, 2, 0.5),
+    ("covering", CYCLES, 2, 3, 0.75),
+    ("pings:Pings", LOSSY, 2, 3, 0.4),
+]
+
+
+@pytest.mark.parametrize(("protocol", "rehearsal", "before", "after", "share"), CASES)
+@pytest.mark.parametrize("view", ["auto", "message"])
+def test_a_resumed_run_equals_the_whole_run(
+    tmp_path, outside, protocol, rehearsal, before, after, share, view
+):
+    model = rehearse(rehearsal, protocol)
+    for service in model.services:
+        service.view = view
+    whole, result = undisturbed(tmp_path / "whole", model)
+    halves = folder_for(tmp_path / "halves", model)
+    stopped_at(share, model, halves.path, before)
+    assert len(checkpoint.numbers(halves.path)) == checkpoint.KEPT
+    resumed = continued(model, halves.path, after)
+    assert resumed.digest == result.digest
+    assert resumed.digest_per_second == result.digest_per_second
+    assert resumed.metrics["services"] == result.metrics["services"]
+    assert differing_tables(whole, halves.finish(resumed.digest)) == []
+
+
+def test_a_run_may_be_stopped_again_and_again(tmp_path):
+    model = rehearse(TREE, "covering")
+    whole, result = undisturbed(tmp_path / "whole", model)
+    pieces = folder_for(tmp_path / "pieces", model)
+    stopped_at(0.2, model, pieces.path, 2)
+    for share, actors in ((0.4, 1), (0.6, 3)):
+
+        def stop(now_ns: int, events: int, under_way: int, share: float = share) -> None:
+            if now_ns >= share * model.duration_ns:
+                raise Stopped
+
+        with pytest.raises(Stopped):
+            execute(
+                model,
+                actors=actors,
+                trace=FileTraces(str(pieces.path), "full"),
+                progress=stop,
+                checkpoint_every_s=0.0,
+                max_window_ns=WINDOW_NS,
+                resume=True,
+            )
+    resumed = continued(model, pieces.path, 2)
+    assert resumed.digest == result.digest
+    assert differing_tables(whole, pieces.finish(resumed.digest)) == []
+
+
+@pytest.mark.parametrize("harm", ["truncated", "flipped", "missing", "unsealed"])
+def test_a_damaged_checkpoint_is_passed_over_for_the_one_before(tmp_path, harm):
+    model = rehearse(TREE, "subscription")
+    _, result = undisturbed(tmp_path / "whole", model)
+    new = folder_for(tmp_path / "halves", model)
+    stopped_at(0.5, model, new.path, 2)
+    number = checkpoint.numbers(new.path)[-1]
+    state = checkpoint.folder_of(new.path, number) / "shard-0001.blf"
+    data = state.read_bytes()
+    if harm == "truncated":
+        state.write_bytes(data[: len(data) // 2])
+    elif harm == "flipped":
+        middle = len(data) // 2
+        state.write_bytes(data[:middle] + bytes([data[middle] ^ 1]) + data[middle + 1 :])
+    elif harm == "missing":
+        state.unlink()
+    else:
+        (state.parent / "driver.blf").unlink()
+    told: list[str] = []
+    resumed = execute(model, trace=FileTraces(str(new.path), "full"), resume=True, notice=told.append)
+    assert resumed.digest == result.digest
+    assert len(told) == 1 and f"checkpoint {number} cannot be used" in told[0]
+    new.fail("tested")
+
+
+def test_without_any_usable_checkpoint_the_run_starts_again(tmp_path):
+    model = rehearse(TREE, "flooding")
+    whole, result = undisturbed(tmp_path / "whole", model)
+    new = folder_for(tmp_path / "again", model)
+    stopped_at(0.5, model, new.path, 1)
+    for number in checkpoint.numbers(new.path):
+        (checkpoint.folder_of(new.path, number) / "driver.blf").write_bytes(b"nothing")
+    resumed = continued(model, new.path, 1)
+    assert resumed.digest == result.digest
+    assert differing_tables(whole, new.finish(resumed.digest)) == []
+
+
+def test_actors_that_are_lost_again_and_again_without_progress_end_the_run(tmp_path, monkeypatch):
+    from brokers.engine.inline import InlineShards
+
+    def lost(self, end, sample):
+        raise ActorsLost("lost the actor of shard 0")
+
+    monkeypatch.setattr(InlineShards, "step", lost)
+    model = rehearse(TREE, "flooding")
+    new = folder_for(tmp_path, model)
+    with pytest.raises(EnvironmentProblem, match="3 attempts from the same point failed"):
+        execute(model, trace=FileTraces(str(new.path), "full"))
+    new.fail("tested")
