@@ -81,7 +81,11 @@ NOT_RUN = [b for page in PAGES for b in BLOCKS[page] if b.said.startswith("norun
 
 def environment() -> dict[str, str]:
     """The commands of this Python come first, and a terminal has no width of its own."""
-    return {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}", "COLUMNS": "100"}
+    return {
+        **os.environ,
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+        "COLUMNS": "100",
+    }
 
 
 def commands_of(block: Block) -> list[tuple[str, list[str]]]:
@@ -98,7 +102,9 @@ def commands_of(block: Block) -> list[tuple[str, list[str]]]:
 
 def looks_like(shown: list[str]) -> re.Pattern[str]:
     """A pattern of the output shown: `...` alone stands for lines, in a line for anything but an end of line."""
-    parts = [r"(?:.*\n)*?" if line == "..." else re.escape(line).replace(r"\.\.\.", ".*") + r"\n" for line in shown]
+    parts = [
+        r"(?:.*\n)*?" if line == "..." else re.escape(line).replace(r"\.\.\.", ".*") + r"\n" for line in shown
+    ]
     return re.compile("".join(parts))
 
 
@@ -110,7 +116,9 @@ def targets() -> set[str]:
 def run_console(block: Block, folder: Path) -> None:
     for command, shown in commands_of(block):
         if command.startswith("make "):
-            assert set(re.sub(r" [A-Z]+=\S+", "", command).split()[1:]) <= targets(), f"{block.place}: no {command!r}"
+            assert set(re.sub(r" [A-Z]+=\S+", "", command).split()[1:]) <= targets(), (
+                f"{block.place}: no {command!r}"
+            )
             continue
         if command == ". .venv/bin/activate":
             continue  # which is what `environment` does
@@ -121,9 +129,13 @@ def run_console(block: Block, folder: Path) -> None:
         wanted = 0
         if shown and (code := re.fullmatch(r"\[exit code (\d+)\]", shown[-1])):
             shown, wanted = shown[:-1], int(code[1])
-        assert done.returncode == wanted, f"{block.place}: {command}: exit code {done.returncode}\n{done.stdout}"
+        assert done.returncode == wanted, (
+            f"{block.place}: {command}: exit code {done.returncode}\n{done.stdout}"
+        )
         if shown:
-            assert looks_like(shown).fullmatch(done.stdout), f"{block.place}: {command} printed\n{done.stdout}"
+            assert looks_like(shown).fullmatch(done.stdout), (
+                f"{block.place}: {command} printed\n{done.stdout}"
+            )
 
 
 def run_python(block: Block, folder: Path) -> None:
@@ -170,7 +182,9 @@ def test_every_block_says_how_it_is_checked():
             runnable = block.language == "console" and (not block.said or block.said.startswith("norun="))
             written = block.language in WRITTEN and re.fullmatch(r"file=[\w.-]+", block.said)
             plain = block.language == "python" and not block.said
-            assert block.language in SHOWN_ONLY or runnable or written or plain, f"{block.place} is left out silently"
+            assert block.language in SHOWN_ONLY or runnable or written or plain, (
+                f"{block.place} is left out silently"
+            )
 
 
 def test_the_demo_in_the_readme_is_what_the_demo_prints(tmp_path: Path):
@@ -182,7 +196,9 @@ def test_the_demo_in_the_readme_is_what_the_demo_prints(tmp_path: Path):
         ["brokerlab", "demo", "--engine", "inline", "--out", "runs"], cwd=tmp_path, env=environment(),
         stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, encoding="utf-8", check=True,
     )  # fmt: skip
-    of_the_model = [line for line in shown if re.match(r"quickstart|run|network|changes|news|digest|once more", line)]
+    of_the_model = [
+        line for line in shown if re.match(r"quickstart|run|network|changes|news|digest|once more", line)
+    ]
     assert len(of_the_model) == 7
     for line in of_the_model:
         assert line in done.stdout.splitlines(), f"README shows {line!r}; the demo printed\n{done.stdout}"
