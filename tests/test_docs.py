@@ -36,7 +36,7 @@ SHOWN_ONLY = ("", "text")
 WRITTEN = ("python", "yaml", "toml")
 DOCTEST = """
 import doctest, sys
-sys.path.append("")
+sys.path += [sys.argv[2], ""]
 example = doctest.DocTestParser().get_doctest(sys.stdin.read(), {}, sys.argv[1], None, 0)
 runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS | doctest.IGNORE_EXCEPTION_DETAIL)
 sys.exit(runner.run(example).failed > 0)
@@ -139,8 +139,8 @@ def run_console(block: Block, folder: Path) -> None:
 
 
 def run_python(block: Block, folder: Path) -> None:
-    # -P: what is installed comes before what lies in the folder, so that compiled kernels are found.
-    script = ["-c", DOCTEST, block.place] if ">>>" in block.text else ["-"]
+    # The checkout comes before what lies in the folder, so that its compiled kernels are found.
+    script = ["-c", DOCTEST, block.place, str(ROOT)] if ">>>" in block.text else ["-"]
     done = subprocess.run(
         [sys.executable, "-P", *script], input=block.text, cwd=folder, env=environment(), stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT, encoding="utf-8", check=False,
