@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from brokers.engine.adaptor import Node, Run
     from brokers.engine.causes import Causes
     from brokers.engine.out import Out
+    from brokers.engine.trace_schema import Table
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -110,6 +111,7 @@ class Kind(ABC):
     changes: ClassVar[frozenset[int]]
     revocations: ClassVar[frozenset[int]] = frozenset()  # changes that end the interest named by their word
     interests: ClassVar[frozenset[int]] = frozenset()  # changes that begin the interest named by their word
+    tables: ClassVar[Mapping[str, Table]] = {}  # trace tables of this kind's own, written by `Out.record`
     Params: ClassVar[type[BaseModel]]
 
     def __init__(self, params: Mapping[str, Any]) -> None:
@@ -275,12 +277,17 @@ class ShardProtocol(ABC):
     """A protocol as the engine sees it: one object per shard and service, over arrays."""
 
     kind: ClassVar[str]
-    guarantees: Guarantees = Guarantees()  # an instance may know better: it knows the overlay
+    guarantees: Guarantees = Guarantees()  # `guarantees_for` may know better: it knows the overlay
     Options: ClassVar[type[BaseModel] | None] = None
     plain: ClassVar[type[BrokerProtocol] | None] = None  # the same protocol in the author's view
 
     def __init__(self, env: ShardEnv) -> None:
         self.env = env
+
+    @classmethod
+    def guarantees_for(cls, overlay: Any) -> Guarantees:
+        """What is promised on this overlay, where that depends on it; `overlay.is_tree` is known."""
+        return cls.guarantees
 
     @property
     def timer_min_ns(self) -> int:
@@ -344,12 +351,17 @@ class BrokerProtocol(ABC):
     """A protocol as its author writes it: one object per broker and service."""
 
     kind: ClassVar[str]
-    guarantees: Guarantees = Guarantees()  # an instance may know better: it knows the overlay
+    guarantees: Guarantees = Guarantees()  # `guarantees_for` may know better: it knows the overlay
     Options: ClassVar[type[BaseModel] | None] = None
     timer_min_ns: int = NEVER
 
     def __init__(self, node: Node) -> None:
         self.node = node
+
+    @classmethod
+    def guarantees_for(cls, overlay: Any) -> Guarantees:
+        """What is promised on this overlay, where that depends on it; `overlay.is_tree` is known."""
+        return cls.guarantees
 
     @abstractmethod
     def on_message(self, message: Message) -> None:

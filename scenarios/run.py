@@ -7,6 +7,7 @@ says in its manifest how far it got. Engine, number of actors and trace level do
 from __future__ import annotations
 
 import importlib.util
+import json
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -30,16 +31,19 @@ if TYPE_CHECKING:
 RUNS = "runs"
 ENGINES = ("ray", "inline")
 NOT_AUDITED = "not audited"
+AUDIT_FILE = "analysis/audit.json"  # the audit writes it; below the run folder
 
 ProgressCallback = Callable[[int, int, int], None]
 
 
 @dataclass(frozen=True)
 class Run:
-    """A finished run: its folder, and what came of it."""
+    """A finished run: its folder, and what came of it.
+
+    Each table of its trace is an attribute: `Run.load("runs/latest").deliveries` is a pyarrow.Table.
+    """
 
     folder: RunFolder
-    verdict: str = NOT_AUDITED
 
     @classmethod
     def load(cls, path: str | Path) -> Run:
@@ -65,6 +69,22 @@ class Run:
     def engine(self) -> dict[str, Any]:
         """How it was executed: engine, actors, cut links, lookahead, windows."""
         return {key: value for key, value in self.folder.manifest["engine"].items() if key != "metrics"}
+
+    @property
+    def verdict(self) -> str:
+        """That of the audit: valid, unknown or invalid; "not audited" until there was one."""
+        try:
+            found = json.loads((self.path / AUDIT_FILE).read_bytes())
+        except (OSError, ValueError):
+            return NOT_AUDITED
+        return found["verdict"] if found.get("digest") == self.digest else NOT_AUDITED
+
+    def __getattr__(self, name: str) -> pa.Table:
+        from brokers.engine.trace_schema import TABLES
+
+        if name != "folder" and (name in TABLES or name in self.folder.manifest["tables"]):
+            return self.read(name)
+        raise AttributeError(f"a run has no {name!r}")
 
     def read(self, table: str, columns: Sequence[str] | None = None) -> pa.Table:
         """A table of the trace, as docs/trace.md describes it."""
@@ -113,6 +133,7 @@ def run(
     EnvironmentProblem
         If Ray is asked for and missing, or the folder cannot be written.
     """
+    from brokers.engine.run import tables_of
     from brokers.engine.runfolder import create_run
 
     changes = [*overrides, *([] if seed is None else [f"seed={seed}"])]
@@ -131,6 +152,7 @@ def run(
         scenario=model.facts["scenario"],
         seed=model.seed,
         level=model.trace_level,
+        extra_tables=tables_of(model),
         command=command,
         overwrite=overwrite,
     )
@@ -149,6 +171,7 @@ def resume(
 
     With any engine and number of actors: the digest is that of the undisturbed run.
     """
+    from brokers.engine.run import tables_of
     from brokers.engine.runfolder import reopen_run, run_id
 
     reopened = reopen_run(folder)
@@ -162,6 +185,7 @@ def resume(
                 f"{folder}: what the scenario refers to (a file, or the program) has changed since the run began, "
                 "so it cannot be resumed; run it again"
             )
+        reopened.declare(tables_of(model))
         shards = _fitting(scenario, shards, model.overlay, asked=actors is not None)
         return _carry_out(reopened, scenario, model, chosen, shards, address, progress, resumed=True)
 
@@ -177,7 +201,7 @@ def _carry_out(
     resumed: bool,
 ) -> Run:
     """Run a model into its folder, and finish the folder."""
-    from brokers.engine.run import FileTraces
+    from brokers.engine.run import FileTraces, tables_of
 
     bar = Progress(model.duration_ns) if progress is True else None
     callback = bar.update if bar is not None else progress if callable(progress) else None
@@ -191,7 +215,7 @@ def _carry_out(
                 engine,
                 shards,
                 address,
-                FileTraces(str(folder.path), model.trace_level),
+                FileTraces(str(folder.path), model.trace_level, tables_of(model)),
                 callback,
                 checkpoint_every_s=every_s or None,
                 resume=resumed,

@@ -11,10 +11,13 @@ import pytest
 
 @pytest.fixture(scope="session")
 def outside(tmp_path_factory: pytest.TempPathFactory):
-    """A folder outside the tree with a third party's module `pings`, on the path."""
+    """A folder outside the tree with a third party's modules, on the path."""
     folder = tmp_path_factory.mktemp("outside")
-    shutil.copy(Path(__file__).parent / "outside" / "pings.py", folder / "pings.py")
+    modules = sorted((Path(__file__).parent / "outside").glob("*.py"))
+    for module in modules:
+        shutil.copy(module, folder / module.name)
     sys.path.insert(0, str(folder))
     yield folder
     sys.path.remove(str(folder))
-    sys.modules.pop("pings", None)
+    for module in modules:
+        sys.modules.pop(module.stem, None)

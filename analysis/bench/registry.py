@@ -13,4 +13,8 @@ BENCHES: dict[str, Entry] = {
         "analysis.bench.engine:rows",
         "hops per second of one core and of two actors, memory, start-up, beside plain event loops",
     ),
+    "survival": Entry(
+        "analysis.bench.survival:rows",
+        "fifty kills of actors, nodes and drivers at random moments: digests unchanged",
+    ),
 }

@@ -60,9 +60,18 @@ class Node:
         size: int = -1,
         cause: int = SAME,
     ) -> None:
-        """Send a message of a type, because of `message`. `body` is plain data or a handle from `keep`."""
+        """Send a message of a type, because of `message`. `body` is plain data, or what `keep` returned.
+
+        A body made here stands for the publication that `message` carries, if it carries one.
+        """
         a = self._adaptor
-        handle = -1 if body is None else body.handle if isinstance(body, Body) else a.out.body(body, type)
+        handle = (
+            -1
+            if body is None
+            else body.handle
+            if isinstance(body, Body)
+            else a.out.body(body, type, message[0])
+        )
         a.detail[len(a.send_event)] = (type, handle, word, size, a.cause_handle(cause))
         a.send_event.append(message[0])
         a.send_link.append(link)
@@ -123,6 +132,10 @@ class Node:
         """Hold the message's body beyond its last message, to send or deliver it later. Call `drop` when done."""
         self._adaptor.keep(self.broker, message[6], 1)
         return Body(message[6])
+
+    def record(self, message: Message, table: str, **columns: Any) -> None:
+        """Write a row of one of the kind's own trace tables; service, broker and time are filled in."""
+        self._adaptor.out.record(table, message[0], **columns)
 
     def drop(self, body: Body) -> None:
         self._adaptor.keep(self.broker, body.handle, -1)

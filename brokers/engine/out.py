@@ -74,6 +74,7 @@ class Out:
         self.costs: list[tuple[Any, Any]] = []
         self.dependencies: list[tuple[Any, Any]] = []
         self.leanings: list[tuple[Any, Any]] = []
+        self.records: list[tuple[str, Any, dict[str, Any]]] = []
 
     def begin(self, batch: Batch) -> None:
         self._batch = batch
@@ -83,6 +84,7 @@ class Out:
         self.costs.clear()
         self.dependencies.clear()
         self.leanings.clear()
+        self.records.clear()
 
     def forward(self, event: Any, link: Any) -> None:
         """Send what the event brought over `link`: same type, body, word and cause."""
@@ -124,9 +126,30 @@ class Out:
             )
             self.costs.append((event, (ns + 0.5).astype(np.int64)))
 
-    def body(self, body: Any, type: int) -> int:
-        """Make a body of plain data; returns its handle. It lives while a message carries it or `held()` names it."""
-        return self._bodies.add_object(self.service, type, body)
+    def body(self, body: Any, type: int, about: int | None = None) -> int:
+        """Make a body of plain data; returns its handle. It lives while a message carries it or `held()` names it.
+
+        `about` is an event whose body this one stands for: a delivery of it then counts for that publication.
+        """
+        source = -1 if about is None else int(self._batch.body[about])
+        if source < 0:
+            return self._bodies.add_object(self.service, type, body)
+        bodies = self._bodies
+        return bodies.add_object(
+            self.service,
+            type,
+            body,
+            int(bodies.time[source]),
+            int(bodies.key[source]),
+            int(bodies.broker[source]),
+        )
+
+    def record(self, table: str, event: Any, **columns: Any) -> None:
+        """Write rows of one of the kind's own trace tables.
+
+        One row per event; its `service`, `broker` and `time_ns` are filled in, the other columns are given.
+        """
+        self.records.append((table, event, columns))
 
     def depends(self, change: Any, on: Any) -> None:
         """Note that a change is settled only once another one is; both by id, -1 is passed over."""

@@ -11,19 +11,20 @@ Rules:
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from brokers import registry
 from brokers.contract import NEVER
 from brokers.engine import checkpoint
 from brokers.engine.model import Model
 from brokers.engine.result import Result, combine, write_tables
 from brokers.engine.shard import Cutting, ShardResult
-from brokers.engine.trace import DRIVER, MemoryTrace, TraceWriter
+from brokers.engine.trace import DRIVER, MemoryTrace, Table, TraceWriter
 from brokers.engine.windows import Progress, Shards, Windows
 from brokers.errors import ActorsLost, EnvironmentProblem, Interrupted, InvalidInput, ProtocolFault
 
@@ -36,21 +37,31 @@ class FileTraces:
 
     folder: str
     level: str
+    tables: Mapping[str, Table] = field(default_factory=dict)  # of the kinds; see `tables_of`
     segment: int = 0  # what lies between two checkpoints
 
     def __call__(self, shard: int) -> TraceWriter:
-        return TraceWriter(self.folder, shard, self.level, segment=self.segment)
+        return TraceWriter(self.folder, shard, self.level, self.tables, segment=self.segment)
+
+
+def tables_of(model: Model) -> dict[str, Table]:
+    """The trace tables that the kinds of a model add."""
+    tables: dict[str, Table] = {}
+    for service in model.services:
+        tables.update(registry.load(service.kind_target).tables)
+    return tables
 
 
 class MemoryTraces:
     """Keeps the trace of each shard in memory."""
 
-    def __init__(self, level: str = "full") -> None:
+    def __init__(self, level: str = "full", tables: Mapping[str, Table] | None = None) -> None:
         self.level = level
+        self._tables = tables
         self.parts: dict[int, MemoryTrace] = {}
 
     def __call__(self, shard: int) -> MemoryTrace:
-        return self.parts.setdefault(shard, MemoryTrace(self.level))
+        return self.parts.setdefault(shard, MemoryTrace(self.level, self._tables))
 
     def tables(self) -> dict[str, dict[str, NDArray[Any]]]:
         """All shards' rows together, as arrays by table and column."""
@@ -261,4 +272,5 @@ __all__ = [
     "ProtocolFault",
     "Result",
     "execute",
+    "tables_of",
 ]

@@ -114,7 +114,7 @@ def create_run(
     return run
 
 
-def reopen_run(path: str | Path, extra_tables: Mapping[str, Table] | None = None) -> NewRun:
+def reopen_run(path: str | Path) -> NewRun:
     """The folder of a run that did not finish, locked, to go on with it."""
     folder = Path(path)
     if not folder.is_dir():
@@ -128,7 +128,7 @@ def reopen_run(path: str | Path, extra_tables: Mapping[str, Table] | None = None
         raise RunIncomplete(f"{folder} is being written by {_writer_of(folder)}: wait for it, or stop it")
     try:
         facts = json.loads((folder / _MANIFEST).read_bytes())
-        wanted = tables_at(facts["trace_level"], extra_tables)
+        wanted = tables_at(facts["trace_level"])
         if facts["schema_version"] != SCHEMA_VERSION:
             raise InvalidInput(
                 f"{folder} has trace schema {facts['schema_version']}; this brokerlab writes {SCHEMA_VERSION}"
@@ -180,6 +180,10 @@ class NewRun:
         self._lock: int | None = lock
         self._facts = facts
         self._tables = tables
+
+    def declare(self, extra_tables: Mapping[str, Table]) -> None:
+        """Have the manifest list these tables too, once it is known which kinds the run has."""
+        self._tables = tables_at(self._facts["trace_level"], extra_tables)
 
     def note(self, status: str, **facts: Any) -> None:
         """Keep how things stand in the manifest of an unfinished run."""

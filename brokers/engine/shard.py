@@ -422,6 +422,9 @@ class Shard:
                 self._leanings.update((out.service, a, b) for a, b in _pairs(out.leanings))
         if self._queueing:
             self._unfinished.append((narrow[K.N_BROKER, :size].copy(), finish.copy()))
+        for rows, out in outs:
+            for table, event, columns in out.records:
+                self._trace_record(table, event if rows is None else rows[event], out.service, columns)
         if self.trace.wants("hops"):
             self._trace_hops(size, finish)
         if lost and self.trace.wants("losses"):
@@ -519,6 +522,21 @@ class Shard:
                 published_ns=np.where(body >= 0, bodies.time[known], -1),
                 time_ns=finish[event],
             )
+
+    def _trace_record(self, table: str, event: Any, service: int, columns: dict[str, Any]) -> None:
+        if table not in self.kinds[service].tables:
+            raise ProtocolFault(
+                f"service {self.model.services[service].name!r} writes to the trace table {table!r}, which its kind "
+                f"does not declare (it declares {', '.join(self.kinds[service].tables) or 'none'})"
+            )
+        at = np.atleast_1d(np.asarray(event, np.int64))
+        self.trace.write(
+            table,
+            service=np.int16(service),
+            broker=self._narrow[K.N_BROKER, at],
+            time_ns=self._wide[K.W_TIME, at],
+            **columns,
+        )
 
     def _trace_hops(self, size: int, finish: Ints) -> None:
         wide, narrow = self._wide[:, :size].copy(), self._narrow[:, :size].copy()

@@ -47,9 +47,9 @@ class Options(BaseModel):
     ] = 10.0
 
 
-def guarantees_of(env: ShardEnv) -> Guarantees:
+def guarantees_on(overlay: Any) -> Guarantees:
     """On a cycle, jitter or a queue can let a later publication overtake an earlier one on another way."""
-    return Guarantees(fifo_per_publisher=bool(env.overlay.is_tree))
+    return Guarantees(fifo_per_publisher=bool(overlay.is_tree))
 
 
 class PlainFlooding(BrokerProtocol):
@@ -61,10 +61,13 @@ class PlainFlooding(BrokerProtocol):
     def __init__(self, node: Any) -> None:
         super().__init__(node)
         self.cyclic = not node.env.overlay.is_tree
-        self.guarantees = guarantees_of(node.env)
         self.remember_ns = int(node.options.remember_s * _SECOND)
         self.seen: dict[int, int] = {}  # publication -> when it may be forgotten
         self.subscribers: dict[int, int] = {}  # subscription -> client number
+
+    @classmethod
+    def guarantees_for(cls, overlay: Any) -> Guarantees:
+        return guarantees_on(overlay)
 
     def on_message(self, message: Message) -> None:
         node, type_ = self.node, message[5]
@@ -204,13 +207,16 @@ class Flooding(ShardProtocol):
         self._entries = np.zeros(env.brokers, np.int64)
         self._work = bool(env.cost.per_entry or env.cost.per_match)
         self._cyclic = not env.overlay.is_tree
-        self.guarantees = guarantees_of(env)
         self._remember_ns = int(env.options.remember_s * _SECOND)
         self._seen = np.zeros((64 if self._cyclic else 0, (env.brokers + 63) // 64), np.uint64)
         self._seen_rows: dict[int, int] = {}  # publication -> row of `_seen`
         self._seen_until = np.zeros(len(self._seen), np.int64)
         self._seen_key = np.full(len(self._seen), -1, np.int64)
         self._none = np.empty(0, np.int64)
+
+    @classmethod
+    def guarantees_for(cls, overlay: Any) -> Guarantees:
+        return guarantees_on(overlay)
 
     def _order(self, slots: Ints, bodies: Any) -> Ints:
         """Answers are ordered by home broker, and within one by client."""

@@ -28,6 +28,7 @@ from brokers.tables import InterestStore, interests_of, merge_bits
 from protocols.content.kind import PUBLISH, SUBSCRIBE, UNSUBSCRIBE
 from protocols.routes import Routes, order_key
 
+_STAND_ROWS = 1 << 16
 LOCAL = -1  # in place of a link: it came from a client of this broker
 
 
@@ -348,8 +349,10 @@ class Subscription(ShardProtocol):
         mask = routes.masks()
         inward = mask & link_mask(env.local[env.links.target], routes.words)
         outward = mask & link_mask(env.local[env.links.source], routes.words)
-        self.came[slots] = inward[home]
-        self.sent[slots] = outward[home]
+        for at in range(0, slots.size, _STAND_ROWS):  # in pieces: a row is as wide as the overlay has links
+            part = slice(at, at + _STAND_ROWS)
+            self.came[slots[part]] = inward[home[part]]
+            self.sent[slots[part]] = outward[home[part]]
         self.local[slots] = env.local[home]
         per_home = np.bincount(home, minlength=env.brokers)
         self.uses[slots] = (np.bitwise_count(inward).sum(axis=1) + env.local)[home]

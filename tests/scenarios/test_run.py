@@ -198,13 +198,13 @@ def test_the_demo_runs_twice_and_compares_the_digests(scenario, capsys, monkeypa
 def test_a_demo_whose_digests_differ_fails(scenario, capsys, monkeypatch):
     import scenarios.run
 
-    def another(ready, model, *arguments):
+    def another(ready, model, *arguments, **more):
         model.seed += 1
-        return honest(ready, model, *arguments)
+        return honest(ready, model, *arguments, **more)
 
     honest = scenarios.run.execute
     monkeypatch.setattr("scenarios.commands.demo.SCENARIO", str(scenario))
     calls = iter([honest, another])
-    monkeypatch.setattr(scenarios.run, "execute", lambda *arguments: next(calls)(*arguments))
+    monkeypatch.setattr(scenarios.run, "execute", lambda *arguments, **more: next(calls)(*arguments, **more))
     assert cli.main(["demo", "--engine", "inline", "--out", str(scenario.parent / "demo")]) == 1
     assert "THE DIGESTS DIFFER" in capsys.readouterr().out

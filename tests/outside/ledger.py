@@ -1,0 +1,56 @@
+"""A third party's kind with a trace table of its own, and a protocol that writes to it."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from brokers.contract import BrokerProtocol, Message
+from brokers.engine.trace_schema import Column, Table
+from protocols.content.kind import PUBLISH, Content
+
+STAMPED = 16
+
+
+class Ledger(Content):
+    """Content, with a ledger of what was stamped where."""
+
+    name = "ledger"
+    tables: ClassVar[dict[str, Table]] = {
+        "stamps": Table(
+            "Every stamp.",
+            "deliveries",
+            (
+                Column("service", "int16", "the service"),
+                Column("broker", "int32", "who stamped"),
+                Column("time_ns", "int64", "when"),
+                Column("number", "int64", "how many stamps that broker has given"),
+            ),
+        )
+    }
+
+
+class Stamper(BrokerProtocol):
+    """Each broker stamps what its clients publish and sends the stamped form, a body of its own, to its neighbours."""
+
+    kind = "ledger"
+
+    def __init__(self, node):
+        super().__init__(node)
+        self.stamps = 0
+
+    def on_message(self, message: Message) -> None:
+        if message.type == PUBLISH:
+            self.stamps += 1
+            self.node.record(message, "stamps", number=self.stamps)
+            for link in self.node.links:
+                self.node.send(message, link, STAMPED, {"by": self.node.broker, "number": self.stamps})
+        elif message.type == STAMPED:
+            for client in (self.node.env.client_broker == self.node.broker).nonzero()[0].tolist():
+                self.node.deliver(message, client)
+
+
+class Forger(Stamper):
+    """Writes to a table that its kind does not have."""
+
+    def on_message(self, message: Message) -> None:
+        self.node.record(message, "forged", number=1)
