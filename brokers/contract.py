@@ -323,7 +323,7 @@ class ShardProtocol(ABC):
 
         Brokers, links, ids of interests and changes; never slots or handles, which are this shard's own.
         """
-        raise NotImplementedError(f"{type(self).__name__} cannot be checkpointed: it has no state()")
+        raise NotImplementedError(f"{type(self).__name__} has no state(), so a run of it takes no checkpoints")
 
     def load(self, states: Sequence[dict[str, Any]], handle_of: Mapping[int, int]) -> None:
         """Take over, from the states of all shards, what belongs to local brokers.

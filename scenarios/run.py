@@ -224,6 +224,9 @@ def _carry_out(
         except Interrupted:
             folder.fail("interrupted")
             raise Interrupted(f"interrupted; finish it with: brokerlab run --resume {folder.path}") from None
+        except EnvironmentProblem as error:
+            folder.fail("failed")
+            raise EnvironmentProblem(f"{error}; then finish it with: brokerlab run --resume {folder.path}") from error
         finally:
             if bar is not None:
                 bar.close()

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from brokers import registry
-from brokers.contract import NEVER
+from brokers.contract import NEVER, ShardProtocol
 from brokers.engine import checkpoint
 from brokers.engine.model import Model
 from brokers.engine.result import Result, combine, write_tables
@@ -114,6 +114,9 @@ def execute(
         raise InvalidInput(f"no engine named {engine!r}: it is inline or ray")
     from topology.partition import partition as cut
 
+    if checkpoint_every_s is not None and (stateless := _stateless(model)):
+        notice(f"the protocol {stateless} has no state(), so no checkpoints are taken")
+        checkpoint_every_s = None
     parts = cut(model.overlay, wanted, partition)
     assignment = np.ascontiguousarray(parts.assignment, np.int32)
     lookahead = int(parts.lookahead_ns)
@@ -164,6 +167,15 @@ def execute(
     }
     write_tables(model, writers(DRIVER), result, windows.log, where)
     return result
+
+
+def _stateless(model: Model) -> str | None:
+    """The name of a protocol of the model that cannot be checkpointed, if there is one."""
+    for service in model.services:
+        protocol = registry.load(service.protocol_target)
+        if issubclass(protocol, ShardProtocol) and protocol.state is ShardProtocol.state:
+            return service.protocol_target
+    return None
 
 
 @dataclass(frozen=True)

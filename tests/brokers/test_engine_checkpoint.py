@@ -161,3 +161,17 @@ def test_actors_that_are_lost_again_and_again_without_progress_end_the_run(tmp_p
     with pytest.raises(EnvironmentProblem, match="3 attempts from the same point failed"):
         execute(model, trace=FileTraces(str(new.path), "full"))
     new.fail("tested")
+
+
+def test_a_protocol_without_state_runs_without_checkpoints_and_says_so(tmp_path, monkeypatch):
+    from brokers.contract import ShardProtocol
+    from protocols.content.flooding import Flooding
+
+    monkeypatch.setattr(Flooding, "state", ShardProtocol.state)
+    model = rehearse(TREE, "flooding")
+    new = folder_for(tmp_path, model)
+    told: list[str] = []
+    execute(model, trace=FileTraces(str(new.path), "full"), checkpoint_every_s=0.0, notice=told.append)
+    assert checkpoint.numbers(new.path) == []
+    assert told == ["the protocol protocols.content.flooding:Flooding has no state(), so no checkpoints are taken"]
+    new.fail("tested")
