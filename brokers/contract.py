@@ -111,6 +111,7 @@ class Kind(ABC):
     changes: ClassVar[frozenset[int]]
     revocations: ClassVar[frozenset[int]] = frozenset()  # changes that end the interest named by their word
     interests: ClassVar[frozenset[int]] = frozenset()  # changes that begin the interest named by their word
+    replacements: ClassVar[frozenset[int]] = frozenset()  # changes that take the place of the last with their word
     tables: ClassVar[Mapping[str, Table]] = {}  # trace tables of this kind's own, written by `Out.record`
     Params: ClassVar[type[BaseModel]]
 

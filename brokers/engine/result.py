@@ -148,6 +148,17 @@ def _changes(model: Model, results: list[ShardResult]) -> dict[str, NDArray[Any]
             hit = names[found] == table["interest"][begins]
             table["revoked_ns"][begins[hit]] = table["issued_ns"][ends[found[hit]]]
             table["gone_ns"][begins[hit]] = table["settled_ns"][ends[found[hit]]]
+        states = np.flatnonzero(
+            (table["service"] == i) & np.isin(table["operation"], sorted(kind.replacements))
+        )
+        if states.size:
+            states = states[
+                np.lexsort((table["change"][states], table["issued_ns"][states], table["interest"][states]))
+            ]
+            earlier, later = states[:-1], states[1:]
+            same = table["interest"][earlier] == table["interest"][later]
+            table["revoked_ns"][earlier[same]] = table["issued_ns"][later[same]]
+            table["gone_ns"][earlier[same]] = table["settled_ns"][later[same]]
     order = np.lexsort((table["interest"], table["service"], table["change"]))
     table = {name: values[order] for name, values in table.items()}
     rows = [part["values"] for part in parts]

@@ -5,6 +5,7 @@ stand at time 0, where the service says `subscriptions: settled`), and then chan
 drawn uniformly: by a random walk of at most `step`, clamped to the domain, or drawn anew.
 
 Row of an UPDATE: [context number, attribute, value]; context number = client number * contexts + its own.
+Its word names the value: context number << 16 | attribute, so that an update replaces the one before.
 """
 
 from __future__ import annotations
@@ -22,6 +23,11 @@ from scenarios.workloads.common import GroupSource, Parameters, emission
 from scenarios.workloads.values import ValueParameters
 
 UPDATE = 1  # message type of the kind `context`
+
+
+def _words(rows: NDArray[np.float64]) -> Ints:
+    """The name of each row's value."""
+    return (rows[:, 0].astype(np.int64) << 16) | rows[:, 1].astype(np.int64)
 
 
 class ContextUpdatesParameters(ArrivalParameters, ValueParameters):
@@ -84,7 +90,7 @@ class ContextUpdates(GroupSource):
                 self._change_keys, who, number, self._step, *self._laws.arguments, self._values, rows
             )
             rows[:, 0] += self.clients[who] * self._params.contexts
-            out.append(emission(UPDATE, when, self.clients[who], rows=rows))
+            out.append(emission(UPDATE, when, self.clients[who], _words(rows), rows))
         return out
 
     def _report(self, clients: Ints, values: NDArray[np.float64], time_ns: int) -> Emission:
@@ -93,7 +99,7 @@ class ContextUpdates(GroupSource):
         number = np.repeat((clients[:, None] * contexts + np.arange(contexts)).ravel(), attributes)
         attribute = np.tile(np.arange(attributes), clients.size * contexts)
         rows = np.column_stack((number, attribute, values.ravel())).astype(np.float64)
-        return emission(UPDATE, np.full(who.size, time_ns, np.int64), who, rows=rows)
+        return emission(UPDATE, np.full(who.size, time_ns, np.int64), who, _words(rows), rows)
 
     def _first_values(self, clients: Ints) -> NDArray[np.float64]:
         from scenarios.workloads import kernels

@@ -66,3 +66,15 @@ def test_a_body_made_for_a_publication_is_delivered_as_that_publication(outside)
 def test_a_table_that_the_kind_does_not_declare_is_refused(outside):
     with pytest.raises(ProtocolFault, match=r"writes to the trace table 'forged'.* \(it declares stamps\)"):
         execute(model("ledger:Forger"), trace=MemoryTraces("full", tables_of(model())))
+
+
+def test_a_change_that_replaces_another_revokes_it_when_issued_and_ends_it_when_settled(outside):
+    asked = model()
+    asked.services[0].sources = [SourceSpec("ledger:Rewrites", {}, "all")]
+    changes = execute(asked).changes
+    assert changes["interest"].tolist() == [7, 7, 7]
+    assert changes["issued_ns"].tolist() == [10 * MS, 20 * MS, 30 * MS]
+    assert changes["revoked_ns"].tolist() == [20 * MS, 30 * MS, -1]
+    assert changes["gone_ns"].tolist() == [20 * MS, 30 * MS, -1], (
+        "each is handled at once, at its client's broker"
+    )

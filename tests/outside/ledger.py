@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from brokers.contract import BrokerProtocol, Message
+import numpy as np
+
+from brokers.contract import NEVER, BrokerProtocol, Emission, Message
 from brokers.engine.trace_schema import Column, Table
-from protocols.content.kind import PUBLISH, Content
+from protocols.content.kind import PUBLISH, SUBSCRIBE, Content
 
 STAMPED = 16
+MS = 1_000_000
 
 
 class Ledger(Content):
     """Content, with a ledger of what was stamped where."""
 
     name = "ledger"
+    replacements = frozenset({SUBSCRIBE})  # for the test: whoever subscribes twice by one word means the last
     tables: ClassVar[dict[str, Table]] = {
         "stamps": Table(
             "Every stamp.",
@@ -54,3 +58,18 @@ class Forger(Stamper):
 
     def on_message(self, message: Message) -> None:
         self.node.record(message, "forged", number=1)
+
+
+class Rewrites:
+    """A workload: client 0 says the same thing three times, each time anew."""
+
+    def __init__(self, params, context):
+        self.done = not (context.clients == 0).any()
+
+    def next_wake(self):
+        return NEVER if self.done else 10 * MS
+
+    def take(self):
+        self.done = True
+        rows = np.array([[0.0, low, 0.9] for low in (0.1, 0.2, 0.3)])
+        return [Emission(SUBSCRIBE, np.array([10, 20, 30]) * MS, np.zeros(3, np.int64), np.full(3, 7), rows)]
