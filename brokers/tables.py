@@ -46,10 +46,14 @@ def _late_hits(bodies, values, seen, log, log_start, rows, out_body, out_slot):
     return found
 
 
+_RECLAIM_FROM = 1024  # slots given up before it is worth looking which can be used again
+
+
 class InterestStore:
     """The interests a shard knows, each once, and what each body under way answers.
 
-    A slot is never used twice, so a cached answer may hold slots that are gone, but never another's.
+    A slot that is given up is used again only when no cached answer is left from before: an answer may hold slots
+    that are gone, but never another's.
     """
 
     def __init__(self, env: ShardEnv, order: Callable[[Ints, NDArray[np.int32]], Ints] | None = None) -> None:
@@ -72,6 +76,11 @@ class InterestStore:
         self._generation = np.full(1024, -1, np.int32)
         self.hits = np.empty(4096, np.int64)
         self._hits_used = 0
+        self._born = np.zeros(1024, np.int64)  # per body: removals before it was first matched
+        self._removals = 0
+        self._given_up: list[tuple[int, Ints]] = []  # (removals before, slots)
+        self._waiting = 0  # slots in it
+        self._free = np.empty(0, np.int64)
         self.late = 0  # counter: answers extended after the fact
 
     @property
@@ -86,7 +95,11 @@ class InterestStore:
     def add(self, ids: Ints, clients: Ints, rows: Floats) -> Ints:
         """New interests; returns their slots."""
         n = ids.size
-        total = self.count + n
+        if self._waiting > max(_RECLAIM_FROM, self.count // 4):
+            self._reclaim()
+        again = self._free[:n]
+        self._free = self._free[again.size :]
+        total = self.count + n - again.size
         if total > self.id.size:
             size = max(total, 2 * self.id.size)
             for name in ("id", "client", "home"):
@@ -97,10 +110,11 @@ class InterestStore:
             fresh = np.full((self.id.size, max(rows.shape[1], self.rows.shape[1])), np.nan)
             fresh[: self.count, : self.rows.shape[1]] = self.rows[: self.count]
             self.rows = fresh
-        slots = np.arange(self.count, total)
+        slots = np.concatenate((again, np.arange(self.count, total)))
         self.id[slots] = ids
         self.client[slots] = clients
         self.home[slots] = self.env.client_broker[clients]
+        self.rows[again] = np.nan
         self.rows[slots, : rows.shape[1]] = rows
         self.slot_of.update(zip(ids.tolist(), slots.tolist()))
         self.index.insert(slots, rows)
@@ -119,6 +133,33 @@ class InterestStore:
             self.index.delete(slots)
             for i in self.id[slots].tolist():
                 del self.slot_of[i]
+            self._given_up.append((self._removals, np.array(slots, np.int64)))
+            self._waiting += slots.size
+            self._removals += 1
+
+    def _living(self) -> NDArray[np.int64]:
+        """Bodies whose answer is cached and may still be asked for."""
+        table = self.env.bodies
+        size = min(self._generation.size, table.capacity)
+        return np.flatnonzero((self._generation[:size] == table.generation[:size]) & table.alive[:size])
+
+    def _reclaim(self) -> None:
+        """Free the slots that no cached answer can hold, and forget what every answer has seen of the log."""
+        live = self._living()
+        oldest = int(self._born[live].min()) if live.size else self._removals
+        done = [slots for removed, slots in self._given_up if removed < oldest]
+        self._given_up = [(removed, slots) for removed, slots in self._given_up if removed >= oldest]
+        self._waiting = sum(slots.size for _, slots in self._given_up)
+        self._free = np.concatenate((self._free, *done))
+        self._trim_log(live)
+
+    def _trim_log(self, live: NDArray[np.int64]) -> None:
+        seen = int(self._version[live].min()) if live.size else self.version
+        drop = seen - self._log_start
+        if drop > 0:
+            self._log[: self._logged - drop] = self._log[drop : self._logged].copy()
+            self._log_start += drop
+            self._logged -= drop
 
     def learn(self, bodies: NDArray[np.int32]) -> None:
         """Make the answers of these bodies known and current: hits[hit_start[b]:][:hit_count[b]]."""
@@ -126,7 +167,8 @@ class InterestStore:
         if bodies.size == 0:
             return
         if self.hit_start.size < table.capacity:
-            for name, fill in (("hit_start", 0), ("hit_count", 0), ("_version", -1), ("_generation", -1)):
+            columns = (("hit_start", 0), ("hit_count", 0), ("_version", -1), ("_generation", -1), ("_born", 0))
+            for name, fill in columns:
                 old = getattr(self, name)
                 grown = np.full(table.capacity, fill, old.dtype)
                 grown[: old.size] = old
@@ -148,6 +190,7 @@ class InterestStore:
             self._store(part, np.diff(start), slots)
             # at once: a compaction before the next part keeps only what is marked as known
             self._generation[part] = table.generation[part]
+            self._born[part] = self._removals
             self._version[part] = self.version
 
     def _store(self, bodies: NDArray[np.int32], counts: Ints, slots: Ints) -> None:
@@ -164,9 +207,7 @@ class InterestStore:
 
     def _compact(self, room: int) -> None:
         """Drop the answers of bodies that are gone, and make room."""
-        table = self.env.bodies
-        size = min(self._generation.size, table.capacity)
-        live = np.flatnonzero((self._generation[:size] == table.generation[:size]) & table.alive[:size])
+        live = self._living()
         counts = self.hit_count[live]
         total = int(counts.sum())
         fresh = np.empty(
@@ -181,14 +222,7 @@ class InterestStore:
         dead = np.ones(self._generation.size, np.bool_)
         dead[live] = False
         self._generation[dead] = -1
-        # what every living answer has seen need not be logged any more
-        if self._logged:
-            oldest = int(self._version[live].min()) if live.size else self.version
-            drop = oldest - self._log_start
-            if drop > 0:
-                self._log[: self._logged - drop] = self._log[drop : self._logged].copy()
-                self._log_start += drop
-                self._logged -= drop
+        self._trim_log(live)
 
     def _extend(self, bodies: NDArray[np.int32]) -> None:
         if bodies.size == 0:
@@ -209,7 +243,8 @@ class InterestStore:
             merged = np.concatenate(
                 (self.hits[start : start + count], out_slot[:found][out_body[:found] == body])
             )
-            self._store(np.array([body], np.int32), np.array([merged.size]), np.sort(merged))
+            merged = np.unique(merged)  # a slot used again is in the log more than once
+            self._store(np.array([body], np.int32), np.array([merged.size]), merged)
 
     def memory_bytes(self) -> int:
         arrays = (

@@ -12,23 +12,17 @@ import pickle
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from brokers.engine.ray import _code, _host_class, _Session, ray
 
 
-class Answer(NamedTuple):
-    """What came of a piece of work: a value, or a sentence about why there is none."""
-
-    number: int
-    value: Any
-    lost: str | None = None
-
-
 def on_ray(
     function: Callable[[Any], Any], work: Sequence[Any], jobs: int | None, address: str | None, cpus_here: int
-) -> Iterator[Answer]:
-    """function(piece) for every piece of work, in the order in which they end.
+) -> Iterator[tuple[int, Any, str | None]]:
+    """(number, function(piece), None) for every piece of work, in the order in which they end.
+
+    Where its process or node was lost: (number, None, a sentence that says so).
 
     `function` is a module's, and answers for its own mistakes: what it raises ends everything. `jobs` bounds the
     tasks under way; default: the CPUs there are, which are `cpus_here` where Ray is started for this.
@@ -37,7 +31,8 @@ def on_ray(
     try:
         jobs = jobs or max(1, int(ray.cluster_resources().get("CPU", 1)))
         task = ray.remote(_task()).options(num_cpus=1, max_retries=1, scheduling_strategy="SPREAD")
-        unpack = ray.put(_host_class()._unpack)
+        host: Any = _host_class()
+        unpack = ray.put(host._unpack)
         code = ray.put(_code()) if session.remote else None
         paths = [path for path in sys.path if path and Path(path).is_dir()]
         waiting = list(range(len(work)))[::-1]
@@ -50,11 +45,11 @@ def on_ray(
             done, _ = ray.wait(list(under_way), num_returns=1)
             number = under_way.pop(done[0])
             try:
-                yield Answer(number, ray.get(done[0]))
+                yield number, ray.get(done[0]), None
             except ray.exceptions.RayTaskError as error:
                 raise error.cause if isinstance(error.cause, Exception) else error from None
             except ray.exceptions.RayError as error:
-                yield Answer(number, None, f"its process or node died ({type(error).__name__})")
+                yield number, None, f"its process or node died ({type(error).__name__})"
     finally:
         session.close()
 

@@ -157,6 +157,7 @@ class Covering(Subscription):
                 grown = np.full((size, *old.shape[1:]), fill, old.dtype)
                 grown[: len(old)] = old
                 setattr(self, name, grown)
+        self.low[slots], self.high[slots], self.bound[slots] = -np.inf, np.inf, False
         for slot, row in zip(slots.tolist(), rows):
             for a, low, high in row.reshape(-1, 3).tolist():
                 if a == a:

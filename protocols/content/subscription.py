@@ -426,7 +426,9 @@ class Subscription(ShardProtocol):
     def _forget(self, slots: Ints) -> None:
         """Drop subscriptions that no local broker knows. Only after the batch: rows before still match them."""
         if slots.size:
-            self.store.remove(slots[self.uses[slots] == 0])
+            gone = slots[self.uses[slots] == 0]
+            self.sent[gone] = 0  # the slot will be another's
+            self.store.remove(gone)
 
     def _live(self) -> Ints:
         """Slots that local brokers know, by id."""

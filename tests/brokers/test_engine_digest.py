@@ -260,3 +260,21 @@ def test_no_random_cutting_shows(seed):
         ),
     ]
     assert not (found := check_digests(model, ways)), told(found)
+
+
+@pytest.mark.parametrize("protocol", ["flooding", "subscription", "covering"])
+def test_slots_of_the_shared_tables_that_are_used_again_never_show(protocol, monkeypatch):
+    from brokers import tables
+
+    churning = {**SUBSCRIBERS, "churn": {"process": "replace", "rate": 60}}
+    monkeypatch.setitem(SUBSCRIBERS, "churn", churning["churn"])
+    model = crowd([protocol])
+    never = execute(model)
+    monkeypatch.setattr(tables, "_RECLAIM_FROM", 0)
+    again = []
+    reclaim = tables.InterestStore._reclaim
+    monkeypatch.setattr(
+        tables.InterestStore, "_reclaim", lambda store: (reclaim(store), again.append(store._free.size))
+    )
+    assert execute(model, max_window_ns=5_000_000).digest == never.digest
+    assert max(again) > 0, "no slot was ever used again"
