@@ -22,10 +22,10 @@ demo: $(READY)
 	@$(BIN)/brokerlab demo
 
 test: $(READY)
-	@$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m 'not full'
+	@$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup -m 'not full'
 
 test-all: $(READY)
-	@$(BIN)/python -m pytest -n $(JOBS) --dist worksteal
+	@$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup
 
 bench: $(READY)
 	@$(BIN)/brokerlab bench

@@ -34,8 +34,24 @@ COMMANDS: dict[str, Command] = {
         "scenarios.commands.plan:command", "what a run would take: actors, cut, lookahead, memory"
     ),
     "run": Command("scenarios.commands.run:command", "run a scenario into a run folder"),
+    "repeat": Command("scenarios.commands.repeat:command", "run a scenario with several independent seeds"),
+    "sweep": Command("scenarios.commands.sweep:command", "run a scenario at every point of what varies"),
+    "compare": Command(
+        "scenarios.commands.compare:command", "metrics of runs side by side, with intervals over seeds"
+    ),
+    "diff": Command("scenarios.commands.diff:command", "where two runs part, down to the first event"),
     "inspect": Command(
         "scenarios.commands.inspect:command", "a broker's tables and queue at a moment of a run"
+    ),
+    "analyze": Command(
+        "scenarios.commands.analyze:command", "aggregates of runs: latency, hops, load, balance, time series"
+    ),
+    "audit": Command(
+        "scenarios.commands.audit:command",
+        "whether what was delivered is what had to be, recomputed in Spark",
+    ),
+    "explain": Command(
+        "scenarios.commands.explain:command", "the way of a message, and why a client got it or did not"
     ),
     "list": Command("scenarios.commands.list:command", "kinds, protocols, topologies, workloads, indexes, …"),
     "calibrate": Command(

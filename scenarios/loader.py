@@ -17,6 +17,7 @@ from pydantic import BaseModel, ValidationError
 from brokers.errors import InvalidInput
 from scenarios import lookup
 from scenarios.document import Document, read
+from scenarios.many import expect
 from scenarios.problems import Path, ScenarioErrors, did_you_mean, explain, got
 from scenarios.schema import (
     NAME,
@@ -87,6 +88,10 @@ def _resolve(document: Document, folder: FilePath, stem: str) -> Scenario:
     names = _Names(document, data, folder)
     topology_params = names.topology()
     services = names.services()
+    if model is not None:
+        found = expect.misfits(model.expect, [service.name for service in model.services], model.trace.level)
+        for i, message in found:
+            document.problem(("expect", i), message)
     if document.problems or model is None:
         raise ScenarioErrors(document.problems)
     return Scenario(model, topology_params, tuple(services), str(folder), document)

@@ -54,7 +54,7 @@ class Progress:
         share = min(sim_ns / self.duration_ns, 1.0)
         pace = (sim_ns - self.last_ns) / 1e9 / wall_s
         elapsed_s = now - self.started
-        left = _clock_text(elapsed_s * (1 - share) / share) if share > 0 else "?"
+        left = clock_text(elapsed_s * (1 - share) / share) if share > 0 else "?"
         rate = _short((events - self.last_events) / wall_s)
         return (
             f"{sim_ns / 1e9:.1f} s simulated ({share:.0%}) · {rate} events/s"
@@ -76,7 +76,7 @@ def _short(number: float) -> str:
     return f"{number:.0f}"
 
 
-def _clock_text(seconds: float) -> str:
+def clock_text(seconds: float) -> str:
     whole = int(seconds + 0.5)
     if whole >= 3600:
         return f"{whole // 3600} h {whole % 3600 // 60:02} min"

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
     BeforeValidator,
     ConfigDict,
@@ -23,6 +24,7 @@ from pydantic import (
 )
 
 from scenarios.document import Document
+from scenarios.many import expect
 from scenarios.problems import Path, ScenarioErrors
 from scenarios.units import Bandwidth, Cost, Duration, Fraction, PositiveDuration, format_duration
 
@@ -58,6 +60,7 @@ LinkLoss = Annotated[Fraction, Field(lt=1)]
 Count = Annotated[int, BeforeValidator(_whole_number), WithJsonSchema({"type": "number"})]
 _NAME_SCHEMA = {"type": "string", "pattern": f"^{NAME.pattern}$"}
 Name = Annotated[str, BeforeValidator(_name), WithJsonSchema(_NAME_SCHEMA)]
+Expectation = Annotated[str, AfterValidator(expect.checked)]
 
 
 _Bounds = TypeVar("_Bounds", bound="UniformDelay | NormalDelay")
@@ -316,6 +319,9 @@ class ScenarioModel(Section):
     )
     services: Annotated[list[Service], Field(min_length=1)]
     trace: Trace = Trace()
+    expect: list[Expectation] = Field(
+        default=[], description="thresholds on metrics, as in latency.p99 < 80 ms; see many-runs.md"
+    )
 
     @field_validator("title")
     @classmethod
@@ -397,9 +403,9 @@ class Scenario:
         return data
 
     def model_parts(self) -> dict[str, Any]:
-        """What determines the trace: the scenario without engine, trace level, memory layout and title."""
+        """What determines the trace: the scenario without engine, trace level, memory layout, title, expectations."""
         data = self.resolved()
-        for key in ("engine", "trace", "title", "name"):
+        for key in ("engine", "trace", "title", "name", "expect"):
             del data[key]
         for service in data["services"]:
             del service["tables"], service["view"]

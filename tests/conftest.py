@@ -21,3 +21,16 @@ def outside(tmp_path_factory: pytest.TempPathFactory):
     sys.path.remove(str(folder))
     for module in modules:
         sys.modules.pop(module.stem, None)
+
+
+@pytest.fixture(scope="session")
+def spark():
+    """The one Spark of a test run, whose driver accepts next to nothing.
+
+    Tests that use it, or commands that find it, are marked `xdist_group("spark")`: one worker runs them all.
+    """
+    pytest.importorskip("pyspark")
+    from analysis.spark.session import session
+
+    with session(config={"spark.driver.maxResultSize": "1m", "spark.driver.memory": "1g"}) as running:
+        yield running

@@ -199,7 +199,7 @@ def test_the_demo_in_the_readme_is_what_the_demo_prints(tmp_path: Path):
     of_the_model = [
         line for line in shown if re.match(r"quickstart|run|network|changes|news|digest|once more", line)
     ]
-    assert len(of_the_model) == 7
+    assert len(of_the_model) == 8
     for line in of_the_model:
         assert line in done.stdout.splitlines(), f"README shows {line!r}; the demo printed\n{done.stdout}"
 

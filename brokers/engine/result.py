@@ -85,7 +85,6 @@ def combine(model: Model, results: list[ShardResult]) -> Result:
     result = Result(digest, per_second, metrics, {}, state, link_state)
     result.changes = _changes(model, results)
     result.dependencies = _dependencies(model, result.changes, results)
-    result.dependencies = _dependencies(model, result.changes, results)
     metrics["network"]["changes"] = int(result.changes["change"].size)
     metrics["network"]["changes_unsettled"] = int((result.changes["settled_ns"] < 0).sum())
     return result

@@ -43,8 +43,7 @@ def command(arguments: list[str]) -> int:
             progress=not options.quiet,
             command=["brokerlab", "run", *arguments],
         )
-    _show(done, options.json)
-    return 0
+    return _show(done, options.json)
 
 
 def _resume(options: argparse.Namespace) -> int:
@@ -62,12 +61,20 @@ def _resume(options: argparse.Namespace) -> int:
             address=options.address,
             progress=not options.quiet,
         )
-    _show(done, options.json)
-    return 0
+    return _show(done, options.json)
 
 
-def _show(done: Run, as_json: bool) -> None:
-    print(json.dumps(done.as_data(), indent=2) if as_json else summary(done))
+def _show(done: Run, as_json: bool) -> int:
+    """Tell what came of a run, expectations first; 1 if one does not hold."""
+    from scenarios.many.expect import judged_run
+
+    judged = judged_run(done.folder)
+    if as_json:
+        expected = {"expect": [each.as_data() for each in judged]} if judged else {}
+        print(json.dumps({**done.as_data(), **expected}, indent=2))
+    else:
+        print("\n".join([*map(str, judged), *([""] if judged else []), summary(done)]))
+    return 0 if all(each.holds for each in judged) else 1
 
 
 @contextmanager
@@ -129,7 +136,7 @@ def _parser() -> argparse.ArgumentParser:
     result = parser(
         "run",
         "Run a scenario into a run folder. Ends in a digest: the fingerprint of everything that happened, "
-        "the same for every engine and number of actors.",
+        "the same for every engine and number of actors. Exit code 1 if the scenario expects what does not hold.",
         """
         brokerlab run quickstart
         brokerlab run study/scenario.yaml --engine inline --seed 7 --set duration='1 min'

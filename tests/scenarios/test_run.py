@@ -1,5 +1,6 @@
 """Running a scenario: the folder, the answers, and that nothing about the execution shows in the digest."""
 
+import importlib.util
 import json
 
 import pytest
@@ -51,6 +52,17 @@ def test_a_run_leaves_a_folder_that_opens_again(scenario):
     assert again.verdict == "not audited"
     deliveries = done.metrics["services"]["news"]["deliveries"]
     assert done.read("deliveries").num_rows == deliveries > 0
+
+
+def test_the_tables_of_a_run_are_its_attributes(scenario):
+    done = inline(scenario)
+    assert done.deliveries.equals(done.read("deliveries"))
+    assert done.hops.num_rows == done.metrics["network"]["events"]
+    with pytest.raises(AttributeError, match="a run has no 'colour'"):
+        _ = done.colour
+    less = inline(scenario, overrides=["trace.level=summary"])
+    with pytest.raises(InvalidInput, match="'deliveries' needs 'deliveries'"):
+        _ = less.deliveries
 
 
 def test_actors_trace_level_and_table_layout_do_not_show_in_the_digest(scenario):
@@ -186,13 +198,24 @@ def test_a_run_folder_is_run_again_from_its_manifest_alone(scenario, capsys):
     assert "broker 0 (b0) at 1 ms" in capsys.readouterr().out
 
 
-def test_the_demo_runs_twice_and_compares_the_digests(scenario, capsys, monkeypatch):
+@pytest.mark.xdist_group("spark")
+def test_the_demo_runs_twice_compares_the_digests_and_audits(spark, scenario, capsys, monkeypatch):
     monkeypatch.setattr("scenarios.commands.demo.SCENARIO", str(scenario))
     out = str(scenario.parent / "demo")
     assert cli.main(["demo", "--engine", "inline", "--out", out]) == 0
     text = capsys.readouterr().out
     assert text.count(Run.load(f"{out}/latest").digest) == 2
     assert "the same to the byte" in text
+    assert "\nverdict: valid\n" in text
+    assert Run.load(f"{out}/latest").verdict == "valid"
+
+
+def test_a_demo_without_spark_says_so_and_is_fine(scenario, capsys, monkeypatch):
+    found = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name, *a: None if name == "pyspark" else found(name, *a))
+    monkeypatch.setattr("scenarios.commands.demo.SCENARIO", str(scenario))
+    assert cli.main(["demo", "--engine", "inline", "--out", str(scenario.parent / "demo")]) == 0
+    assert "not audited, since Spark is not installed" in capsys.readouterr().out
 
 
 def test_a_demo_whose_digests_differ_fails(scenario, capsys, monkeypatch):

@@ -1,0 +1,371 @@
+"""The audit: was delivered what had to be, and nothing else.
+
+For each service, the rule of its kind says from publications and changes alone which pairs of publication and
+client were forced, free or forbidden. Deliveries are compared with that, and looked through for duplicates and
+for order, publisher by publisher. What the protocol declares decides what counts against it.
+
+    missed        forced, and not delivered
+    unwanted      delivered, and forbidden, or before anything allowed it
+    duplicated    delivered once more to a client that had it
+    out_of_order  delivered after a later publication of the same publisher
+
+Verdicts: `invalid` if a declared guarantee was broken; else `unknown` if too little was forced to tell: no
+decision, or under one in a hundred of those that were not forbidden; else `valid`.
+
+Times. A decision about a publication is made where it is handled. The full trace says when it was handled
+last; at lower levels it is given as long as a message can take through the overlay at most, so that more is
+free. A run that ended with messages under way leaves free what may have been among them.
+
+Losses. Where a protocol declares nothing under loss, a lost copy excuses what lies behind the link, and a lost
+change what comes from behind it; where there is a way around the link, everything. Nothing else is excused.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from analysis.spark.changes import BEHIND, behind_links, changes_of, settlement
+from analysis.spark.rules import Question, rule_of
+from analysis.spark.trace import Service, Trace, checked, rows_of, write_json
+from brokers.contract import NEVER, Guarantees
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+VALID, UNKNOWN, INVALID = "valid", "unknown", "invalid"
+EXIT_CODES = {VALID: 0, UNKNOWN: 2, INVALID: 1}
+FILE = "audit.json"
+EXAMPLES_MAX = 5
+FORCED_SHARE_MIN = 0.01
+# Publications times interests of a service. Above, publications are sampled; this many take about a minute.
+PAIRS_MAX = 2_000_000_000
+_SAMPLE_STEPS = 1 << 30
+
+FINDINGS = {
+    "missed": "exact",
+    "unwanted": "exact",
+    "duplicated": "no_duplicates",
+    "out_of_order": "fifo_per_publisher",
+}
+
+
+@dataclass
+class Finding:
+    """One way to be wrong: how often, whether the protocol declared that it never is, and a few examples."""
+
+    declared: bool
+    count: int = 0
+    examples: list[dict[str, Any]] = field(default_factory=list)
+
+
+@dataclass
+class ServiceAudit:
+    """What the audit says of one service."""
+
+    service: str
+    kind: str
+    protocol: str
+    guarantees: dict[str, bool]
+    publications: int = 0
+    audited: int = 0  # publications; fewer than there are if they were sampled
+    interests: int = 0
+    deliveries: int = 0  # of the audited publications
+    forced: int = 0
+    free: int = 0
+    excused: int = 0  # of the free ones, those that are free only because of losses
+    excused_missed: int = 0
+    losses: int = 0  # messages that links lost
+    missed: Finding = field(default_factory=lambda: Finding(True))
+    unwanted: Finding = field(default_factory=lambda: Finding(True))
+    duplicated: Finding = field(default_factory=lambda: Finding(True))
+    out_of_order: Finding = field(default_factory=lambda: Finding(True))
+    unable: str = ""  # why it could not be audited
+
+    @property
+    def verdict(self) -> str:
+        if self.unable:
+            return UNKNOWN
+        if any(getattr(self, name).declared and getattr(self, name).count for name in FINDINGS):
+            return INVALID
+        return UNKNOWN if self.forced < max(1, FORCED_SHARE_MIN * (self.forced + self.free)) else VALID
+
+    @property
+    def reason(self) -> str:
+        """The verdict in words."""
+        if self.unable:
+            return self.unable
+        broken = [
+            f"{getattr(self, name).count:,} {name.replace('_', ' ')}"
+            for name in FINDINGS
+            if getattr(self, name).declared and getattr(self, name).count
+        ]
+        if broken:
+            return ", ".join(broken)
+        if self.verdict == UNKNOWN:
+            return (
+                f"too little was forced to tell: {self.forced:,} of {self.forced + self.free:,} decisions; let it "
+                "run longer after the subscriptions, or change less"
+            )
+        return f"{self.forced:,} decisions were forced, and all were right"
+
+    def as_data(self) -> dict[str, Any]:
+        """Plain data, for audit.json."""
+        data = {key: value for key, value in vars(self).items() if not isinstance(value, Finding)}
+        data["findings"] = {name: vars(getattr(self, name)) for name in FINDINGS}
+        return {**data, "verdict": self.verdict, "reason": self.reason}
+
+
+@dataclass
+class Audit:
+    """What the audit says of a run."""
+
+    run: str
+    digest: str
+    services: list[ServiceAudit]
+
+    @property
+    def verdict(self) -> str:
+        """The worst of the services'."""
+        found = {service.verdict for service in self.services}
+        return next(v for v in (INVALID, UNKNOWN, VALID) if v in found or v == VALID)
+
+    @property
+    def exit_code(self) -> int:
+        return EXIT_CODES[self.verdict]
+
+    def as_data(self) -> dict[str, Any]:
+        """Plain data, for audit.json."""
+        return {
+            "run": self.run, "digest": self.digest, "verdict": self.verdict,
+            "services": [service.as_data() for service in self.services],
+        }  # fmt: skip
+
+
+def audit(
+    path: str | Path, *, master: str | None = None, remote: str | None = None, sample: int | None = None
+) -> Audit:
+    """Audit a finished run; the answer is kept as <run>/analysis/audit.json.
+
+    `sample` judges about this many publications of each service, chosen by a hash of their id.
+    """
+    from analysis.spark.session import check_installed, explained, session
+
+    check_installed()
+    run = checked(path)
+    with session(master, remote, rows=rows_of(run)) as spark, explained([run]):
+        trace = Trace(spark, run)
+        found = Audit(run.path.name, run.digest, [audit_service(trace, s, sample) for s in trace.services])
+    write_json(run, FILE, found.as_data())
+    return found
+
+
+def audit_service(trace: Trace, service: Service, sample: int | None = None) -> ServiceAudit:
+    """Audit one service of a run."""
+    guarantees = service.guarantees(trace.network)
+    found = ServiceAudit(service.name, service.kind_name, service.protocol_name, vars(guarantees))
+    for name, guarantee in FINDINGS.items():
+        getattr(found, name).declared = bool(getattr(guarantees, guarantee))
+    found.unable = trace.need("deliveries", "the audit") or ""
+    if found.unable:
+        return found
+    _judge(trace, service, guarantees, sample, found)
+    _look_through(trace, service, found)
+    return found
+
+
+def _judge(
+    trace: Trace, service: Service, guarantees: Guarantees, sample: int | None, found: ServiceAudit
+) -> None:
+    """Compare the deliveries with what the kind's rule says."""
+    from pyspark.sql import functions as F
+
+    changes = changes_of(trace, service).persist()
+    mine = F.col("service") == service.number
+    published = trace.table("publications").filter(mine)
+    losses = trace.table("losses").filter(mine)
+    found.publications = published.count()
+    found.losses = losses.count() if trace.run.rows("losses") else 0
+    found.interests = changes.filter(F.col("operation").isin(sorted(service.kind.interests))).count()
+    share = 1.0
+    if sample is not None:
+        share = sample / max(found.publications, 1)
+    elif found.publications * found.interests > PAIRS_MAX:
+        share = PAIRS_MAX / (found.publications * found.interests)
+
+    def chosen(frame: DataFrame) -> DataFrame:
+        if share >= 1:
+            return frame
+        step = F.pmod(F.xxhash64("publication"), F.lit(_SAMPLE_STEPS))
+        return frame.filter(step < F.lit(int(share * _SAMPLE_STEPS)))
+
+    consider_losses = found.losses > 0 and not guarantees.under_loss
+    lost = losses if consider_losses else None
+    publications = _publications(trace, service.number, chosen(published), lost).persist()
+    found.audited = publications.count()
+    question = Question(
+        trace, service, guarantees, publications, changes,
+        settlement(trace, service, changes, consider_losses), _places(trace),
+    )  # fmt: skip
+    decisions = rule_of(service).decisions(question)
+    delivered = (
+        chosen(trace.table("deliveries").filter(mine))
+        .groupBy("publication", "client")
+        .agg(F.count("*").alias("times"), F.min("time_ns").alias("first_ns"))
+    )
+    judged = decisions.join(delivered, ["publication", "client"], "full").select(
+        "publication", "client", "times", "first_ns", "since_ns",
+        (F.col("forced") & F.col("times").isNull()).alias("missed"),
+        (F.col("times").isNotNull() & (F.col("since_ns").isNull() | (F.col("since_ns") > F.col("first_ns")))).alias(
+            "unwanted"
+        ),
+        F.col("forced").alias("forced"),
+        F.col("excused").alias("excused"),
+    )  # fmt: skip
+    counts = judged.agg(
+        F.sum("times").alias("deliveries"),
+        _count_if(F.col("forced")).alias("forced"),
+        _count_if(~F.col("forced")).alias("free"),
+        _count_if(F.col("excused")).alias("excused"),
+        _count_if(F.col("excused") & F.col("times").isNull()).alias("excused_missed"),
+        _count_if(F.col("missed")).alias("missed"),
+        _count_if(F.col("unwanted")).alias("unwanted"),
+    ).first()
+    assert counts is not None
+    for name in ("deliveries", "forced", "free", "excused", "excused_missed"):
+        setattr(found, name, counts[name] or 0)
+    for name in ("missed", "unwanted"):
+        finding = getattr(found, name)
+        finding.count = counts[name]
+        if finding.count:
+            rows = judged.filter(name).select("publication", "client", F.col("first_ns").alias("delivered_ns"))
+            sent = publications.select("publication", F.col("time_ns").alias("sent_ns"))
+            finding.examples = _examples(rows.join(sent, "publication", "left"))
+    changes.unpersist()
+    publications.unpersist()
+
+
+def _count_if(condition: Column) -> Column:
+    from pyspark.sql import functions as F
+
+    return F.count(F.when(condition, 1))
+
+
+def _publications(trace: Trace, service: int, published: DataFrame, losses: DataFrame | None) -> DataFrame:
+    """What a rule has to know of each publication; see `Question`."""
+    from pyspark.sql import functions as F
+
+    bound = trace.network.travel_ns_max
+    publications = published.select("publication", "time_ns", "broker", "values")
+    if trace.has("hops"):
+        last = (
+            trace.table("hops")
+            .filter((F.col("service") == service) & (F.col("body") >= 0))
+            .groupBy(F.col("body").alias("publication"))
+            .agg(F.max("time_ns").alias("last_ns"))
+        )
+        publications = publications.join(last, "publication", "left").withColumn(
+            "end_ns", F.greatest("time_ns", F.coalesce("last_ns", "time_ns"))
+        )
+    else:
+        publications = publications.withColumn("end_ns", F.least(F.col("time_ns") + bound, F.lit(NEVER)))
+    cut = F.lit(False) if trace.in_flight_at_end == 0 else F.col("time_ns") + bound >= trace.end_ns
+    where = None if losses is None else behind_links(trace, losses.filter(F.col("body") >= 0))
+    nowhere = F.array().cast(f"array<{BEHIND}>")
+    if where is None or losses is None:
+        publications = publications.withColumn("unheard", nowhere)
+    else:
+        unheard = (
+            losses.select(F.col("body").alias("publication"), "link")
+            .join(where, "link")
+            .groupBy("publication")
+            .agg(F.collect_set("behind").alias("unheard"))
+        )
+        publications = publications.join(unheard, "publication", "left").withColumn(
+            "unheard", F.coalesce("unheard", nowhere)
+        )
+    return publications.join(_places(trace), "broker").select(
+        "publication", "time_ns", "values", "place", "end_ns", "unheard", cut.alias("cut")
+    )
+
+
+def _places(trace: Trace) -> DataFrame:
+    place = trace.network.place.tolist()
+    return trace.spark.createDataFrame(list(enumerate(place)), "broker int, place bigint")
+
+
+def _look_through(trace: Trace, service: Service, found: ServiceAudit) -> None:
+    """Duplicates and order, over all deliveries: one sort per publisher and client."""
+    from pyspark.sql import Window
+    from pyspark.sql import functions as F
+
+    # A publication's id counts up with its publisher's sends. Deliveries at one instant keep no order.
+    ordered = Window.partitionBy("client", "publisher").orderBy("publication", "time_ns")
+    before = ordered.rowsBetween(Window.unboundedPreceding, -1)
+    first_time = F.when(~F.col("duplicated"), F.col("time_ns"))
+    deliveries = (
+        trace.table("deliveries")
+        .filter((F.col("service") == service.number) & (F.col("publication") >= 0))
+        .select("publication", "client", "time_ns", F.shiftright("publication", 32).alias("publisher"))
+        .withColumn("duplicated", F.coalesce(F.lag("publication").over(ordered) == F.col("publication"), F.lit(False)))
+        .withColumn("latest_ns", F.max(first_time).over(before))
+        .withColumn("out_of_order", ~F.col("duplicated") & (F.coalesce("latest_ns", F.lit(-1)) > F.col("time_ns")))
+    )
+    counts = deliveries.agg(*(_count_if(F.col(name)).alias(name) for name in ("duplicated", "out_of_order"))).first()
+    assert counts is not None
+    for name in ("duplicated", "out_of_order"):
+        finding = getattr(found, name)
+        finding.count = counts[name]
+        if finding.count:
+            columns: list[Any] = ["publication", "client", F.col("time_ns").alias("delivered_ns")]
+            if name == "out_of_order":
+                columns.append(F.col("latest_ns").alias("later_one_delivered_ns"))
+            finding.examples = _examples(deliveries.filter(name).select(*columns))
+
+
+def _examples(rows: DataFrame) -> list[dict[str, Any]]:
+    """The first few, by publication and client."""
+    taken = rows.orderBy("publication", "client").limit(EXAMPLES_MAX).collect()
+    return [
+        {**{k: v for k, v in row.asDict().items() if v is not None}, "message": message_name(row["publication"])}
+        for row in taken
+    ]
+
+
+def message_name(key: int) -> str:
+    """37#5 for the sixth message of client 37: what `brokerlab explain` takes."""
+    return f"{key >> 32}#{key & 0xFFFFFFFF}" if key >= 0 else str(key)
+
+
+def text(found: Audit) -> str:
+    """The audit for people."""
+    lines = []
+    for service in found.services:
+        lines.append(f"{service.service} ({service.protocol}): {service.verdict}: {service.reason}")
+        if service.unable:
+            continue
+        sampled = "" if service.audited == service.publications else f" (a sample of {service.publications:,})"
+        lines.append(
+            f"  {service.audited:,} publications{sampled}, {service.interests:,} interests, "
+            f"{service.deliveries:,} deliveries; {service.forced:,} decisions forced, {service.free:,} free"
+        )
+        if service.losses:
+            lines.append(
+                f"  {service.losses:,} messages lost; they excuse {service.excused:,} decisions, of which "
+                f"{service.excused_missed:,} were not delivered"
+            )
+        for name in FINDINGS:
+            finding = getattr(service, name)
+            if not finding.count:
+                continue
+            declared = "" if finding.declared else ", which the protocol does not rule out"
+            lines.append(f"  {name.replace('_', ' ')}: {finding.count:,}{declared}")
+            lines += [f"    {_example(each)}" for each in finding.examples]
+    return "\n".join([*lines, f"verdict: {found.verdict}"])
+
+
+def _example(example: dict[str, Any]) -> str:
+    told = f"message {example['message']} and client {example['client']}"
+    times = [(key.removesuffix("_ns"), value) for key, value in example.items() if key.endswith("_ns")]
+    return ", ".join([told, *(f"{what.replace('_', ' ')} at {when:,} ns" for what, when in times)])

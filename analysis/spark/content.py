@@ -1,0 +1,137 @@
+"""The audit rule of the kind `content`.
+
+A pair (publication, client) is forced if some interest of the client holds all its values, had settled before
+it was sent, and was not revoked before the last decision about it had been made. It is allowed if some
+interest that holds all its values had been issued by then and was not gone before it was sent. Allowed and not
+forced is free.
+
+Plan. Publications and interests meet block by block: interests are dealt out to blocks, publications are sent
+to all of them, and within a block a sort-merge join tries each pair, times first, then ranges as flat columns,
+which Spark compiles. That is some 50 million pairs a second and core, needs no memory beyond a block of
+interests, and cares neither for skew nor for what the values are distributed like.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from analysis.spark.changes import is_behind, revocations
+from analysis.spark.rules import Question
+from brokers.contract import NEVER, Kind
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+_INTERESTS_PER_BLOCK = 2_000
+_BLOCKS_MAX = 64
+
+
+class ContentRule:
+    """See the module."""
+
+    def __init__(self, kind: Kind) -> None:
+        self.kind = kind
+
+    def decisions(self, question: Question) -> DataFrame:
+        from pyspark.sql import functions as F
+
+        interests = self._interests(question).persist()
+        sizes = interests.agg(F.count("*").alias("count"), F.max(F.size("ranges")).alias("widest")).first()
+        assert sizes is not None
+        count, widest = sizes["count"], sizes["widest"]
+        blocks = min(max(2, count // _INTERESTS_PER_BLOCK), _BLOCKS_MAX)
+        right = interests.withColumn("block", F.pmod(F.xxhash64("interest"), F.lit(blocks)).cast("int"))
+        for k in range(widest or 0):
+            one = F.get(F.col("ranges"), F.lit(k))
+            right = right.withColumns(
+                {f"attribute_{k}": one["attribute"], f"low_{k}": one["low"], f"high_{k}": one["high"]}
+            )
+        left = question.publications.withColumn("block", F.explode(F.sequence(F.lit(0), F.lit(blocks - 1))))
+        sent, end = F.col("time_ns"), F.col("end_ns")
+        wanted = (F.col("p.block") == F.col("i.block")) & (F.col("issued_ns") <= end) & (F.col("gone_ns") >= sent)
+        for k in range(widest or 0):
+            wanted = wanted & self._holds(k)
+        met = left.alias("p").join(right.drop("ranges").hint("merge").alias("i"), wanted)
+
+        in_time = (
+            (F.col("settled_ns") < sent)
+            & (F.col("revoked_ns") > end)
+            & ~F.exists("unsettled", lambda w: (w["begin"] <= sent) & (w["end"] >= sent))
+            & ~F.col("cut")
+        )
+        unspoilt = ~is_behind(F.col("place"), F.col("i.unheard")) & ~is_behind(F.col("home"), F.col("p.unheard"))
+        judged = met.select(
+            "publication", "client", in_time.alias("in_time"), (in_time & unspoilt).alias("forced"), "issued_ns"
+        )
+        return judged.groupBy("publication", "client").agg(
+            F.max("forced").alias("forced"),
+            (F.max("in_time") & ~F.max("forced")).alias("excused"),
+            F.min("issued_ns").alias("since_ns"),
+        )
+
+    @staticmethod
+    def _holds(k: int) -> Column:
+        """Whether range k holds the publication's value. NaN, a missing value, is above every number in Spark."""
+        from pyspark.sql import functions as F
+
+        value = F.get(F.col("values"), F.col(f"attribute_{k}"))
+        inside = (value >= F.col(f"low_{k}")) & (value <= F.col(f"high_{k}"))
+        return F.col(f"attribute_{k}").isNull() | (inside & ~F.isnan(value))
+
+    def _interests(self, question: Question) -> DataFrame:
+        """One row per interest: who, when, and its ranges."""
+        from pyspark.sql import functions as F
+
+        changes, settled = question.changes, question.settled
+        # An end of which something was lost may never have reached everybody.
+        ends = revocations(changes, question.service).join(
+            settled.select(
+                F.col("change").alias("revocation"),
+                F.when(F.size("unheard") == 0, F.col("settled_ns")).otherwise(F.lit(NEVER)).alias("gone_ns"),
+            ),
+            "revocation",
+        )
+        triple = F.transform(
+            F.sequence(F.lit(0), F.floor(F.size("values") / 3).cast("int") - 1),
+            lambda k: F.struct(
+                F.get("values", 3 * k).alias("attribute"),
+                F.get("values", 3 * k + 1).alias("low"),
+                F.get("values", 3 * k + 2).alias("high"),
+            ),
+        )
+        present = F.filter(triple, lambda r: ~F.isnan(r["attribute"]))
+        ranges = F.transform(
+            F.when(F.size("values") >= 3, present).otherwise(F.array().cast(_RANGES)),
+            lambda r: F.struct(r["attribute"].cast("int").alias("attribute"), r["low"], r["high"]),
+        )
+        return (
+            changes.filter(F.col("operation").isin(sorted(self.kind.interests)))
+            .withColumn("ranges", ranges)
+            .drop("settled_ns")
+            .join(settled, "change")
+            .join(ends.select("interest", "gone_ns"), "interest", "left")
+            .join(question.places, "broker")
+            .select(
+                "interest", "client", F.col("place").alias("home"), "issued_ns", "settled_ns", "revoked_ns",
+                F.coalesce("gone_ns", F.lit(NEVER)).alias("gone_ns"), "unsettled", "unheard", "ranges",
+            )
+        )  # fmt: skip
+
+    def reason(self, publication: dict[str, Any], change: dict[str, Any]) -> str:
+        """Whether an interest wants a publication, and which range says no."""
+        values, row = publication["values"], change["values"]
+        said = []
+        for k in range(0, len(row) - 2, 3):
+            attribute, low, high = row[k : k + 3]
+            if attribute != attribute:
+                continue
+            value = values[int(attribute)] if int(attribute) < len(values) else float("nan")
+            if value != value:
+                return f"asks for attribute {int(attribute)}, which is missing"
+            if not low <= value <= high:
+                return f"asks for {low:g} to {high:g} in attribute {int(attribute)}, which is {value:g}"
+            said.append(f"{value:g} in {low:g} to {high:g}")
+        return "matches: " + ("; ".join(said) or "it asks for everything")
+
+
+_RANGES = "array<struct<attribute:double,low:double,high:double>>"

@@ -1,0 +1,220 @@
+"""The way of one message: where it went, what happened to it, and why a client got it or did not.
+
+Reads the rows it needs from the trace with Arrow, so it needs no Spark. Level full, as only that has the hops.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from analysis.spark.audit import message_name
+from analysis.spark.graph import Network
+from analysis.spark.rules import rule_of
+from analysis.spark.trace import Service, checked, services_of
+from brokers.errors import InvalidInput, RunIncomplete
+
+if TYPE_CHECKING:
+    from brokers.engine.runfolder import RunFolder
+
+_SHOWN_HOPS_MAX = 200
+
+
+def message_key(name: str) -> int:
+    """The id behind 37#5, the sixth message of client 37, or the id itself."""
+    pair = re.fullmatch(r"(\d{1,10})#(\d{1,10})", name)
+    if pair is not None:
+        return int(pair[1]) << 32 | int(pair[2])
+    if re.fullmatch(r"\d{1,19}", name):
+        return int(name)
+    raise InvalidInput(f"{name!r} names no message: give its id, or client#number, as in 37#5")
+
+
+def explain(path: str | Path, message: str, client: int | None = None) -> dict[str, Any]:
+    """Everything the trace tells about a message, and about its delivery to a client if one is given."""
+    run = checked(path)
+    for table in ("hops", "publications"):
+        if table not in run.tables():
+            run.read(table)  # says which level is needed
+    key = message_key(message)
+    publications, changes = _rows(run, "publications", "publication", key), _rows(run, "changes", "change", key)
+    if not publications and not changes:
+        raise InvalidInput(f"{run.path}: nobody sent a message {message_name(key)} ({key})")
+    names = run.read("brokers", ["broker", "name"]).sort_by("broker")["name"].to_pylist()
+    sent = (publications or changes)[0]
+    services = services_of(run)
+    service = services[sent["service"]]
+    began = sent["time_ns"] if publications else sent["issued_ns"]
+    types = {number: name for name, number in service.kind.types.items()}
+    # A change's messages carry it as their cause, whatever body they carry.
+    hops = _rows(run, "hops", "body" if publications else "cause", key)
+    hops.sort(key=lambda h: (h["time_ns"], h["finish_ns"], h["broker"]))
+    links = {row["link"]: row for row in run.read("links").to_pylist()}
+    lost = _rows(run, "losses", "body" if publications else "cause", key)
+    result: dict[str, Any] = {
+        "message": message_name(key),
+        "id": key,
+        "service": service.name,
+        "type": "publish" if publications else types.get(sent["operation"], str(sent["operation"])),
+        "client": sent["client"],
+        "broker": names[sent["broker"]],
+        "sent_ns": began,
+        "values": [None if v != v else v for v in sent["values"]],
+        "hops": [_hop(hop, links, names, began) for hop in hops],
+        "losses": [
+            {
+                "time_ns": each["time_ns"], "link": each["link"],
+                "from": names[links[each["link"]]["from"]], "to": names[links[each["link"]]["to"]],
+            }
+            for each in sorted(lost, key=lambda each: each["time_ns"])
+        ],
+    }  # fmt: skip
+    if not publications:
+        result["change"] = {k: sent[k] for k in ("interest", "settled_ns", "revoked_ns", "gone_ns", "lost")}
+        if client is not None:
+            raise InvalidInput(f"{message_name(key)} is a {result['type']}, which is delivered to nobody")
+        return result
+    deliveries = sorted(_rows(run, "deliveries", "publication", key), key=lambda d: (d["time_ns"], d["client"]))
+    result["deliveries"] = len(deliveries)
+    if client is not None:
+        result["to"] = _why(run, service, publications[0], client, hops, deliveries, names, result["losses"])
+    return result
+
+
+def _rows(run: RunFolder, table: str, column: str, value: int) -> list[dict[str, Any]]:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    found: list[dict[str, Any]] = []
+    for part in run.parts(table):
+        try:
+            found += pq.read_table(part, filters=[(column, "=", value)], partitioning=None).to_pylist()
+        except (pa.ArrowException, OSError) as error:
+            raise RunIncomplete(f"{part} cannot be read: {str(error).splitlines()[0]}") from None
+    return found
+
+
+def _hop(hop: dict[str, Any], links: dict[int, dict[str, Any]], names: Sequence[str], began: int) -> dict[str, Any]:
+    link = links.get(hop["link"])
+    return {
+        "broker": names[hop["broker"]],
+        "from": names[link["from"]] if link else None,
+        "time_ns": hop["time_ns"],
+        "after_ns": hop["time_ns"] - began,
+        "link_delay_ns": link["delay_ns"] if link else 0,
+        "in_broker_ns": hop["finish_ns"] - hop["time_ns"],
+        "finish_ns": hop["finish_ns"],
+    }
+
+
+def _why(
+    run: RunFolder, service: Service, publication: dict[str, Any], client: int, hops: list[dict[str, Any]],
+    deliveries: list[dict[str, Any]], names: Sequence[str], losses: list[dict[str, Any]],
+) -> dict[str, Any]:
+    """Whether the client got it, which of its interests wanted it, and how far it came."""
+    sent = publication["time_ns"]
+    got = [d["time_ns"] for d in deliveries if d["client"] == client]
+    rule = rule_of(service)
+    interests = []
+    for change in sorted(_rows(run, "changes", "client", client), key=lambda c: c["issued_ns"]):
+        if change["service"] != service.number or change["operation"] not in service.kind.interests:
+            continue
+        reason = rule.reason(publication, change)
+        interests.append(
+            {
+                "interest": change["interest"],
+                "name": message_name(change["interest"]),
+                "matches": reason.startswith("matches"),
+                "reason": reason,
+                **{k: change[k] for k in ("issued_ns", "settled_ns", "revoked_ns", "gone_ns", "lost")},
+                "when": _when(change, sent, max((h["time_ns"] for h in hops), default=sent)),
+                "broker": change["broker"],
+            }
+        )
+    home = interests[0]["broker"] if interests else None
+    reached = [h["time_ns"] for h in hops if h["broker"] == home]
+    if losses and home is not None:
+        network = Network.of(run)
+        losses = [each for each in losses if network.is_behind(home, each["link"])]
+    for each in interests:
+        del each["broker"]
+    return {
+        "client": client,
+        "delivered_ns": got,
+        "broker": names[home] if home is not None else None,
+        "reached_broker_ns": min(reached, default=None),
+        "interests": interests,
+        "said": _said(client, got, interests, reached, names[home] if home is not None else "", hops, names, losses),
+    }
+
+
+def _when(change: dict[str, Any], sent: int, end: int) -> str:
+    """How the change stood towards a publication, in a word or two."""
+    if change["issued_ns"] > end:
+        return "issued too late"
+    if 0 <= change["gone_ns"] < sent:
+        return "gone before"
+    if 0 <= change["revoked_ns"] <= end:
+        return "being withdrawn"
+    standing = change["issued_ns"] < 0
+    return "settled before" if standing or 0 <= change["settled_ns"] < sent else "not settled yet"
+
+
+def _said(
+    client: int, got: list[int], interests: list[dict[str, Any]], reached: list[int], home: str,
+    hops: list[dict[str, Any]], names: Sequence[str], losses: list[dict[str, Any]],
+) -> str:  # fmt: skip
+    wanted = [i for i in interests if i["matches"] and i["when"] not in ("gone before", "issued too late")]
+    spoilt = {True: ", but links lost messages of it", False: ""}
+    because = "; ".join(
+        f"interest {i['name']} ({i['when']}{spoilt[i['lost'] > 0]}) {i['reason']}" for i in wanted
+    )
+    if got:
+        twice = "" if len(got) == 1 else f", {len(got)} times"
+        if wanted:
+            return f"client {client} got it{twice}: {because}"
+        return f"client {client} got it{twice}, though nothing it asked for wants it"
+    if not interests:
+        return f"client {client} did not get it: it never asked for anything in this service"
+    if not wanted:
+        why = "; ".join(
+            f"interest {i['name']} {i['reason'] if not i['matches'] else 'was ' + i['when']}" for i in interests[:5]
+        )
+        return f"client {client} did not get it, rightly: {why}"
+    if reached:
+        return f"client {client} did not get it, though it reached its broker {home}: {because}"
+    if losses:
+        where = ", ".join(f"{each['from']} to {each['to']}" for each in losses)
+        return f"client {client} did not get it: it never reached broker {home}; copies were lost from {where}"
+    last = names[hops[-1]["broker"]] if hops else "nowhere"
+    return f"client {client} did not get it: it never reached broker {home}, and was handled last at {last}; {because}"
+
+
+def text(found: dict[str, Any]) -> str:
+    """The explanation for people."""
+    from scenarios.units import format_duration
+
+    values = ", ".join("-" if v is None else f"{v:g}" for v in found["values"])
+    lines = [
+        f"{found['message']} ({found['id']}): {found['type']} of client {found['client']} at broker {found['broker']}, "
+        f"service {found['service']}, sent at {format_duration(found['sent_ns'])}",
+        f"values: {values}",
+    ]
+    if "change" in found:
+        times = {k: v for k, v in found["change"].items() if k.endswith("_ns")}
+        lines.append(", ".join(f"{k[:-3]} {'never' if v < 0 else format_duration(v)}" for k, v in times.items()))
+    lines.append(f"handled {len(found['hops'])} times:")
+    for hop in found["hops"][:_SHOWN_HOPS_MAX]:
+        came = f"from {hop['from']}, {format_duration(hop['link_delay_ns'])} away" if hop["from"] else "from its client"
+        after, inside = hop["after_ns"] / 1e6, hop["in_broker_ns"] / 1e6
+        lines.append(f"  +{after:.3f} ms  {hop['broker']}  {came}, {inside:.3f} ms in the broker")
+    if len(found["hops"]) > _SHOWN_HOPS_MAX:
+        lines.append(f"  … and {len(found['hops']) - _SHOWN_HOPS_MAX} more; --json has them all")
+    lines += [f"lost from {each['from']} to {each['to']}" for each in found["losses"]]
+    if "deliveries" in found:
+        lines.append(f"delivered to {found['deliveries']} clients")
+    if "to" in found:
+        lines.append(found["to"]["said"])
+    return "\n".join(lines)

@@ -1,0 +1,74 @@
+"""The audit rule of each kind: what the definition forces, and what it leaves free.
+
+A rule is a class that is called `rule(kind)` and answers
+
+    decisions(question) -> DataFrame
+        publication, client   a pair that the definition allows at all; any other is forbidden
+        forced                whether it had to be delivered
+        excused               whether it is free only because a link lost something
+        since_ns              the earliest time at which a delivery to the client was in order
+
+with one row per pair. A rule computes from publications and changes alone (with dependencies and losses),
+never from deliveries: those are what it judges. The audit does the rest: sampling, comparing, counting,
+duplicates and order.
+
+A rule may also answer `reason(publication, change) -> str`: in words, whether the change of a client wants
+the publication and why; both are rows of the trace as dictionaries.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+from brokers.contract import Guarantees
+from brokers.errors import InvalidInput
+from brokers.registry import load
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from analysis.spark.trace import Service, Trace
+
+# Name of the kind -> "module:Class". A third party's kind may carry `audit_rule = "module:Class"` instead.
+RULES: dict[str, str] = {
+    "content": "analysis.spark.content:ContentRule",
+}
+
+
+@dataclass(frozen=True)
+class Question:
+    """What a rule gets.
+
+    `publications` are those to judge: publication, time_ns, values, place (of the broker where it entered),
+    end_ns (no decision about it was made after that), unheard (what lies behind links that lost a copy),
+    cut (whether the run may have ended before it was done).
+    `changes` and `settled` are as in `analysis.spark.changes`. `places` gives each broker its place.
+    """
+
+    trace: Trace
+    service: Service
+    guarantees: Guarantees
+    publications: DataFrame
+    changes: DataFrame
+    settled: DataFrame
+    places: DataFrame
+
+
+class Rule(Protocol):
+    """See the module."""
+
+    def decisions(self, question: Question) -> DataFrame: ...
+
+    def reason(self, publication: dict[str, Any], change: dict[str, Any]) -> str: ...
+
+
+def rule_of(service: Service) -> Rule:
+    """The audit rule of a service's kind."""
+    target = RULES.get(service.kind.name) or getattr(service.kind, "audit_rule", None)
+    if target is None:
+        raise InvalidInput(
+            f"service {service.name!r}: the kind {service.kind.name!r} has no audit rule; give the class an "
+            "attribute audit_rule = 'package.module:Class', as analysis/spark/rules.py describes"
+        )
+    return load(target)(service.kind)

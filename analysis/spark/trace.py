@@ -1,0 +1,183 @@
+"""The trace of a run as DataFrames.
+
+Every file is looked at before Spark gets it: sizes when the folder is opened, footers here. What is truncated
+or missing is named.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from analysis.spark.graph import Network
+from brokers.contract import Guarantees, Kind
+from brokers.engine.runfolder import RunFolder, open_run
+from brokers.engine.trace_schema import TABLES
+from brokers.errors import EnvironmentProblem, InvalidInput, RunIncomplete
+from brokers.registry import load, resolve
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+ANALYSIS = "analysis"  # the folder beside the tables, for what is computed from them
+
+
+@dataclass(frozen=True)
+class Service:
+    """A service of a run, as its manifest describes it."""
+
+    number: int
+    name: str
+    kind_name: str
+    protocol_name: str
+    kind: Kind
+    protocol: Any
+
+    def guarantees(self, network: Network) -> Guarantees:
+        """What the protocol declares, on this overlay."""
+        declared = getattr(self.protocol, "guarantees_for", None)
+        return declared(network) if declared is not None else self.protocol.guarantees
+
+
+def checked(path: str | Path) -> RunFolder:
+    """A finished run whose every part has a footer that fits the manifest."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    run = open_run(path)
+
+    def problem(file: dict[str, Any]) -> str | None:
+        try:
+            rows = pq.read_metadata(run.path / file["path"]).num_rows
+        except (pa.ArrowException, OSError) as error:
+            return f"{file['path']} is no whole Parquet file ({str(error).splitlines()[0]})"
+        if rows != file["rows"]:
+            return f"{file['path']} has {rows} rows where the run wrote {file['rows']}"
+        return None
+
+    with ThreadPoolExecutor(8) as pool:
+        problems = [said for said in pool.map(problem, run.manifest["files"]) if said]
+    if problems:
+        raise RunIncomplete(f"{run.path}: {'; '.join(problems)}; run it again")
+    return run
+
+
+def rows_of(run: RunFolder) -> int:
+    """How many rows the trace of a run has, over all tables."""
+    return sum(table["rows"] for table in run.manifest["tables"].values())
+
+
+def services_of(run: RunFolder) -> list[Service]:
+    """The services of a run, in the order of its scenario."""
+    from protocols.registry import KINDS, PROTOCOLS
+
+    found = []
+    for number, section in enumerate(run.manifest["scenario"]["services"]):
+        kind = load(resolve(section["kind"], KINDS, "kind"))
+        known = set(kind.Params.model_fields)
+        params = {key: value for key, value in section.items() if key in known}
+        protocol = load(resolve(section["protocol"], PROTOCOLS, "protocol"))
+        found.append(
+            Service(number, section["name"], section["kind"], section["protocol"], kind(params), protocol)
+        )
+    return found
+
+
+class Trace:
+    """A run, for Spark."""
+
+    def __init__(self, spark: SparkSession, run: RunFolder) -> None:
+        self.spark = spark
+        self.run = run
+
+    @property
+    def level(self) -> str:
+        return self.run.manifest["trace_level"]
+
+    def has(self, table: str) -> bool:
+        """Whether the trace level kept this table."""
+        return table in self.run.manifest["tables"]
+
+    def need(self, table: str, what: str) -> str | None:
+        """What to tell where a table is missing; None where it is there."""
+        if self.has(table):
+            return None
+        return f"{what} needs trace level {TABLES[table].level!r}, this run has {self.level!r}"
+
+    def table(self, name: str) -> DataFrame:
+        """A table of the trace."""
+        parts = [glob_safe(path) for path in self.run.parts(name)]
+        return self.spark.read.parquet(*parts)
+
+    @cached_property
+    def services(self) -> list[Service]:
+        return services_of(self.run)
+
+    @cached_property
+    def network(self) -> Network:
+        return Network.of(self.run)
+
+    @property
+    def duration_ns(self) -> int:
+        return self.run.manifest["scenario"]["duration"]
+
+    @property
+    def end_ns(self) -> int:
+        """What arrived after this was not handled any more."""
+        return self.duration_ns + self.run.manifest["scenario"]["drain"]
+
+    @property
+    def in_flight_at_end(self) -> int:
+        return self.run.manifest["engine"]["metrics"]["network"]["in_flight_at_end"]
+
+    def write(self, frame: DataFrame, name: str) -> DataFrame:
+        """Keep a result beside the trace, and read it back from there."""
+        path = self.folder() / name
+        frame.write.mode("overwrite").parquet(glob_safe(path, escape=False))
+        return self.spark.read.parquet(glob_safe(path))
+
+    def folder(self) -> Path:
+        """Where results are kept."""
+        return analysis_folder(self.run)
+
+
+def analysis_folder(run: RunFolder) -> Path:
+    """<run>/analysis, made where it is not there yet."""
+    path = run.path / ANALYSIS
+    try:
+        path.mkdir(exist_ok=True)
+    except OSError as error:
+        raise EnvironmentProblem(f"cannot write to {path}: {error.strerror}") from None
+    return path
+
+
+def write_json(run: RunFolder, name: str, data: Mapping[str, Any]) -> None:
+    """Keep plain data as <run>/analysis/<name>; a reader sees all of it or nothing."""
+    path = analysis_folder(run) / name
+    unfinished = path.with_name(f"_tmp-{name}")
+    try:
+        unfinished.write_text(json.dumps(data, indent=2) + "\n", encoding="utf-8")
+        os.replace(unfinished, path)
+    except OSError as error:
+        raise EnvironmentProblem(f"cannot write {path}: {error.strerror}") from None
+
+
+def glob_safe(path: Path, escape: bool = True) -> str:
+    """A path as Spark reads it: on the local file system whatever its default is, and no pattern."""
+    text = re.sub(r"([\\{}\[\]*?])", r"\\\1", str(path)) if escape else str(path)
+    return f"file://{text}"
+
+
+def service_number(services: list[Service], name: str) -> int:
+    """The number of the service with this name."""
+    for service in services:
+        if service.name == name:
+            return service.number
+    raise InvalidInput(f"no service {name!r}; there are {', '.join(s.name for s in services)}")

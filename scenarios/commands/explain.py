@@ -1,0 +1,30 @@
+"""`brokerlab explain RUN MESSAGE [CLIENT]`: the way of a message, and why a client got it or did not."""
+
+from __future__ import annotations
+
+import json
+
+from scenarios.commands import parser
+
+
+def command(arguments: list[str]) -> int:
+    result = parser(
+        "explain",
+        "Show where a message went, when, and what became of it; with a client, why it was or was not delivered "
+        "there. Needs a run with trace level full, and neither Spark nor Java.",
+        """
+        brokerlab explain runs/latest 37#5
+        brokerlab explain runs/latest 158913789957 61
+        """,
+    )
+    result.add_argument("run", metavar="RUN", help="a run folder")
+    result.add_argument("message", metavar="MESSAGE", help="id of a publication or change, or client#number")
+    result.add_argument("client", metavar="CLIENT", nargs="?", type=int, help="entity id of a client")
+    result.add_argument("--json", action="store_true", help="all of it as one object")
+    options = result.parse_args(arguments)
+
+    from brokers.registry import load
+
+    found = load("analysis.spark.explain:explain")(options.run, options.message, options.client)
+    print(json.dumps(found, indent=2) if options.json else load("analysis.spark.explain:text")(found))
+    return 0

@@ -1,0 +1,413 @@
+"""Carrying out a sweep: every point that has not finished yet, then expectations and one table.
+
+    sweeps/<name>-<id>/
+      sweep.json        what was asked for, and how each point ended
+      points.parquet    one row per point: values, repeat, seed, status, digest, metrics
+      runs/             one run folder per point, <point>-<id of the run>
+      failed/           <point>.json with the reason, and what the point left of its run folder
+
+Rules:
+- A point has finished when its run folder has, with the same model and trace level; it is not run again. What was
+  interrupted or failed is.
+- A failed point never stops the others. Its reason is one sentence.
+- The folder is held by a lock that goes with the process; a second sweep into it is refused.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import re
+import shutil
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TextIO
+
+from brokers.errors import BrokerlabError, EnvironmentProblem, Interrupted, InvalidInput, RunIncomplete
+from scenarios.many import expect, metrics
+from scenarios.many.pool import Answer, answers
+from scenarios.many.sweep import Point, Sweep, value_key
+from scenarios.problems import ScenarioErrors, path_text
+
+if TYPE_CHECKING:
+    from brokers.engine.runfolder import RunFolder
+
+SWEEPS = "sweeps"
+DESCRIPTION, TABLE = "sweep.json", "points.parquet"
+FINISHED, FAILED, NOT_RUN = "finished", "failed", "not run"
+
+
+@dataclass(frozen=True)
+class Task:
+    """A point as plain data, for whichever process runs it."""
+
+    slug: str
+    scenario: dict[str, Any]
+    scenario_folder: str
+    runs: str
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a task ended: the name of its run folder, or why there is none."""
+
+    run: str | None = None
+    error: str | None = None
+
+
+@dataclass
+class PointState:
+    """A point, and how it stands."""
+
+    point: Point
+    status: str = NOT_RUN
+    error: str | None = None
+    run: RunFolder | None = None
+    judged: list[expect.Judged] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class SweepResult:
+    """A sweep that was carried out."""
+
+    sweep: Sweep
+    path: Path
+    states: tuple[PointState, ...]
+    reused: int  # points that had finished before
+
+    @property
+    def finished(self) -> list[PointState]:
+        return [state for state in self.states if state.status == FINISHED]
+
+    @property
+    def failed(self) -> list[PointState]:
+        return [state for state in self.states if state.status == FAILED]
+
+    @property
+    def expectations_hold(self) -> bool:
+        return all(judged.holds for state in self.states for judged in state.judged)
+
+    @property
+    def exit_code(self) -> int:
+        return 0 if self.expectations_hold and not self.failed else 1
+
+    def as_data(self) -> dict[str, Any]:
+        """What `sweep --json` ends with."""
+        found = []
+        for i, text in enumerate(self.sweep.expect):
+            failing = [str(state.point) for state in self.finished if not state.judged[i].holds]
+            found.append({"expectation": text, "holds": not failing, "failing": failing})
+        return {
+            "sweep": str(self.path),
+            "table": str(self.path / TABLE),
+            "points": len(self.states),
+            "finished": len(self.finished),
+            "reused": self.reused,
+            "failed": [{"point": str(state.point), "error": state.error} for state in self.failed],
+            "expect": found,
+        }
+
+
+def carry_out(
+    sweep: Sweep,
+    *,
+    engine: str | None = None,
+    jobs: int | None = None,
+    address: str | None = None,
+    out: str | Path | None = None,
+    again: bool = False,
+    progress: bool | Callable[[int, int, int], None] = False,
+) -> SweepResult:
+    """Run every point of a sweep that has not finished yet, then judge all.
+
+    Parameters
+    ----------
+    engine : ray (points as Ray tasks) or inline (here, or in `jobs` processes); default: ray where it is installed
+    jobs : points under way at a time; default: one per CPU under ray, else one
+    address : of an existing Ray cluster, all nodes of which see the folder
+    out : folder in which sweep folders are made; default: sweeps
+    again : run finished points again, as after a change to a protocol's code
+    progress : True for a line on stderr, or a function of (points ended, failed, points to run)
+    """
+    from scenarios.run import chosen_engine
+
+    chosen = chosen_engine(engine, address)
+    if jobs is not None and jobs < 1:
+        raise InvalidInput(f"a sweep needs at least one job (got {jobs})")
+    audits = expect.need_audit(sweep.expect)
+    path = (Path(SWEEPS if out is None else out) / f"{sweep.name}-{sweep.id}").absolute()
+    with _folder(path):
+        states = [PointState(point) for point in sweep.points]
+        for state in [] if again else states:
+            _find_finished(state, path / "runs")
+        waiting = [state for state in states if state.status != FINISHED]
+        result = SweepResult(sweep, path, tuple(states), len(states) - len(waiting))
+        _describe(result)
+        tell = PointProgress() if progress is True else progress or (lambda *_: None)
+        try:
+            _work(waiting, path, chosen, jobs, address, tell)
+        except (KeyboardInterrupt, Interrupted):
+            for state in waiting:  # one may have finished without being told of
+                if state.status == NOT_RUN:
+                    _find_finished(state, path / "runs")
+            _describe(result)
+            write_table(result)
+            left = sum(state.status == NOT_RUN for state in states)
+            raise Interrupted(
+                f"interrupted; {left} of {len(states)} points are left, and the same command goes on with them"
+            ) from None
+        finally:
+            if isinstance(tell, PointProgress):
+                tell.close()
+        if audits:
+            expect.audit_all(state.run for state in result.finished if state.run is not None)
+        for state in result.finished:
+            assert state.run is not None
+            state.judged = expect.judge(sweep.expect, state.run)
+        _describe(result)
+        write_table(result)
+    return result
+
+
+def _work(
+    waiting: Sequence[PointState],
+    path: Path,
+    engine: str,
+    jobs: int | None,
+    address: str | None,
+    tell: Callable[[int, int, int], None],
+) -> None:
+    if not waiting:
+        return
+    runs = str(path / "runs")
+    work = [Task(s.point.slug, s.point.data(), s.point.scenario.folder, runs) for s in waiting]
+    failed = 0
+    tell(0, 0, len(work))
+    with contextlib.closing(answers(run_point, work, engine, jobs, address)) as ended:  # type: ignore[type-var]
+        for count, answer in enumerate(ended, 1):
+            state = waiting[answer.number]
+            _note(state, answer, path)
+            failed += state.status == FAILED
+            tell(count, failed, len(work))
+
+
+def run_point(task: Task) -> Outcome:
+    """Run one point in this process; whatever goes wrong with it is the answer."""
+    from scenarios.loader import from_data
+    from scenarios.run import run
+
+    if not Path(task.runs).is_dir():
+        return Outcome(
+            error=f"the node that ran it cannot see {task.runs}: name a folder that all nodes share (--out)"
+        )
+    try:
+        scenario = from_data(task.scenario, task.scenario_folder)
+        done = run(
+            scenario,
+            engine="inline",
+            actors=1,
+            out=task.runs,
+            overwrite=True,
+            command=["brokerlab", "sweep", task.slug],
+        )
+        return Outcome(run=done.path.name)
+    except Interrupted:
+        raise
+    except ScenarioErrors as error:  # plain data has no lines to point at
+        return Outcome(error="; ".join(f"{path_text(each.path)}: {each.message}" for each in error.problems))
+    except BrokerlabError as error:
+        return Outcome(error=str(error))
+    except Exception as error:
+        return Outcome(
+            error=f"a mistake in brokerlab or in what it was given: {type(error).__name__}: {error}"
+        )
+
+
+def _note(state: PointState, answer: Answer, path: Path) -> None:
+    """Keep how a point ended."""
+    outcome: Outcome = answer.value if answer.lost is None else Outcome(error=answer.lost)
+    reason = path / "failed" / f"{state.point.slug}.json"
+    state.error = outcome.error
+    if outcome.run is not None:
+        from brokers.engine.runfolder import open_run
+
+        try:
+            state.run = open_run(path / "runs" / outcome.run)
+            state.status = FINISHED
+            reason.unlink(missing_ok=True)
+            return
+        except BrokerlabError as error:
+            state.error = str(error)
+    state.status = FAILED
+    reason.parent.mkdir(exist_ok=True)
+    for leftover in _folders_of(state.point, path / "runs"):
+        shutil.rmtree(reason.parent / leftover.name, ignore_errors=True)
+        leftover.rename(reason.parent / leftover.name)
+    facts = {"point": str(state.point), "values": dict(state.point.values), "repeat": state.point.repeat}
+    text = json.dumps({**facts, "seed": state.point.seed, "error": state.error}, indent=1, ensure_ascii=False)
+    reason.write_text(text + "\n", encoding="utf-8")
+
+
+def _folders_of(point: Point, runs: Path) -> list[Path]:
+    """The run folders that carry a point's name, whatever their model."""
+    name = re.compile(rf"{re.escape(point.slug)}-[0-9a-f]{{10}}")
+    return [entry for entry in runs.glob(f"{point.slug}-*") if name.fullmatch(entry.name)]
+
+
+def _find_finished(state: PointState, runs: Path) -> None:
+    """Take the finished run of a point, if its model is still the same."""
+    candidates = [folder for folder in _folders_of(state.point, runs) if (folder / "_SUCCESS").exists()]
+    if not candidates:
+        return
+    from brokers.engine.runfolder import open_run, run_id
+    from scenarios.loader import from_data
+    from scenarios.plan import resolve
+
+    try:
+        model = resolve(from_data(state.point.data(), state.point.scenario.folder))
+        wanted = run_id({"model": model.facts["model_parts"], "seed": model.seed})
+    except BrokerlabError:
+        return  # running it will tell
+    for folder in candidates:
+        with contextlib.suppress(RunIncomplete, InvalidInput):
+            found = open_run(folder)
+            if found.manifest["id"] == wanted and found.manifest["trace_level"] == model.trace_level:
+                state.run, state.status = found, FINISHED
+                return
+
+
+@contextlib.contextmanager
+def _folder(path: Path) -> Iterator[None]:
+    """The folder of a sweep, made and locked."""
+    try:
+        (path / "runs").mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(path / "_lock", os.O_RDWR | os.O_CREAT, 0o644)
+    except OSError as error:
+        raise EnvironmentProblem(f"cannot make the folder {path}: {error.strerror or error}") from error
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        raise RunIncomplete(f"{path} is being written by another sweep: wait for it, or stop it") from None
+    try:
+        yield
+    except OSError as error:
+        raise EnvironmentProblem(f"cannot write to {path}: {error.strerror or error}") from error
+    finally:
+        os.close(descriptor)
+
+
+def _describe(result: SweepResult) -> None:
+    points = [
+        {
+            "point": state.point.slug,
+            "values": dict(state.point.values),
+            "repeat": state.point.repeat,
+            "seed": state.point.seed,
+            "status": state.status,
+            "run": None if state.run is None else f"runs/{Path(state.run.path).name}",
+            "error": state.error,
+        }
+        for state in result.states
+    ]
+    text = json.dumps({**result.sweep.as_data(), "points": points}, indent=1, ensure_ascii=False) + "\n"
+    unfinished = result.path / f"_tmp-{DESCRIPTION}"
+    unfinished.write_text(text, encoding="utf-8")
+    os.replace(unfinished, result.path / DESCRIPTION)
+
+
+def write_table(result: SweepResult) -> None:
+    """points.parquet: one row per point, finished or not."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    states = result.states
+    columns: dict[str, Any] = {
+        "point": pa.array([state.point.slug for state in states], pa.string()),
+        **{path: _values([state.point.values[path] for state in states]) for path in result.sweep.paths},
+        "repeat": pa.array([state.point.repeat for state in states], pa.int64()),
+        "seed": pa.array([state.point.seed for state in states], pa.int64()),
+        "status": pa.array([state.status for state in states], pa.string()),
+        "error": pa.array([state.error for state in states], pa.string()),
+        "run": pa.array(
+            [None if s.run is None else f"runs/{Path(s.run.path).name}" for s in states], pa.string()
+        ),
+        "digest": pa.array([None if s.run is None else s.run.digest for s in states], pa.string()),
+        "expectations_hold": pa.array(
+            [all(j.holds for j in s.judged) if s.status == FINISHED else None for s in states], pa.bool_()
+        ),
+    }
+    measured: list[Mapping[str, Any]] = [{} if s.run is None else metrics.measured(s.run) for s in states]
+    for name in dict.fromkeys(name for each in measured for name in each):
+        # A service may be called like a section of the scenario.
+        column = name if name not in columns else f"services.{name}"
+        columns[column] = _values([each.get(name) for each in measured])
+    unfinished = result.path / f"_tmp-{TABLE}"
+    pq.write_table(pa.table(columns), unfinished, compression="zstd")
+    os.replace(unfinished, result.path / TABLE)
+
+
+def _values(values: Sequence[Any]) -> Any:
+    """A column of one type: whole numbers, numbers, truth values, else texts."""
+    import pyarrow as pa
+
+    there = [value for value in values if value is not None]
+    if there and all(isinstance(value, bool) for value in there):
+        return pa.array(values, pa.bool_())
+    if there and all(isinstance(value, int | float) and not isinstance(value, bool) for value in there):
+        whole = all(isinstance(value, int) and abs(value) < 2**63 for value in there)
+        return pa.array(values, pa.int64()) if whole else pa.array(map(_float, values), pa.float64())
+    return pa.array([v if v is None or isinstance(v, str) else value_key(v) for v in values], pa.string())
+
+
+def _float(value: float | None) -> float | None:
+    return None if value is None else float(value)
+
+
+class PointProgress:
+    """Points ended and to go: a live line on a terminal, else a plain line every few seconds and at the end."""
+
+    def __init__(self, stream: TextIO | None = None, clock: Callable[[], float] = time.monotonic) -> None:
+        import sys
+
+        from scenarios.progress import PIPE_EVERY_S
+
+        self.stream = sys.stderr if stream is None else stream
+        self.clock = clock
+        self.terminal = bool(self.stream.isatty())
+        self.every_s = 0.0 if self.terminal else PIPE_EVERY_S
+        self.started = self.last = clock()
+        self.shown = 0
+
+    def __call__(self, ended: int, failed: int, points: int) -> None:
+        now = self.clock()
+        if now - self.last < self.every_s and ended < points:
+            return
+        self.last = now
+        line = self.line(ended, failed, points, now)
+        if self.terminal:
+            self.stream.write("\r" + line.ljust(self.shown))
+            self.shown = len(line)
+        else:
+            self.stream.write(line + "\n")
+        self.stream.flush()
+
+    def line(self, ended: int, failed: int, points: int, now: float) -> str:
+        """The text of one line."""
+        from scenarios.progress import clock_text
+
+        elapsed_s = now - self.started
+        left = clock_text(elapsed_s * (points - ended) / ended) if ended else "?"
+        wrong = f" · {failed} failed" if failed else ""
+        return f"{ended} of {points} points ({ended / points:.0%}){wrong} · {clock_text(elapsed_s)} · {left} to go"
+
+    def close(self) -> None:
+        """Clear the live line."""
+        if self.terminal and self.shown:
+            self.stream.write("\r" + " " * self.shown + "\r")
+            self.stream.flush()
+            self.shown = 0

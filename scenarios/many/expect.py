@@ -1,0 +1,228 @@
+"""Expectations: thresholds on what a run measures, in a scenario's or a sweep's `expect:`.
+
+    expect:
+      - deliveries.missed == 0          # asks the audit, and so needs Spark
+      - latency.p99 < 80 ms             # of every service
+      - news.latency.p99 < 80 ms        # of one
+      - network.messages < 1e6
+      - verdict == valid
+
+A name without a service stands for all services: counts are added up, of durations the longest counts, of
+verdicts the worst. Where nothing was measured (a latency without deliveries), no expectation holds.
+"""
+
+from __future__ import annotations
+
+import operator
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from brokers.errors import InvalidInput
+from scenarios import units
+from scenarios.many import metrics
+from scenarios.problems import did_you_mean
+
+if TYPE_CHECKING:
+    from brokers.engine.runfolder import RunFolder
+
+_COMPARE: dict[str, Callable[[Any, Any], bool]] = {
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+    "==": operator.eq,
+    "!=": operator.ne,
+}
+_FORM = re.compile(r"\s*([A-Za-z0-9][\w.-]*)\s*(<=|>=|==|!=|<|>)\s*(\S.*?)\s*")
+_NUMBER = r"[+-]?(?:\d{1,30}(?:\.\d{0,30})?|\.\d{1,30})(?:[eE][+-]?\d{1,2})?"
+_QUANTITY: dict[str, Callable[[object], float]] = {
+    "duration": units.parse_cost,
+    "size": units.parse_size,
+    "rate": units.parse_rate,
+}
+
+
+class NoExpectation(InvalidInput, ValueError):
+    """A text that is no expectation; a ValueError so that pydantic collects it with the others."""
+
+
+@dataclass(frozen=True)
+class Expectation:
+    """A metric, a comparison, and a bound as it was written."""
+
+    text: str
+    metric: str
+    sign: str
+    bound: str
+
+    @property
+    def audits(self) -> bool:
+        """Whether it asks what only the audit knows."""
+        return any(self.metric == name or self.metric.endswith(f".{name}") for name in metrics.AUDIT)
+
+    def keys(self, services: Sequence[str]) -> list[str]:
+        """The flat names of the metrics it is about; NoExpectation for an unknown name or an unfit bound."""
+        names = metrics.known(services)
+        found = [name for name in names if self.metric in (name, metrics.bare(name))]
+        if not found:
+            parts = (*metrics.SERVICE, *metrics.AUDIT)
+            fitting = {part for part in parts if self.metric in (part, metrics.bare(part))}
+            found = [f"{service}.{part}" for service in services for part in parts if part in fitting]
+        if not found:
+            every = [*map(metrics.bare, names), *map(metrics.bare, (*metrics.SERVICE, *metrics.AUDIT))]
+            raise NoExpectation(f"no metric {self.metric!r}; {did_you_mean(self.metric, every)}")
+        self.limit(found[0])
+        return found
+
+    def limit(self, key: str) -> float | str:
+        """The bound in the base unit of a metric: nanoseconds, bytes, events per second, or as it is."""
+        sort = metrics.sort_of(key)
+        if sort == "verdict":
+            if self.bound not in metrics.VERDICTS or self.sign not in ("==", "!="):
+                raise NoExpectation(
+                    f"a verdict is == or != to {', '.join(metrics.VERDICTS)} (got {self.text!r})"
+                )
+            return self.bound
+        number = _number(self.bound)
+        if sort == "count":
+            if number is None:
+                raise NoExpectation(
+                    f"{self.metric} is a count: compare it with a number (got {self.bound!r})"
+                )
+            return number
+        if sort == "duration" and number is not None:
+            if metrics.bare(key).endswith(self.metric):
+                raise NoExpectation(
+                    f"{self.metric} is a duration: say the unit, as in 80 ms (got {self.bound!r})"
+                )
+            return number * metrics.unit_ns(key)
+        return float(_QUANTITY[sort](self.bound))
+
+
+@dataclass(frozen=True)
+class Judged:
+    """An expectation beside what was measured."""
+
+    expectation: str
+    value: float | str | None
+    measured: str  # the value as people read it
+    holds: bool
+
+    def __str__(self) -> str:
+        return f"{mark(self.holds)} {self.expectation}: {self.measured}"
+
+    def as_data(self) -> dict[str, Any]:
+        """Plain data, for --json."""
+        return {"expectation": self.expectation, "value": self.value, "holds": self.holds}
+
+
+def mark(holds: bool) -> str:
+    """What stands before an expectation."""
+    return "✓" if holds else "✗"
+
+
+def parse(text: str) -> Expectation:
+    """Read one expectation; whether its metric exists is asked with `keys`."""
+    form = _FORM.fullmatch(text)
+    if form is None:
+        raise NoExpectation(
+            f"expected METRIC, one of {' '.join(_COMPARE)}, and a bound, as in latency.p99 < 80 ms"
+        )
+    metric, sign, bound = form.groups()
+    if bound not in metrics.VERDICTS and not re.match(_NUMBER, bound):
+        raise NoExpectation(
+            f"a bound is a number, a duration (80 ms), a size (2 MiB), a rate (100/s) or a verdict (got {bound!r})"
+        )
+    return Expectation(" ".join(text.split()), metric, sign, bound)
+
+
+def checked(text: str) -> str:
+    """The text itself, if it has the form of an expectation."""
+    parse(text)
+    return text
+
+
+def misfits(texts: Iterable[str], services: Sequence[str], trace_level: str) -> list[tuple[int, str]]:
+    """(number, what is wrong) of each expectation that does not fit the services or the trace level."""
+    found = []
+    for i, text in enumerate(texts):
+        try:
+            expectation = parse(text)
+            expectation.keys(services)
+        except InvalidInput as error:
+            found.append((i, str(error)))
+            continue
+        if expectation.audits and trace_level not in metrics.TRACE_LEVELS_AUDITED:
+            found.append(
+                (i, f"asks the audit, which needs the trace level deliveries or full (got {trace_level!r})")
+            )
+    return found
+
+
+def judge(texts: Iterable[str], run: RunFolder) -> list[Judged]:
+    """Each expectation beside what the run measured; what asks the audit needs an audited run."""
+    values = metrics.measured(run)
+    services = list(metrics.kinds_of(run))
+    return [_judge(parse(text), values, services) for text in texts]
+
+
+def _judge(expectation: Expectation, values: Mapping[str, Any], services: Sequence[str]) -> Judged:
+    keys = expectation.keys(services)
+    value = _together(keys, [values.get(key) for key in keys])
+    shown = metrics.number_text(keys[0], value)
+    if value is None:
+        return Judged(expectation.text, None, shown, False)
+    compared = value * metrics.unit_ns(keys[0]) if metrics.sort_of(keys[0]) == "duration" else value
+    return Judged(
+        expectation.text, value, shown, _COMPARE[expectation.sign](compared, expectation.limit(keys[0]))
+    )
+
+
+def _together(keys: Sequence[str], values: Sequence[Any]) -> Any:
+    """One value of what the services measured each."""
+    sort = metrics.sort_of(keys[0])
+    there = [value for value in values if value is not None]
+    if sort == "duration":
+        return max(there, default=None)
+    if len(there) < len(values):
+        return None  # a sum with something left out would be a wrong number
+    return max(there, key=metrics.VERDICTS.index) if sort == "verdict" else sum(there)
+
+
+def need_audit(texts: Iterable[str]) -> bool:
+    """Whether any of them asks the audit; refused at once where Spark is missing."""
+    if not any(parse(text).audits for text in texts):
+        return False
+    from brokers.registry import load
+
+    load("analysis.spark.session:check_installed")()
+    return True
+
+
+def audit_all(runs: Iterable[RunFolder]) -> None:
+    """Audit each run that was not, with one Spark for all."""
+    waiting = [run for run in runs if metrics.kept_audit(run) is None]
+    if not waiting:
+        return
+    from brokers.registry import load
+
+    audit = load("analysis.spark.audit:audit")
+    # One Spark is started for all of them; the audit of each uses the one that is there.
+    with load("analysis.spark.session:session")() if len(waiting) > 1 else nullcontext():
+        for run in waiting:
+            audit(run.path)
+
+
+def judged_run(run: RunFolder, texts: Sequence[str] | None = None) -> list[Judged]:
+    """The expectations of a run's own scenario (or others) judged, audited first if one asks for it."""
+    texts = run.manifest["scenario"].get("expect", []) if texts is None else texts
+    if need_audit(texts):
+        audit_all([run])
+    return judge(texts, run)
+
+
+def _number(text: str) -> float | None:
+    return float(text) if re.fullmatch(_NUMBER, text) else None

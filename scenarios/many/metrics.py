@@ -1,0 +1,128 @@
+"""A run's metrics by flat names: `network.messages`, `news.latency.p99_ms`, `news.deliveries.missed`.
+
+The names stand here, so that a misspelt one shows before a run and not after it. The last part of a name says
+the unit: `_ms` and `_s` are durations, `bytes` a size, `_per_s` a rate; what says nothing is a count. In an
+expectation a duration may leave its unit out: `latency.p99`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from brokers.engine.runfolder import RunFolder
+
+NETWORK = (
+    "events",
+    "messages",
+    "bytes",
+    "lost",
+    "in_flight_at_end",
+    "busiest_broker_s",
+    "changes",
+    "changes_unsettled",
+)
+SERVICE = (
+    "publications",
+    "deliveries",
+    "latency.mean_ms",
+    "latency.p50_ms",
+    "latency.p99_ms",
+    "latency.max_ms",
+)
+RUN = ("wall_s", "loop_wall_s", "events_per_s", "simulated_s", "cpu_s", "cpu_slowest_s")
+FINDINGS = ("missed", "unwanted", "duplicated", "out_of_order")
+DECISIONS = ("forced", "free", "excused", "excused_missed")
+AUDIT = (*(f"deliveries.{name}" for name in (*FINDINGS, *DECISIONS)), "verdict")
+VERDICTS = ("valid", "unknown", "invalid")  # from good to bad
+TRACE_LEVELS_AUDITED = ("deliveries", "full")
+
+_DURATION_NS = {"_ns": 1.0, "_ms": 1e6, "_s": 1e9}
+
+
+def sort_of(name: str) -> str:
+    """What a metric counts: duration, size, rate, verdict or count."""
+    last = name.rpartition(".")[2]
+    if last == "verdict":
+        return "verdict"
+    if last.endswith("_per_s"):
+        return "rate"
+    if any(last.endswith(suffix) for suffix in _DURATION_NS):
+        return "duration"
+    return "size" if last == "bytes" else "count"
+
+
+def unit_ns(name: str) -> float:
+    """The nanoseconds in one unit of a duration."""
+    return next(ns for suffix, ns in _DURATION_NS.items() if name.endswith(suffix))
+
+
+def bare(name: str) -> str:
+    """`latency.p99_ms` as `latency.p99`: a duration without its unit."""
+    return name.rpartition("_")[0] if sort_of(name) == "duration" else name
+
+
+def known(services: Iterable[str]) -> list[str]:
+    """All names that a run of these services has, audit included."""
+    names = [f"network.{name}" for name in NETWORK] + [f"run.{name}" for name in RUN]
+    return names + [f"{service}.{name}" for service in services for name in (*SERVICE, *AUDIT)]
+
+
+def flat(metrics: Mapping[str, Any]) -> dict[str, float | None]:
+    """The metrics of a manifest by flat name."""
+    found: dict[str, float | None] = {}
+    sections = {**{key: each for key, each in metrics.items() if key != "services"}, **metrics["services"]}
+    for section, content in sections.items():
+        _flatten(section, content, found)
+    return found
+
+
+def _flatten(prefix: str, content: Any, found: dict[str, float | None]) -> None:
+    if isinstance(content, Mapping):
+        for key, each in content.items():
+            _flatten(f"{prefix}.{key}", each, found)
+    elif content is None or isinstance(content, int | float):
+        found[prefix] = content
+
+
+def measured(run: RunFolder) -> dict[str, Any]:
+    """All metrics of a finished run; with the audit's, if there was one."""
+    found: dict[str, Any] = dict(flat(run.manifest["engine"]["metrics"]))
+    for service in (kept_audit(run) or {"services": []})["services"]:
+        name = service["service"]
+        for finding in FINDINGS:
+            found[f"{name}.deliveries.{finding}"] = service["findings"][finding]["count"]
+        for decision in DECISIONS:
+            found[f"{name}.deliveries.{decision}"] = service[decision]
+        found[f"{name}.verdict"] = service["verdict"]
+    return found
+
+
+def kept_audit(run: RunFolder) -> dict[str, Any] | None:
+    """What the audit of this run left in its folder; None if it was not audited, or the run is another by now."""
+    try:
+        found = json.loads((Path(run.path) / "analysis" / "audit.json").read_bytes())
+    except (OSError, ValueError):
+        return None
+    return found if isinstance(found, dict) and found.get("digest") == run.digest else None
+
+
+def kinds_of(run: RunFolder) -> dict[str, str]:
+    """The kind of each service of a run."""
+    return {service["name"]: service["kind"] for service in run.manifest["scenario"]["services"]}
+
+
+def number_text(name: str, value: Any) -> str:
+    """A measured value as people read it, with its unit."""
+    if value is None:
+        return "nothing measured"
+    if isinstance(value, str):
+        return value
+    text = f"{value:,.0f}" if float(value).is_integer() and abs(value) < 1e15 else f"{value:,.4g}"
+    if abs(value) >= 1e4 and not float(value).is_integer():
+        text = f"{value:,.0f}"
+    unit = {"duration": name.rpartition("_")[2], "size": "bytes", "rate": "per s"}.get(sort_of(name))
+    return f"{text} {unit}" if unit else text

@@ -1,0 +1,173 @@
+"""The way of a message is told as the trace has it, and so is why a client got it or did not."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import networkx as nx
+import numpy as np
+import pytest
+
+from analysis.spark.explain import explain, message_key, text
+from analysis.spark.graph import Network
+from brokers.errors import InvalidInput
+from scenarios import cli
+
+
+def interests_of(run, client):
+    return [c for c in run.read("changes").to_pylist() if c["client"] == client and c["operation"] == 1]
+
+
+def wants(interest, values):
+    row = np.reshape(interest["values"], (-1, 3))
+    return all(low <= values[int(a)] <= high for a, low, high in row[~np.isnan(row[:, 0])])
+
+
+def test_a_delivered_message_names_every_hop_and_the_interest_that_matched(news):
+    run = news("flooding")
+    delivery = run.read("deliveries").to_pylist()[50]
+    found = explain(run.path, str(delivery["publication"]), delivery["client"])
+    assert len(found["hops"]) == 15
+    times = [hop["time_ns"] for hop in found["hops"]]
+    assert times == sorted(times)
+    assert found["hops"][0]["from"] is None
+    assert found["hops"][0]["time_ns"] == found["sent_ns"] == delivery["published_ns"]
+    assert found["to"]["delivered_ns"] == [delivery["time_ns"]]
+    publication = next(
+        p for p in run.read("publications").to_pylist() if p["publication"] == delivery["publication"]
+    )
+    expected = {i["interest"]: wants(i, publication["values"]) for i in interests_of(run, delivery["client"])}
+    assert {i["interest"]: i["matches"] for i in found["to"]["interests"]} == expected
+    assert "got it: interest" in found["to"]["said"]
+
+
+def test_a_client_that_asked_for_something_else_is_told_which_range_says_no(news):
+    run = news("flooding")
+    for publication in run.read("publications").to_pylist():
+        for client in range(21, 51):
+            mine = interests_of(run, client)
+            settled = [
+                i for i in mine if 0 <= i["settled_ns"] < publication["time_ns"] and i["revoked_ns"] < 0
+            ]
+            if settled and not any(wants(i, publication["values"]) for i in mine):
+                said = explain(run.path, str(publication["publication"]), client)["to"]["said"]
+                assert said.startswith(f"client {client} did not get it, rightly: interest {client}#")
+                assert "asks for" in said
+                return
+    pytest.fail("every client wanted everything")
+
+
+def test_a_client_that_never_asked_is_told_so(news):
+    run = news("flooding")
+    publication = run.read("publications").to_pylist()[0]
+    said = explain(run.path, str(publication["publication"]), publication["client"])["to"]["said"]
+    assert (
+        said == f"client {publication['client']} did not get it: it never asked for anything in this service"
+    )
+
+
+def test_a_message_that_was_lost_on_the_way_names_the_link(news):
+    run = news("flooding", loss="4 %")
+    network = Network.of(run)
+    publications = {p["publication"]: p for p in run.read("publications").to_pylist()}
+    for loss in run.read("losses").to_pylist():
+        publication = publications.get(loss["body"])
+        if publication is None:
+            continue
+        for client in range(21, 51):
+            wanting = [
+                i for i in interests_of(run, client)
+                if 0 <= i["settled_ns"] < publication["time_ns"] and i["revoked_ns"] < 0
+                and wants(i, publication["values"])
+            ]  # fmt: skip
+            if wanting and network.is_behind(wanting[0]["broker"], loss["link"]):
+                found = explain(run.path, str(loss["body"]), client)
+                source, target = (
+                    network.names[network.source[loss["link"]]],
+                    network.names[network.target[loss["link"]]],
+                )
+                assert f"{source} to {target}" in found["to"]["said"]
+                assert found["to"]["delivered_ns"] == []
+                return
+    pytest.fail("nothing that somebody wanted was lost")
+
+
+def test_a_change_is_followed_too(news):
+    run = news("covering")
+    change = max(run.read("changes").to_pylist(), key=lambda c: c["settled_ns"] - c["issued_ns"])
+    found = explain(run.path, f"{change['change'] >> 32}#{change['change'] & 0xFFFFFFFF}")
+    assert (
+        max(hop["finish_ns"] for hop in found["hops"])
+        == change["settled_ns"]
+        == found["change"]["settled_ns"]
+    )
+    assert "settled" in text(found)
+
+
+@pytest.mark.parametrize("name", ["x", "1#", "#1", "-5", "1.5"])
+def test_what_names_no_message_is_refused(name):
+    with pytest.raises(InvalidInput, match="names no message"):
+        message_key(name)
+
+
+def test_a_message_that_nobody_sent_and_a_level_without_hops_are_refused(news):
+    with pytest.raises(InvalidInput, match="nobody sent a message 9#9"):
+        explain(news("flooding").path, "9#9")
+    with pytest.raises(InvalidInput, match="'hops' needs 'full'"):
+        explain(news("flooding", level="deliveries").path, "9#9")
+
+
+def test_the_command_explains_without_spark(news, capsys):
+    run = news("flooding")
+    key = run.read("publications")["publication"][0].as_py()
+    assert cli.main(["explain", str(run.path), str(key), "30", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["id"] == key
+    program = (
+        "import sys; from scenarios.cli import main;"
+        f"code = main(['explain', {str(run.path)!r}, '{key}', '30']); sys.exit(code or 'pyspark' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "client 30" in done.stdout
+
+
+# ---- what the overlay says ---------------------------------------------------------------------------
+
+
+def random_network(seed):
+    """A connected graph of up to twelve brokers, as networkx and as a run would describe it."""
+    size = 1 + seed % 12
+    graph = nx.gnm_random_graph(size, size - 1 + seed % 7, seed=seed)
+    if not nx.is_connected(graph):
+        graph = nx.random_labeled_tree(size, seed=seed)
+    edges = sorted(tuple(sorted(edge)) for edge in graph.edges)
+    for number, (a, b) in enumerate(edges):
+        graph[a][b]["delay"] = 1 + (seed * 31 + number * 17) % 50
+    source = np.array([x for a, b in edges for x in (a, b)], np.int64)
+    target = np.array([x for a, b in edges for x in (b, a)], np.int64)
+    delay = np.array([graph[a][b]["delay"] for a, b in edges for _ in (a, b)], np.int64)
+    names = tuple(f"b{i}" for i in range(size))
+    return graph, Network(names, source, target, delay, np.zeros_like(delay), np.zeros(size, np.int64))
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_distances_and_what_lies_behind_a_link_are_as_networkx_finds_them(seed):
+    graph, network = random_network(seed)
+    for broker in graph:
+        by_delay = [nx.dijkstra_path_length(graph, broker, other, "delay") for other in sorted(graph)]
+        assert network.distances(broker).tolist() == by_delay
+        by_hops = [nx.shortest_path_length(graph, broker, other) for other in sorted(graph)]
+        assert network.distances(broker, "hops").tolist() == by_hops
+    for link in range(network.source.size):
+        cut = graph.copy()
+        cut.remove_edge(int(network.source[link]), int(network.target[link]))
+        beyond = nx.node_connected_component(cut, int(network.target[link]))
+        expected = set(graph) if int(network.source[link]) in beyond else beyond
+        assert {b for b in graph if network.is_behind(b, link)} == expected
+    longest = max(
+        nx.path_weight(graph, path, "delay")
+        for a in graph for b in graph for path in nx.all_simple_paths(graph, a, b)
+    ) if len(graph) > 1 else 0  # fmt: skip
+    assert network.travel_ns_max == longest if network.is_tree else network.travel_ns_max >= longest
