@@ -60,6 +60,7 @@ def inspect(scenario: Scenario, broker: str, at_ns: int) -> dict[str, Any]:
     def look(shards: Any) -> None:
         (shard,) = shards.shards
         seen["queued"] = int(shard.queue_lengths(at_ns)[number])
+        seen["backlog_ns"] = int(shard.backlog_ns(at_ns)[number])
         seen["services"] = {
             spec.name: protocol.describe(number) for spec, protocol in zip(model.services, shard.protocols)
         }
@@ -86,7 +87,7 @@ def text(state: dict[str, Any]) -> str:
         f"broker {state['broker']} ({state['name']}) at {format_duration(state['at_ns'])}",
         f"  neighbours  {', '.join(state['neighbours']) or 'none'}",
         f"  clients     {state['clients']}",
-        f"  queue       {state['queued']} messages begun or waiting",
+        f"  queue       {state['queued']} messages begun or waiting, {format_duration(state['backlog_ns'])} of work",
     ]
     for name, described in state["services"].items():
         lines.append(f"  service {name}")
