@@ -178,9 +178,13 @@ class Run:
         self._adaptor.out.deliver(np.asarray(rows, np.int64) + self.start, clients)
 
     def send(self, rows: Any, link: Any, type: Any, body: Any = -1, word: Any = 0, size: Any = -1) -> None:
-        """Send a message for each row; `body` is plain data for all of them, or a handle or handles."""
+        """Send a message for each row; `body` is plain data for all of them, or a handle or handles.
+
+        Plain data becomes a body per row, each standing for its row's publication, as `node.send` makes them.
+        """
         if not isinstance(body, int | np.integer | np.ndarray):
-            body = self._adaptor.out.body(body, int(type))
+            events = (np.atleast_1d(np.asarray(rows, np.int64)) + self.start).tolist()
+            body = np.array([self._adaptor.out.body(body, int(type), event) for event in events], np.int64)
         if self._adaptor.run_forwards or self._adaptor.send_event:
             self._adaptor.flush_sends(self._batch)
         self._adaptor.out.send(np.asarray(rows, np.int64) + self.start, link, type, body, word, size)

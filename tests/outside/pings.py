@@ -121,7 +121,7 @@ class Runs(Plain):
             run.forward(np.flatnonzero(came_by != link), link)
             for row in entered.tolist():
                 said = {"from": node.neighbour(link), "n": 1}
-                run.send(row, link, PONG, self.node._adaptor.out.body(said, PONG), 7)
+                run.send(row, link, PONG, said, 7)
         rows, clients = [], []
         for row, body in enumerate(run.body.tolist()):
             for client in sorted({self.subscribers[i] for i in node.table.match(body)}):
