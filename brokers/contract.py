@@ -25,6 +25,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from brokers.errors import ProtocolFault
+
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
@@ -297,7 +299,9 @@ class ShardProtocol(ABC):
 
     def stand(self, interests: Interests) -> None:
         """Set up tables as if `interests` had been issued and settled long ago."""
-        raise NotImplementedError(f"{type(self).__name__} cannot start with settled subscriptions")
+        raise ProtocolFault(
+            f"{type(self).__name__} cannot start with settled subscriptions; say `subscriptions: messages`"
+        )
 
     def first_timers(self) -> list[tuple[int, int, int, int]]:
         """Timers that stand at time 0: (broker, delay_ns, type, word), for local brokers."""
@@ -374,7 +378,9 @@ class BrokerProtocol(ABC):
 
     def on_standing(self, id: int, client: int, broker: int, row: Floats) -> None:
         """Set up the table for an interest that stands at time 0 (`subscriptions: settled`)."""
-        raise NotImplementedError(f"{type(self).__name__} cannot start with settled subscriptions")
+        raise ProtocolFault(
+            f"{type(self).__name__} cannot start with settled subscriptions; say `subscriptions: messages`"
+        )
 
     def first_timers(self) -> list[tuple[int, int, int]]:
         """Timers that stand at time 0: (delay_ns, type, word)."""

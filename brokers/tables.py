@@ -167,7 +167,13 @@ class InterestStore:
         if bodies.size == 0:
             return
         if self.hit_start.size < table.capacity:
-            columns = (("hit_start", 0), ("hit_count", 0), ("_version", -1), ("_generation", -1), ("_born", 0))
+            columns = (
+                ("hit_start", 0),
+                ("hit_count", 0),
+                ("_version", -1),
+                ("_generation", -1),
+                ("_born", 0),
+            )
             for name, fill in columns:
                 old = getattr(self, name)
                 grown = np.full(table.capacity, fill, old.dtype)
@@ -405,8 +411,13 @@ class SharedTable(Table):
         store.learn(np.array([body], np.int32))
         start = int(store.hit_start[body])
         hits = store.hits[start : start + int(store.hit_count[body])]
-        tags = self.tags
-        return sorted({i for i in store.id[hits].tolist() if i in tags})  # an id may have had two slots
+        known, slot_of = self.tags, store.slot_of
+        # An id may have had another slot, of which an older answer still tells.
+        return sorted(
+            i
+            for i, slot in zip(store.id[hits].tolist(), hits.tolist())
+            if i in known and slot_of.get(i) == slot
+        )
 
     def interest(self, id: int) -> tuple[int, Floats]:
         slot = self._store.slot_of[id]

@@ -314,6 +314,8 @@ def plan(scenario: Scenario, engine: str | None = None, actors: int | None = Non
     engine = engine or default_engine()
     model = resolve(scenario)
     overlay = model.overlay
+    if actors is not None and actors > overlay.brokers:
+        raise InvalidInput(f"{actors} actors for {overlay.brokers} brokers; each needs at least one")
     shards = min(actors_of(scenario, engine, actors), overlay.brokers)
     parts = cut(scenario, overlay, shards)
     events = sum(_events_per_s(scenario, service, overlay) for service in scenario.services)

@@ -81,7 +81,11 @@ class Node:
     ) -> None:
         """Send a message of a type whose body is a row of numbers."""
         bodies = self.env.bodies
-        handle = int(bodies.add_rows(self.env.service, type, np.asarray(row, np.float64)[None, :])[0])
+        at = message[6]
+        about = (
+            (-1, -1, -1) if at < 0 else (int(bodies.time[at]), int(bodies.key[at]), int(bodies.broker[at]))
+        )
+        handle = int(bodies.add_rows(self.env.service, type, np.asarray(row, np.float64)[None, :], *about)[0])
         self.send(message, link, type, Body(handle), word, cause=cause)
 
     def deliver(self, message: Message, client: int, body: Body | None = None) -> None:

@@ -25,8 +25,8 @@ LINK_STATE = 6
 F_DELAY, F_JITTER, F_BANDWIDTH, F_TARGET, F_LOCAL = range(5)
 LINK_FACTS = 5
 # Columns of the per-broker state.
-B_BUSY, B_SEQUENCE, B_HANDLED, B_WORK, B_DELIVERED, B_DIGEST_A, B_DIGEST_B, B_QUEUED = range(8)
-BROKER_STATE = 8
+B_BUSY, B_SEQUENCE, B_HANDLED, B_WORK, B_DELIVERED, B_DIGEST_A, B_DIGEST_B = range(7)
+BROKER_STATE = 7
 # Columns of a lane: a ring of message rows.
 R_OFFSET, R_CAPACITY, R_HEAD, R_COUNT = range(4)
 # Columns of a row in a ring.
@@ -590,10 +590,12 @@ def settle(
             charge = cost_model[service, 0] + cost_model[service, 3] * (at - first)
             if body >= 0:
                 charge += cost_model[service, 4] * body_size[body]
+            if not charge < 4e18:
+                return BAD_COST, i, used, moved, lost
             cost += np.int64(charge + 0.5)
-        if cost < 0:
-            return BAD_COST, i, used, moved, lost
         begun = time if time > state[B_BUSY] else state[B_BUSY]
+        if cost < 0 or cost > NEVER - begun:
+            return BAD_COST, i, used, moved, lost
         done = begun + cost
         state[B_BUSY] = done
         state[B_WORK] += cost

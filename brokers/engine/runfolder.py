@@ -122,6 +122,8 @@ def reopen_run(path: str | Path) -> NewRun:
     folder = folder.resolve()
     if (folder / _SUCCESS).exists():
         raise InvalidInput(f"{folder} is a finished run; there is nothing to resume")
+    if not (folder / _MANIFEST).is_file():
+        raise InvalidInput(f"{folder} is no run folder: it has no {_MANIFEST}")
     with _explained(f"cannot open {folder}"):
         lock = _take_lock(folder / _LOCK)
     if lock is None:

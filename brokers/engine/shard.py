@@ -12,8 +12,10 @@ from __future__ import annotations
 
 import gc
 import time
+import traceback
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -51,7 +53,7 @@ from brokers.engine.out import (
     collect_sends,
     collect_timers,
 )
-from brokers.errors import InvalidInput, ProtocolFault
+from brokers.errors import BrokerlabError, InvalidInput, ProtocolFault
 from topology import draws
 
 SERVICES_MAX = 256  # a service's number travels in eight bits
@@ -180,6 +182,7 @@ class Shard:
         self._leanings: set[tuple[int, int, int]] = set()  # (service, interest, on interest)
 
         # -- services
+        self._resuming = resume is not None
         if len(model.services) > SERVICES_MAX:
             raise InvalidInput(f"{len(model.services)} services; a run has at most {SERVICES_MAX}")
         self.kinds: list[Kind] = [registry.load(s.kind_target)(s.params) for s in model.services]
@@ -208,6 +211,7 @@ class Shard:
         self._histogram = np.zeros((services, K.BUCKETS), np.int64)
         self._totals = np.zeros((services, K.TOTALS), np.int64)
         self.in_flight = 0
+        self._sent = 0  # messages in the blobs of the last window, which nobody has taken in yet
         self.now = 0
         self._since_sweep = 0
         if resume is None:
@@ -281,7 +285,8 @@ class Shard:
                     service_params=spec.params,
                 ),
             )
-            if spec.settled and hasattr(made, "standing"):
+            # A resumed shard gets what stands, and what has come and gone since, from the checkpoint.
+            if spec.settled and not self._resuming and hasattr(made, "standing"):
                 for emission in made.standing(numbers):
                     built.stand(Interests(emission.word, emission.client, emission.rows, emission.objects))
                     self._inputs.note_standing(number, emission, self.local)
@@ -355,6 +360,7 @@ class Shard:
         if sample:
             self._sample(end)
         self.in_flight -= self._outbox.used
+        self._sent = self._outbox.used
         packed, first = self._outbox.pack(self.peers, self._peer_of_link, self.bodies, self._causes)
         self._since_sweep += rounds
         if self._since_sweep > 16:
@@ -460,7 +466,16 @@ class Shard:
                 batch.broker, batch.kind, batch.link, batch.type, _, batch.body, batch.cause = narrow[:, rows]
             out = self._outs[s]
             out.begin(batch)
-            self.protocols[s].handle(batch, out)
+            try:
+                self.protocols[s].handle(batch, out)
+            except BrokerlabError:
+                raise
+            except Exception as error:
+                where = traceback.extract_tb(error.__traceback__)[-1]
+                raise ProtocolFault(
+                    f"service {self.model.services[s].name!r}: its protocol raised {type(error).__name__}: {error} "
+                    f"({Path(where.filename).name}:{where.lineno}, in {where.name})"
+                ) from error
             outs.append((rows, out))
         return outs
 
@@ -485,8 +500,13 @@ class Shard:
                 f"below its declared timer_min_ns of {int(self._timer_min[service])} ns (and at least 1 ns)"
             )
         if code == K.BAD_COST:
+            charged = int(self._cost[detail])
+            if charged < 0:
+                raise ProtocolFault(f"an event was charged a negative service time ({charged} ns)")
+            broker = self.model.overlay.names[self._narrow[K.N_BROKER, detail]]
             raise ProtocolFault(
-                f"an event was charged a negative service time ({int(self._cost[detail])} ns)"
+                f"the service of a message at broker {broker} would end beyond "
+                f"{NEVER / 1e9:.3g} s of simulated time: check the cost model, and what the protocol charges"
             )
         raise ProtocolFault("an output names an event outside its batch")
 
@@ -627,6 +647,7 @@ class Shard:
         for blob in blobs:
             if blob:
                 self._take_in(blob)
+        self._sent = 0
         self.trace.commit(number)
         return checkpoint.write_shard(folder, self.number, checkpoint.capture(self))
 
@@ -655,7 +676,7 @@ class Shard:
             dependencies=np.array(sorted(self._dependencies), np.int64).reshape(-1, 2),
             leanings=np.array(sorted(self._leanings), np.int64).reshape(-1, 3),
             publications=self._inputs.publications,
-            in_flight=self.in_flight,
+            in_flight=self.in_flight + self._sent,
         )
 
 

@@ -43,7 +43,11 @@ class Options(BaseModel):
 
     remember_s: Annotated[
         float,
-        Field(gt=0, description="on cycles: seconds for which a broker remembers a publication it has seen"),
+        Field(
+            gt=0,
+            le=1e9,
+            description="on cycles: seconds for which a broker remembers a publication it has seen",
+        ),
     ] = 10.0
 
 

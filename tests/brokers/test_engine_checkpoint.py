@@ -63,6 +63,9 @@ CASES = [
     ("subscription", CYCLES, 4, 1, 0.25),
     ("covering", TREE, 3, 2, 0.5),
     ("covering", CYCLES, 2, 3, 0.75),
+    ("flooding", SETTLED, 2, 1, 0.5),
+    ("subscription", SETTLED, 1, 3, 0.5),
+    ("covering", SETTLED, 3, 2, 0.4),
     ("pings:Pings", LOSSY, 2, 3, 0.4),
 ]
 
