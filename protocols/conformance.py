@@ -495,7 +495,7 @@ def audit_run(model: Model, service: int = 0) -> Audit:
     return audit(
         traces.tables(),
         registry.load(spec.kind_target)(spec.params),
-        registry.load(spec.protocol_target).guarantees,
+        registry.load(spec.protocol_target).guarantees_for(model.overlay),
         service,
     )
 
@@ -642,7 +642,7 @@ class Joined:
 
     def audit(self) -> Audit:
         self._run()
-        guarantees = registry.load(self._spec.protocol_target).guarantees
+        guarantees = registry.load(self._spec.protocol_target).guarantees_for(self.model().overlay)
         return audit(self._traces.tables(), self.kind, guarantees)
 
     def _entity(self, client: int) -> int:

@@ -11,8 +11,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-TRACE_LEVELS = ("none", "summary", "deliveries", "full")
-
 
 @dataclass
 class SourceSpec:
