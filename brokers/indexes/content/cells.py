@@ -34,8 +34,9 @@ from brokers.indexes.content.contract import (
     checked_attributes,
     checked_rows,
     many_events,
+    places_of,
 )
-from brokers.indexes.contract import DuplicateId, Ids, UnknownId, WorkCounters, checked_ids, claim
+from brokers.indexes.contract import DuplicateId, Ids, WorkCounters, checked_ids, claim
 from brokers.indexes.ids import IdMap
 
 Slots = NDArray[np.int64]
@@ -90,13 +91,24 @@ class Cells(ContentIndex):
     def delete(self, ids: Any) -> None:
         """Remove subscriptions. O(1) each."""
         gone = checked_ids(ids)
-        slots = self._slot_of.find(gone)
-        if (slots < 0).any():
-            raise UnknownId(f"id {gone[slots < 0][0]} is not in the index")
+        slots = places_of(gone, self._slot_of.find(gone))
         self._slot_of.remove(gone)
         for i, segment in enumerate(self._segments):
             _kill(segment.alive, slots - i * SEGMENT_SLOTS)
         self._free.frombytes(slots.tobytes())
+
+    def rows(self, ids: Any) -> Floats:
+        """The subscriptions as they were given. O(n k)."""
+        known = checked_ids(ids)
+        slots = places_of(known, self._slot_of.find(known))
+        number = slots // SEGMENT_SLOTS
+        width = max((segment.width for segment in self._segments), default=0)
+        rows = np.full((len(known), 3 * width), np.nan)
+        for i in np.unique(number):
+            here = number == i
+            segment = self._segments[i]
+            rows[here, : 3 * segment.width] = segment.rows(slots[here] - i * SEGMENT_SLOTS)
+        return rows
 
     def match_many(self, values: Any) -> tuple[Ids, Ids]:
         """Ids per event. O(attributes * held / 64 + candidates) each."""

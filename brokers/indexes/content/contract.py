@@ -11,23 +11,47 @@ without ranges matches every event. Ends may be infinite; a range may be a point
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Any
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from brokers.errors import InvalidInput
-from brokers.indexes.contract import BadEvent, BadSubscription, Ids, Index
+from brokers.indexes.contract import BadEvent, BadSubscription, Ids, Index, UnknownId, checked_ids
 
 Floats = NDArray[np.float64]
 
 ATTRIBUTES_MAX = 32_767  # attributes are kept as int16
 
 
+class FailedRange(NamedTuple):
+    """A range of a subscription that an event does not satisfy; `value` is NaN where the event has none."""
+
+    attribute: int
+    low: float
+    high: float
+    value: float
+
+    def __str__(self) -> str:
+        asked = f"attribute {self.attribute} in [{self.low:g}, {self.high:g}]"
+        return f"{asked}, but it is missing" if self.value != self.value else f"{asked}, but it is {self.value:g}"
+
+
 class ContentIndex(Index):
     """Subscriptions in, the ids that match an event out, in ascending order."""
 
     attributes: int
+
+    @abstractmethod
+    def __init__(self, attributes: int, **options: Any) -> None:
+        """An empty index; every option has a default."""
+
+    @classmethod
+    def build(cls, attributes: int, ids: Any, rows: Any, **options: Any) -> Self:
+        """An index that holds these subscriptions from the start."""
+        index = cls(attributes, **options)
+        index.insert(ids, rows)
+        return index
 
     @abstractmethod
     def insert(self, ids: Any, rows: Any) -> None:
@@ -38,12 +62,39 @@ class ContentIndex(Index):
         """Remove subscriptions by id."""
 
     @abstractmethod
+    def rows(self, ids: Any) -> Floats:
+        """The subscriptions held under these ids, as `insert` takes them: float64[n, 3k], NaN padded."""
+
+    @abstractmethod
     def match_many(self, values: Any) -> tuple[Ids, Ids]:
         """Events float64[n, attributes] -> (ptr int64[n + 1], ids), ids[ptr[i]:ptr[i + 1]] for event i."""
 
     def match(self, values: Any) -> Ids:
         """One event float64[attributes] -> the ids that match it, ascending."""
         return self.match_many(one_event(values, self.attributes)[None, :])[1]
+
+    def update(self, ids: Any, rows: Any) -> None:
+        """Give ids that are held other ranges; nothing changes if one is unknown or a row is bad."""
+        known = checked_ids(ids)
+        fresh = checked_rows(rows, self.attributes, len(known))
+        self.delete(known)
+        self.insert(known, fresh)
+
+    def explain(self, values: Any, id_: int) -> list[FailedRange]:
+        """Which ranges of a held subscription the event fails; none where it matches. O(k)."""
+        event = one_event(values, self.attributes)
+        failed = []
+        for attribute, low, high in self.rows([id_]).reshape(-1, 3).tolist():
+            if attribute == attribute and not low <= event[int(attribute)] <= high:
+                failed.append(FailedRange(int(attribute), low, high, float(event[int(attribute)])))
+        return failed
+
+
+def places_of(ids: Ids, places: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The places found for ids, or UnknownId naming the first that has none (-1)."""
+    if (places < 0).any():
+        raise UnknownId(f"id {ids[places < 0][0]} is not in the index")
+    return places
 
 
 def checked_attributes(attributes: Any) -> int:

@@ -9,16 +9,19 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from brokers.indexes.content.contract import (
     ContentIndex,
+    Floats,
     checked_attributes,
     checked_rows,
     many_events,
+    places_of,
     ranges_hold,
     split_rows,
 )
-from brokers.indexes.contract import DuplicateId, Ids, UnknownId, WorkCounters, checked_ids, claim
+from brokers.indexes.contract import DuplicateId, Ids, WorkCounters, checked_ids, claim
 
 
 class Scan(ContentIndex):
@@ -62,12 +65,19 @@ class Scan(ContentIndex):
     def delete(self, ids: Any) -> None:
         """Remove subscriptions. O(n k)."""
         gone = checked_ids(ids)
+        slots = self._slots(gone)
         for id_ in gone.tolist():
-            if id_ not in self._slot_of:
-                raise UnknownId(f"id {id_} is not in the index")
-        slots = [self._slot_of.pop(id_) for id_ in gone.tolist()]
+            del self._slot_of[id_]
         self._low[slots], self._high[slots] = np.inf, -np.inf
-        self._free.extend(slots)
+        self._free.extend(slots.tolist())
+
+    def rows(self, ids: Any) -> Floats:
+        """The subscriptions as they were given, ranges by slot. O(n k)."""
+        slots = self._slots(checked_ids(ids))
+        attribute = self._attribute[slots].astype(np.float64)
+        rows = np.stack([attribute, self._low[slots], self._high[slots]], axis=2)
+        rows[attribute == self.attributes] = np.nan
+        return rows.reshape(len(slots), -1)
 
     def match_many(self, values: Any) -> tuple[Ids, Ids]:
         """Ids per event. O(events * held * constraints)."""
@@ -81,6 +91,9 @@ class Scan(ContentIndex):
         self.counters.verified += len(events) * len(self)
         self.counters.matched += int(ptr[-1])
         return ptr, np.concatenate(found) if found else np.empty(0, np.int64)
+
+    def _slots(self, ids: Ids) -> NDArray[np.int64]:
+        return places_of(ids, np.array([self._slot_of.get(id_, -1) for id_ in ids.tolist()], np.int64))
 
     def memory_bytes(self) -> int:
         """Bytes of the arrays, and about 100 per id for the dictionary."""
