@@ -1,6 +1,6 @@
 """Experiments of papers that `brokerlab reproduce` repeats, by name.
 
-An entry's target is a function that gets the remaining arguments as a list and returns an exit code.
+An entry's target is a function that is handed an `analysis.papers.report.Report` and tells it what it found.
 """
 
 from __future__ import annotations
