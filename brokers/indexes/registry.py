@@ -10,6 +10,11 @@ INDEXES: dict[str, Entry] = {
         "compares every subscription, column by column, in NumPy: the oracle",
         {"question": "content-match"},
     ),
+    "quick_scan": Entry(
+        "brokers.indexes.content.quick_scan:QuickScan",
+        "compares every subscription up to its first range that fails, in Numba: the baseline",
+        {"question": "content-match"},
+    ),
     "cells": Entry(
         "brokers.indexes.content.cells:Cells",
         "one bitset per attribute and cell of its values, combined and verified",
