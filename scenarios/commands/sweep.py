@@ -62,7 +62,7 @@ def add_execution(result: argparse.ArgumentParser) -> None:
     result.add_argument(
         "--again",
         action="store_true",
-        help="run finished points again, as after a change to a protocol's code",
+        help="run every point from its beginning, as after a change to a protocol's code",
     )
     result.add_argument("--quiet", action="store_true", help="no progress")
     result.add_argument(

@@ -7,8 +7,8 @@
       failed/           <point>.json with the reason, and what the point left of its run folder
 
 Rules:
-- A point has finished when its run folder has, with the same model and trace level; it is not run again. What was
-  interrupted or failed is.
+- A point has finished when its run folder has, with the same model and trace level; it is not run again. One that was
+  under way goes on from its newest checkpoint; one that failed is run again.
 - A failed point never stops the others. Its reason is one sentence.
 - The folder is held by a lock that goes with the process; a second sweep into it is refused.
 """
@@ -21,20 +21,21 @@ import json
 import os
 import re
 import shutil
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any
 
 from brokers.errors import BrokerlabError, EnvironmentProblem, Interrupted, InvalidInput, RunIncomplete
 from scenarios.many import expect, metrics
 from scenarios.many.pool import Answer, answers
 from scenarios.many.sweep import Point, Sweep, value_key
 from scenarios.problems import ScenarioErrors, path_text
+from scenarios.progress import PointProgress
 
 if TYPE_CHECKING:
     from brokers.engine.runfolder import RunFolder
+    from scenarios.schema import Scenario
 
 SWEEPS = "sweeps"
 DESCRIPTION, TABLE = "sweep.json", "points.parquet"
@@ -49,6 +50,7 @@ class Task:
     scenario: dict[str, Any]
     scenario_folder: str
     runs: str
+    anew: bool = False  # leave what an interrupted run of it left alone
 
 
 @dataclass(frozen=True)
@@ -130,7 +132,7 @@ def carry_out(
     jobs : points under way at a time; default: one per CPU under ray, else one
     address : of an existing Ray cluster, all nodes of which see the folder
     out : folder in which sweep folders are made; default: sweeps
-    again : run finished points again, as after a change to a protocol's code
+    again : run every point from its beginning, as after a change to a protocol's code
     progress : True for a line on stderr, or a function of (points ended, failed, points to run)
     """
     from scenarios.run import chosen_engine
@@ -149,7 +151,7 @@ def carry_out(
         _describe(result)
         tell = PointProgress() if progress is True else progress or (lambda *_: None)
         try:
-            _work(waiting, path, chosen, jobs, address, tell)
+            _work(waiting, path, chosen, jobs, address, again, tell)
         except (KeyboardInterrupt, Interrupted):
             for state in waiting:  # one may have finished without being told of
                 if state.status == NOT_RUN:
@@ -179,12 +181,13 @@ def _work(
     engine: str,
     jobs: int | None,
     address: str | None,
+    again: bool,
     tell: Callable[[int, int, int], None],
 ) -> None:
     if not waiting:
         return
     runs = str(path / "runs")
-    work = [Task(s.point.slug, s.point.data(), s.point.scenario.folder, runs) for s in waiting]
+    work = [Task(s.point.slug, s.point.data(), s.point.scenario.folder, runs, again) for s in waiting]
     failed = 0
     tell(0, 0, len(work))
     with contextlib.closing(answers(run_point, work, engine, jobs, address)) as ended:  # type: ignore[type-var]
@@ -198,7 +201,7 @@ def _work(
 def run_point(task: Task) -> Outcome:
     """Run one point in this process; whatever goes wrong with it is the answer."""
     from scenarios.loader import from_data
-    from scenarios.run import run
+    from scenarios.run import resume, run
 
     if not Path(task.runs).is_dir():
         return Outcome(
@@ -206,6 +209,11 @@ def run_point(task: Task) -> Outcome:
         )
     try:
         scenario = from_data(task.scenario, task.scenario_folder)
+        left = None if task.anew else _left_behind(task, scenario)
+        if left is not None:
+            # What no longer fits, or cannot be read, is begun anew.
+            with contextlib.suppress(InvalidInput):
+                return Outcome(run=resume(left, engine="inline", actors=1).path.name)
         done = run(
             scenario,
             engine="inline",
@@ -227,6 +235,29 @@ def run_point(task: Task) -> Outcome:
         )
 
 
+def _left_behind(task: Task, scenario: Scenario) -> Path | None:
+    """The folder of a run of this very model and trace that did not come to its end, if there is one."""
+    left = [folder for folder in _folders_of(task.slug, Path(task.runs)) if not (folder / "_SUCCESS").exists()]
+    if not left:
+        return None
+    wanted = _identity(scenario)
+    for folder in left:
+        with contextlib.suppress(OSError, ValueError, KeyError, TypeError):  # whatever its manifest holds
+            manifest = json.loads((folder / "manifest.json").read_bytes())
+            if (manifest["id"], manifest["trace_level"]) == wanted:
+                return folder
+    return None
+
+
+def _identity(scenario: Scenario) -> tuple[str, str]:
+    """The id that a run of this scenario gets, and its trace level."""
+    from brokers.engine.runfolder import run_id
+    from scenarios.plan import resolve
+
+    model = resolve(scenario)
+    return run_id({"model": model.facts["model_parts"], "seed": model.seed}), model.trace_level
+
+
 def _note(state: PointState, answer: Answer, path: Path) -> None:
     """Keep how a point ended."""
     outcome: Outcome = answer.value if answer.lost is None else Outcome(error=answer.lost)
@@ -244,7 +275,7 @@ def _note(state: PointState, answer: Answer, path: Path) -> None:
             state.error = str(error)
     state.status = FAILED
     reason.parent.mkdir(exist_ok=True)
-    for leftover in _folders_of(state.point, path / "runs"):
+    for leftover in _folders_of(state.point.slug, path / "runs"):
         shutil.rmtree(reason.parent / leftover.name, ignore_errors=True)
         leftover.rename(reason.parent / leftover.name)
     facts = {"point": str(state.point), "values": dict(state.point.values), "repeat": state.point.repeat}
@@ -252,30 +283,28 @@ def _note(state: PointState, answer: Answer, path: Path) -> None:
     reason.write_text(text + "\n", encoding="utf-8")
 
 
-def _folders_of(point: Point, runs: Path) -> list[Path]:
+def _folders_of(slug: str, runs: Path) -> list[Path]:
     """The run folders that carry a point's name, whatever their model."""
-    name = re.compile(rf"{re.escape(point.slug)}-[0-9a-f]{{10}}")
-    return [entry for entry in runs.glob(f"{point.slug}-*") if name.fullmatch(entry.name)]
+    name = re.compile(rf"{re.escape(slug)}-[0-9a-f]{{10}}")
+    return [entry for entry in runs.glob(f"{slug}-*") if name.fullmatch(entry.name)]
 
 
 def _find_finished(state: PointState, runs: Path) -> None:
     """Take the finished run of a point, if its model is still the same."""
-    candidates = [folder for folder in _folders_of(state.point, runs) if (folder / "_SUCCESS").exists()]
+    candidates = [folder for folder in _folders_of(state.point.slug, runs) if (folder / "_SUCCESS").exists()]
     if not candidates:
         return
-    from brokers.engine.runfolder import open_run, run_id
+    from brokers.engine.runfolder import open_run
     from scenarios.loader import from_data
-    from scenarios.plan import resolve
 
     try:
-        model = resolve(from_data(state.point.data(), state.point.scenario.folder))
-        wanted = run_id({"model": model.facts["model_parts"], "seed": model.seed})
+        wanted = _identity(from_data(state.point.data(), state.point.scenario.folder))
     except BrokerlabError:
         return  # running it will tell
     for folder in candidates:
         with contextlib.suppress(RunIncomplete, InvalidInput):
             found = open_run(folder)
-            if found.manifest["id"] == wanted and found.manifest["trace_level"] == model.trace_level:
+            if (found.manifest["id"], found.manifest["trace_level"]) == wanted:
                 state.run, state.status = found, FINISHED
                 return
 
@@ -366,48 +395,3 @@ def _values(values: Sequence[Any]) -> Any:
 
 def _float(value: float | None) -> float | None:
     return None if value is None else float(value)
-
-
-class PointProgress:
-    """Points ended and to go: a live line on a terminal, else a plain line every few seconds and at the end."""
-
-    def __init__(self, stream: TextIO | None = None, clock: Callable[[], float] = time.monotonic) -> None:
-        import sys
-
-        from scenarios.progress import PIPE_EVERY_S
-
-        self.stream = sys.stderr if stream is None else stream
-        self.clock = clock
-        self.terminal = bool(self.stream.isatty())
-        self.every_s = 0.0 if self.terminal else PIPE_EVERY_S
-        self.started = self.last = clock()
-        self.shown = 0
-
-    def __call__(self, ended: int, failed: int, points: int) -> None:
-        now = self.clock()
-        if now - self.last < self.every_s and ended < points:
-            return
-        self.last = now
-        line = self.line(ended, failed, points, now)
-        if self.terminal:
-            self.stream.write("\r" + line.ljust(self.shown))
-            self.shown = len(line)
-        else:
-            self.stream.write(line + "\n")
-        self.stream.flush()
-
-    def line(self, ended: int, failed: int, points: int, now: float) -> str:
-        """The text of one line."""
-        from scenarios.progress import clock_text
-
-        elapsed_s = now - self.started
-        left = clock_text(elapsed_s * (points - ended) / ended) if ended else "?"
-        wrong = f" · {failed} failed" if failed else ""
-        return f"{ended} of {points} points ({ended / points:.0%}){wrong} · {clock_text(elapsed_s)} · {left} to go"
-
-    def close(self) -> None:
-        """Clear the live line."""
-        if self.terminal and self.shown:
-            self.stream.write("\r" + " " * self.shown + "\r")
-            self.stream.flush()
-            self.shown = 0

@@ -1,6 +1,5 @@
 """Sweeps and repeats: their points, their seeds, and what becomes of points that finish, fail, die or wait."""
 
-import io
 import json
 import os
 import signal
@@ -15,7 +14,7 @@ from brokers.engine.runfolder import open_run
 from brokers.errors import Interrupted, InvalidInput, RunIncomplete
 from scenarios import cli
 from scenarios.many import conditions, expect
-from scenarios.many.carry import PointProgress, carry_out
+from scenarios.many.carry import carry_out
 from scenarios.many.pool import answers
 from scenarios.many.reader import load_sweep
 from scenarios.many.sweep import repeated, seed_of, short_names
@@ -531,6 +530,48 @@ def test_an_interrupted_sweep_keeps_what_finished_and_goes_on_where_it_was(study
     assert (done.path, done.reused, len(done.finished)) == (path, 1, 3)
 
 
+CHECKPOINTS = PROTOCOLS + "set: {engine.window_max: 20 ms, engine.checkpoint_every: 1 us}\n"
+
+
+@pytest.fixture
+def interrupted(study, monkeypatch):
+    """Carries a sweep as far as the fifth checkpoint of its first point; gives the folder of that point's run."""
+
+    def interrupt(**more):
+        taken = []
+
+        def prune(folder):
+            taken.append(folder)
+            if len(taken) == 5:
+                raise KeyboardInterrupt
+
+        with monkeypatch.context() as patch, pytest.raises(Interrupted, match="points are left"):
+            patch.setattr("brokers.engine.checkpoint.prune", prune)
+            carried(study, CHECKPOINTS, **more)
+        (folder,) = (study / "sweeps").glob("*/runs/flooding-*")
+        return folder
+
+    return interrupt
+
+
+def test_an_interrupted_point_goes_on_from_its_checkpoint(study, interrupted):
+    folder = interrupted()
+    done = carried(study, CHECKPOINTS)
+    point = done.states[0].run
+    assert (point.path, len(point.manifest["resumed"])) == (folder, 1)
+    undisturbed = carried(study, CHECKPOINTS, out=study / "undisturbed")
+    assert [s.run.digest for s in done.states] == [s.run.digest for s in undisturbed.states]
+    assert point.read("deliveries").num_rows == undisturbed.states[0].run.read("deliveries").num_rows > 0
+
+
+def test_an_interrupted_point_begins_anew_where_it_cannot_go_on_or_is_told_to(study, interrupted):
+    manifest = interrupted() / "manifest.json"
+    manifest.write_text(manifest.read_text().replace('"schema_version": 1', '"schema_version": 0'))
+    assert "resumed" not in carried(study, CHECKPOINTS).states[0].run.manifest
+    interrupted(again=True)
+    assert "resumed" not in carried(study, CHECKPOINTS, again=True).states[0].run.manifest
+
+
 def test_two_sweeps_into_one_folder_are_refused(study):
     def other(ended, failed, points):
         with pytest.raises(RunIncomplete, match="being written by another sweep"):
@@ -569,19 +610,7 @@ def test_points_run_as_ray_tasks_with_the_same_digests_and_a_dead_task_stops_no_
     assert [s.run.digest for s in there.finished] == [s.run.digest for s in here.finished]
 
 
-# ---- progress and commands --------------------------------------------------------------------------
-
-
-def test_progress_on_a_pipe_is_a_line_every_few_seconds_and_one_at_the_end():
-    now, stream = [0.0], io.StringIO()
-    progress = PointProgress(stream, lambda: now[0])
-    for ended, at in enumerate((0, 1, 4, 6, 7, 20)):
-        now[0] = at
-        progress(ended, min(ended, 1), 5)
-    assert stream.getvalue().splitlines() == [
-        "3 of 5 points (60%) · 1 failed · 6 s · 4 s to go",
-        "5 of 5 points (100%) · 1 failed · 20 s · 0 s to go",
-    ]
+# ---- commands ---------------------------------------------------------------------------------------
 
 
 def test_the_sweep_command_shows_expectations_first_and_leaves_with_1_if_one_fails(

@@ -2,7 +2,7 @@
 
 import io
 
-from scenarios.progress import PIPE_EVERY_S, Progress
+from scenarios.progress import PIPE_EVERY_S, PointProgress, Progress
 
 
 class Screen(io.StringIO):
@@ -54,3 +54,27 @@ def test_time_to_go_is_unknown_before_anything_happened():
     progress = Progress(10, stream, at([0.0, 10.0]))
     progress.update(0, 0, 0)
     assert stream.getvalue().endswith("? to go\n")
+
+
+def test_the_points_of_a_sweep_on_a_pipe_are_a_line_every_few_seconds_and_one_at_the_end():
+    now, stream = [0.0], io.StringIO()
+    progress = PointProgress(stream, lambda: now[0])
+    for ended, at in enumerate((0, 1, 4, 6, 7, 20)):
+        now[0] = at
+        progress(ended, min(ended, 1), 5)
+    assert stream.getvalue().splitlines() == [
+        "3 of 5 points (60%) · 1 failed · 6 s · 4 s to go",
+        "5 of 5 points (100%) · 1 failed · 20 s · 0 s to go",
+    ]
+
+
+def test_the_points_of_a_sweep_on_a_terminal_are_one_line_that_always_changes_and_is_cleared():
+    stream = Screen()
+    progress = PointProgress(stream, at([0.0, 1.0, 2.0]))
+    progress(1, 0, 4)
+    progress(2, 0, 4)
+    progress.close()
+    first, second, cleared = stream.getvalue().split("\r")[1:4]
+    assert first == "1 of 4 points (25%) · 1 s · 3 s to go"
+    assert second == "2 of 4 points (50%) · 2 s · 2 s to go"
+    assert cleared.strip() == ""
