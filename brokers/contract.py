@@ -108,6 +108,7 @@ class Kind(ABC):
     name: ClassVar[str]
     prose: ClassVar[str]
     question: ClassVar[str | None]  # the question an index must answer, e.g. "content-match"
+    server: ClassVar[bool] = False  # whether a service of this kind has a server: a node that is no broker
     types: ClassVar[Mapping[str, int]]
     publications: ClassVar[frozenset[int]]
     changes: ClassVar[frozenset[int]]
@@ -179,6 +180,7 @@ class ShardEnv:
     tables: str  # "shared" or "own"
     new_index: Any  # () -> an index for the kind's question
     links: LinkTable = field(default=None)  # type: ignore[assignment]
+    server: int = -1  # the node of this service's server; -1: it has none
 
     @property
     def brokers(self) -> int:
@@ -202,17 +204,23 @@ class LinkTable:
     in_link: NDArray[np.int32]
 
     @classmethod
-    def of(cls, overlay: Any) -> LinkTable:
-        """The directed links of an overlay. O(links log links)."""
+    def of(cls, overlay: Any, without: frozenset[int] = frozenset()) -> LinkTable:
+        """The directed links of an overlay. O(links log links).
+
+        The links of the nodes `without` keep their numbers, but leave no broker and reach none.
+        """
         count = overlay.link_a.size
         source = np.empty(2 * count, np.int32)
         target = np.empty(2 * count, np.int32)
         source[0::2], source[1::2] = overlay.link_a, overlay.link_b
         target[0::2], target[1::2] = overlay.link_b, overlay.link_a
         out_link = np.lexsort((target, source)).astype(np.int32)
+        if without:
+            hidden = np.array(sorted(without), np.int32)
+            out_link = out_link[~(np.isin(source[out_link], hidden) | np.isin(target[out_link], hidden))]
         in_link = (out_link ^ 1).astype(np.int32)
         start = np.zeros(len(overlay.names) + 1, np.int32)
-        np.cumsum(np.bincount(source, minlength=len(overlay.names)), out=start[1:])
+        np.cumsum(np.bincount(source[out_link], minlength=len(overlay.names)), out=start[1:])
         return cls(source, target, np.repeat(overlay.delay_ns, 2), start, out_link, start.copy(), in_link)
 
 
@@ -358,6 +366,7 @@ class BrokerProtocol(ABC):
     kind: ClassVar[str]
     guarantees: Guarantees = Guarantees()  # `guarantees_for` may know better: it knows the overlay
     Options: ClassVar[type[BaseModel] | None] = None
+    server: ClassVar[type[BrokerProtocol] | None] = None  # what the server of a service runs, if there is one
     timer_min_ns: int = NEVER
 
     def __init__(self, node: Node) -> None:

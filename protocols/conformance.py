@@ -150,7 +150,7 @@ ORACLE = Variant("one event at a time", Cutting("one"))
 
 def variants(model: Model) -> list[Variant]:
     """The ways of running `model` that must agree; the first is the oracle, one event at a time."""
-    brokers = len(model.overlay.names)
+    brokers = model.overlay.brokers - model.overlay.servers
     found = [
         ORACLE,
         Variant("batches up to the horizon"),

@@ -126,6 +126,8 @@ class _Names:
         self.data = data
         groups = data.get("clients")
         self.groups = list(groups) if isinstance(groups, dict) else []
+        servers = data.get("servers")
+        self.servers = list(servers) if isinstance(servers, dict) else []
         self.folder = folder
 
     def find(self, group: str, section: Mapping[str, Any], key: str, path: Path, what: str) -> Any:
@@ -211,6 +213,7 @@ class _Names:
             checked = _validated(self.document, given, model, (*path, "options"))
             options = checked.model_dump(mode="json") if checked is not None else {}
         sources = self.workload(section, kind, params, path)
+        server = self.server(section, kind[1], path) if kind is not None else None
         if len(self.document.problems) > before or kind is None or protocol is None:
             return None
         try:
@@ -218,8 +221,25 @@ class _Names:
         except ValidationError:
             return None  # noted with the fixed sections
         return ResolvedService(
-            head, kind[0], protocol[0], index[0], index[1], params, options, tuple(sources)
+            head, kind[0], protocol[0], index[0], index[1], params, options, tuple(sources), server
         )
+
+    def server(self, section: Mapping[str, Any], kind: Any, path: Path) -> str | None:
+        """The name of the service's server, if its kind has one."""
+        name, known = section.get("server"), ", ".join(map(str, self.servers))
+        if not getattr(kind, "server", False):
+            if name is not None:
+                self.document.problem((*path, "server"), f"the kind {section['kind']!r} has no server; leave it out")
+            return None
+        if name is None and len(self.servers) != 1:
+            hint = f"one of {known}" if self.servers else "and describe it in a section `servers`"
+            self.document.problem(path, f"the kind {section['kind']!r} has a server: say which, {hint}")
+            return None
+        if name is not None and name not in self.servers:
+            hint = did_you_mean(str(name), map(str, self.servers)) if self.servers else "there is no section `servers`"
+            self.document.problem((*path, "server"), f"no server named {name!r}; {hint}")
+            return None
+        return str(name or self.servers[0])
 
     def same_kind(self, section: Mapping[str, Any], kind: Any, protocol: Any, path: Path) -> None:
         serves = lookup.fact("protocols", section["protocol"], "kind", protocol, "kind")

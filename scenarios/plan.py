@@ -56,8 +56,10 @@ def resolve(scenario: Scenario) -> Model:
     from brokers.engine.model import Model, ServiceSpec
 
     model = scenario.model
-    overlay = _overlay(scenario)
-    client_broker, groups = _clients(scenario, overlay)
+    brokers = _overlay(scenario)
+    client_broker, groups = _clients(scenario, brokers)
+    overlay = _with_servers(scenario, brokers)
+    server_of = {name: brokers.brokers + i for i, name in enumerate(model.servers)}
     files: dict[str, str] = {}
     services = []
     for i, service in enumerate(scenario.services):
@@ -74,6 +76,7 @@ def resolve(scenario: Scenario) -> Model:
                 params=service.params,
                 cost=service.section.cost.model_dump(),
                 sources=_sources(scenario, i, service, groups, overlay, files),
+                server=-1 if service.server is None else server_of[service.server],
             )
         )
     parts = {**scenario.model_parts(), "overlay": _fingerprint(overlay), "files": files}
@@ -135,6 +138,26 @@ def _overlay(scenario: Scenario) -> Overlay:
         path: DataPath = ("links",) if section == "links" else ("topology",)
         message = rest if section in ("links", f"topology {model.topology.kind}") else str(error)
         raise scenario.wrong(path, message) from error
+
+
+def _with_servers(scenario: Scenario, overlay: Overlay) -> Overlay:
+    from topology.errors import TopologyError
+    from topology.servers import Server, with_servers
+
+    for name, each in scenario.model.servers.items():
+        if name in overlay.names:
+            raise scenario.wrong(("servers", name), f"a broker is named {name!r} already; choose another name")
+        try:
+            overlay.broker(each.broker)
+        except TopologyError as error:
+            raise scenario.wrong(("servers", name, "broker"), str(error).removeprefix("broker: ")) from error
+    return with_servers(
+        overlay,
+        [
+            Server(name, each.broker, each.delay, each.jitter, each.bandwidth, each.loss)
+            for name, each in scenario.model.servers.items()
+        ],
+    )
 
 
 def _clients(
@@ -244,6 +267,7 @@ class Plan:
     title: str
     engine: str
     brokers: int
+    servers: int  # each on an actor of its own, beyond `actors`, where there are several
     links: int
     tree: bool
     clients: int
@@ -295,13 +319,14 @@ def actors_of(scenario: Scenario, engine: str, actors: int | None) -> int:
     return len(os.sched_getaffinity(0)) if engine == "ray" and hasattr(os, "sched_getaffinity") else 1
 
 
-def cut(scenario: Scenario, overlay: Overlay, shards: int) -> Partition:
-    """Which shard carries which broker."""
+def cut(scenario: Scenario, overlay: Overlay, shards: int, apart: bool = False) -> Partition:
+    """Which shard carries which broker; `apart`: servers have shards of their own."""
     from topology.errors import TopologyError
     from topology.partition import partition
 
     try:
-        return partition(overlay, shards, scenario.model.engine.partition if shards > 1 else "auto")
+        method = scenario.model.engine.partition if shards > 1 else "auto"
+        return partition(overlay, shards, method, apart=apart)
     except TopologyError as error:
         message = str(error).removeprefix("partition: ")
         raise scenario.wrong(("engine", "partition"), message) from error
@@ -314,23 +339,25 @@ def plan(scenario: Scenario, engine: str | None = None, actors: int | None = Non
     engine = engine or default_engine()
     model = resolve(scenario)
     overlay = model.overlay
-    if actors is not None and actors > overlay.brokers:
-        raise InvalidInput(f"{actors} actors for {overlay.brokers} brokers; each needs at least one")
-    shards = min(actors_of(scenario, engine, actors), overlay.brokers)
-    parts = cut(scenario, overlay, shards)
+    brokers = overlay.brokers - overlay.servers
+    if actors is not None and actors > brokers:
+        raise InvalidInput(f"{actors} actors for {brokers} brokers; each needs at least one")
+    shards = min(actors_of(scenario, engine, actors), brokers)
+    parts = cut(scenario, overlay, shards, apart=engine == "ray" or shards > 1)
     events = sum(_events_per_s(scenario, service, overlay) for service in scenario.services)
     lookahead = None if parts.lookahead_ns >= NEVER else parts.lookahead_ns
     window_max = scenario.model.engine.window_max
     if lookahead is not None and window_max is not None:
         lookahead = min(lookahead, window_max)
     strength = None
-    if shards > 1 and lookahead is not None:
+    if parts.shards > 1 and lookahead is not None:
         strength = lookahead / 1e9 * events / (EXCHANGE_S[engine] * EVENTS_PER_S)
     return Plan(
         name=scenario.name,
         title=scenario.model.title,
         engine=engine,
-        brokers=overlay.brokers,
+        brokers=brokers,
+        servers=overlay.servers,
         links=overlay.links,
         tree=overlay.is_tree,
         clients=int(model.client_broker.size),

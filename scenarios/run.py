@@ -237,10 +237,11 @@ def _carry_out(
 def _fitting(scenario: Scenario, shards: int, overlay: Overlay, asked: bool) -> int:
     """The number of shards: a default has at most one per broker, what someone asked for is checked."""
     section = scenario.model.engine
-    if shards > overlay.brokers:
+    brokers = overlay.brokers - overlay.servers
+    if shards > brokers:
         if not asked and section.actors is None:
-            return overlay.brokers
-        message = f"{shards} actors for {overlay.brokers} brokers; each needs at least one"
+            return brokers
+        message = f"{shards} actors for {brokers} brokers; each needs at least one"
         raise InvalidInput(message) if asked else scenario.wrong(("engine", "actors"), message)
     if isinstance(section.partition, list):
         cut(scenario, overlay, shards)

@@ -246,6 +246,16 @@ class Clients(Section):
     placement: Placement = Field(default=UniformPlacement(), description="a kind, or a section with kind")
 
 
+class Server(Section):
+    """A node behind a link of its own, for a service whose kind has a server."""
+
+    broker: str | int = Field(description="the broker its link leads to, by name or number")
+    delay: LinkDelay = Field(default=1_000_000, description="of its link")
+    jitter: LinkJitter = Field(default=0, description="of its link")
+    bandwidth: LinkBandwidth = Field(default=0, description="of its link; unlimited unless given")
+    loss: LinkLoss = Field(default=0.0, description="of its link")
+
+
 class ServiceCost(Section):
     """Service time of one message at a broker: base + per_entry · table entries + per_match · matches + …"""
 
@@ -280,6 +290,9 @@ class Service(Named):
     view: Literal["auto", "run", "message"] = Field(default="auto", description="changes speed, nothing else")
     subscriptions: Literal["messages", "settled"] = Field(
         default="messages", description="issued as messages, or standing at time 0"
+    )
+    server: Name | None = Field(
+        default=None, description="for a kind that has one: which of `servers`; may be left out if there is one"
     )
     options: dict[str, Any] = Field(default={}, description="options of the protocol")
     cost: ServiceCost = ServiceCost()
@@ -317,6 +330,7 @@ class ScenarioModel(Section):
     clients: Annotated[dict[str, Clients], Field(min_length=1)] = Field(
         description="groups of clients, by name"
     )
+    servers: dict[Name, Server] = Field(default={}, description="nodes that serve, by name")
     services: Annotated[list[Service], Field(min_length=1)]
     trace: Trace = Trace()
     expect: list[Expectation] = Field(
@@ -353,6 +367,7 @@ class ResolvedService:
     params: dict[str, Any]
     options: dict[str, Any]
     sources: tuple[ResolvedSource, ...]
+    server: str | None = None
 
 
 @dataclass(frozen=True)
@@ -384,11 +399,14 @@ class Scenario:
     def resolved(self) -> dict[str, Any]:
         """The whole scenario as plain data, defaults filled in; reads back as the same scenario."""
         data = self.model.model_dump(mode="json", exclude={"topology", "services"})
+        if not data["servers"]:
+            del data["servers"]
         data["topology"] = {"kind": self.model.topology.kind, **self.topology_params}
         data["services"] = []
         for service in self.services:
             head = {key: getattr(service.section, key) for key in ("name", "kind", "protocol")}
             head |= {"index": service.index_name} if service.index_name else {}
+            head |= {"server": service.server} if service.server else {}
             head |= {key: getattr(service.section, key) for key in ("tables", "view", "subscriptions")}
             workload = [{"source": s.name, "clients": s.group, **s.params} for s in service.sources]
             data["services"].append(

@@ -43,6 +43,7 @@ class Overlay:
     bandwidth_bps: NDArray[np.int64]  # 0 = unlimited
     loss: NDArray[np.float64]
     notes: tuple[str, ...] = ()
+    servers: int = 0  # the last so many nodes are servers; see `topology.servers`
 
     def __post_init__(self) -> None:
         n, size = len(self.names), len(self.link_a)
@@ -73,7 +74,7 @@ class Overlay:
 
     @property
     def brokers(self) -> int:
-        """Number of brokers."""
+        """Number of brokers, servers among them."""
         return len(self.names)
 
     @property

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from topology.errors import TopologyError
 from topology.overlay import NEVER, Overlay, did_you_mean
+from topology.servers import without_servers
 
 IMBALANCE_MAX = 0.10
 WINDOW_NS = 1_500_000  # an empty window over two Ray actors, as measured
@@ -49,6 +50,7 @@ def partition(
     shards: int,
     method: str | Sequence[int] = "auto",
     weight: NDArray[np.float64] | Sequence[float] | None = None,
+    apart: bool = False,
 ) -> Partition:
     """Assign every broker to a shard.
 
@@ -59,12 +61,19 @@ def partition(
     method : auto; contiguous (runs of broker numbers); round-robin (deliberately bad: cuts nearly all); or a
         list with the shard of each broker
     weight : load of each broker, not negative; 1 each if left out
+    apart : whether each server gets a shard of its own, beyond `shards`; else they are on the first
 
     Raises
     ------
     TopologyError
         If there are more shards than brokers, or the list or the weights do not fit.
     """
+    if overlay.servers:
+        brokers = partition(without_servers(overlay), shards, method, weight).assignment
+        own = shards + np.arange(overlay.servers) if apart else np.zeros(overlay.servers)
+        together = np.concatenate([brokers, own]).astype(np.int32)
+        load = np.concatenate([np.ones(len(brokers)) if weight is None else weight, np.zeros(overlay.servers)])
+        return _measured(overlay, together, int(together.max()) + 1, load)
     n = overlay.brokers
     if not 1 <= shards <= n:
         raise TopologyError(f"partition: {shards} shards for {n} brokers; it takes 1 to {n}")

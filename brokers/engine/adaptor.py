@@ -229,7 +229,12 @@ class PlainAdaptor(ShardProtocol):
             add_link(link)
 
         self.forward_event: Callable[[int, int], None] = forward_event
-        self.brokers = {b: protocol(Node(self, b)) for b in np.flatnonzero(env.local).tolist()}
+        first_server = env.brokers - env.overlay.servers
+        self.brokers = {b: protocol(Node(self, b)) for b in np.flatnonzero(env.local[:first_server]).tolist()}
+        if env.server >= 0 and env.local[env.server]:
+            if protocol.server is None:
+                raise ProtocolFault(f"{protocol.__name__} names no class for its server; set `server`")
+            self.brokers[env.server] = protocol.server(Node(self, env.server))
         self._runs = runs and protocol.on_run is not None
 
     @property
@@ -304,7 +309,8 @@ class PlainAdaptor(ShardProtocol):
         return counts
 
     def describe(self, broker: int) -> dict[str, Any]:
-        return self.brokers[broker].describe()
+        known = self.brokers.get(broker)
+        return known.describe() if known is not None else {"entries": 0}  # another service's server
 
     def handle(self, batch: Batch, out: Out) -> None:
         self.out = out

@@ -36,6 +36,7 @@ class ServiceSpec:
     params: dict[str, Any] = field(default_factory=dict)
     cost: dict[str, float] = field(default_factory=dict)  # fields of CostModel
     sources: list[SourceSpec] = field(default_factory=list)
+    server: int = -1  # the overlay's node that is this service's server; -1: none
 
 
 @dataclass

@@ -107,7 +107,7 @@ def execute(
     notice = notice or (lambda sentence: None)
     folder = trace.folder if isinstance(trace, FileTraces) else None
     wanted = actors if actors is not None else 1
-    brokers = len(model.overlay.names)
+    brokers = model.overlay.brokers - model.overlay.servers
     if not 1 <= wanted <= brokers:
         raise InvalidInput(f"{wanted} actors for {brokers} brokers: pass 1 to {brokers}")
     if engine not in ("inline", "ray"):
@@ -117,7 +117,7 @@ def execute(
     if checkpoint_every_s is not None and (stateless := _stateless(model)):
         notice(f"the protocol {stateless} has no state(), so no checkpoints are taken")
         checkpoint_every_s = None
-    parts = cut(model.overlay, wanted, partition)
+    parts = cut(model.overlay, wanted, partition, apart=engine == "ray" or wanted > 1)
     assignment = np.ascontiguousarray(parts.assignment, np.int32)
     lookahead = int(parts.lookahead_ns)
     start = _rewind(folder, notice) if resume else None

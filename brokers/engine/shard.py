@@ -252,7 +252,8 @@ class Shard:
             publisher_brokers=np.unique(self.client_broker[clients]).astype(np.int32),
             tables=spec.tables,
             new_index=None if index is None else lambda: kind.new_index(index),
-            links=self.links,
+            links=self._links_of(spec),
+            server=spec.server,
         )
         if (spec.view != "auto" or spec.tables == "own") and getattr(protocol, "plain", None) is not None:
             protocol = protocol.plain
@@ -291,6 +292,13 @@ class Shard:
                     built.stand(Interests(emission.word, emission.client, emission.rows, emission.objects))
                     self._inputs.note_standing(number, emission, self.local)
             self._clock.add(number, n, made)
+
+    def _links_of(self, spec: ServiceSpec) -> LinkTable:
+        """The links that a service may use: none to another service's server."""
+        overlay = self.model.overlay
+        servers = range(self.brokers - overlay.servers, self.brokers)
+        others = frozenset(servers) - {spec.server}
+        return LinkTable.of(overlay, others) if others else self.links
 
     def _start_timers(self) -> None:
         for service, protocol in enumerate(self.protocols):

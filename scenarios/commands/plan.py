@@ -48,6 +48,7 @@ def text(answer: Plan) -> str:
 
     rows = [
         ("brokers", f"{answer.brokers:,}{' in a tree' if answer.tree else ''}"),
+        *([("servers", str(answer.servers))] if answer.servers else []),
         ("links", f"{answer.links:,}, the fastest {duration(answer.delay_ns_min)}"),
         ("clients", f"{answer.clients:,}"),
         ("services", "; ".join(answer.services)),
