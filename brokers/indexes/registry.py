@@ -20,4 +20,9 @@ INDEXES: dict[str, Entry] = {
         "one bitset per attribute and cell of its values, combined and verified",
         {"question": "content-match"},
     ),
+    "topk-scan": Entry(
+        "brokers.indexes.topk.scan:Scan",
+        "scores every filter, constraint by constraint, in NumPy: the oracle",
+        {"question": "ranked-match"},
+    ),
 }
