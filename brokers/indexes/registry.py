@@ -15,6 +15,21 @@ INDEXES: dict[str, Entry] = {
         "compares every subscription up to its first range that fails, in Numba: the baseline",
         {"question": "content-match"},
     ),
+    "counting": Entry(
+        "brokers.indexes.content.counting:Counting",
+        "sorted bounds per attribute, a counter per subscription (Siena)",
+        {"question": "content-match"},
+    ),
+    "tama": Entry(
+        "brokers.indexes.content.tama:Tama",
+        "cells of a hierarchy per attribute, a counter per subscription, candidates verified (Tama)",
+        {"question": "content-match"},
+    ),
+    "rein": Entry(
+        "brokers.indexes.content.rein:Rein",
+        "buckets of range ends per attribute, whoever fails is marked in a set of bits (Rein)",
+        {"question": "content-match"},
+    ),
     "cells": Entry(
         "brokers.indexes.content.cells:Cells",
         "one bitset per attribute and cell of its values, combined and verified",

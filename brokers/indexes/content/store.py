@@ -88,9 +88,15 @@ class RangeStore:
         rows[np.logical_or.accumulate(attribute < 0, axis=1)] = np.nan
         return np.ascontiguousarray(rows.reshape(len(slots), 3 * attribute.shape[1]))
 
-    def verified(self, events: Floats, ptr: Ids, candidates: Slots) -> tuple[Ids, Ids]:
-        """The ids, ascending, of those candidate slots (in CSR form) that match their event."""
-        return _verified(self.ids, self.attribute, self.ends, events, ptr, candidates)
+    def verified(
+        self, events: Floats, ptr: Ids, candidates: Slots, always: Slots, sure: bool = False
+    ) -> tuple[Ids, Ids]:
+        """The ids, ascending, that match each event, of its candidate slots (in CSR form) and those in `always`.
+
+        `sure` takes the candidates unseen.
+        """
+        arrays = self.ids, self.attribute, self.ends
+        return _verified(*arrays, events, ptr, candidates, always, sure)
 
     def memory_bytes(self) -> int:
         arrays = self.ids, self.attribute, self.ends
@@ -157,29 +163,47 @@ def _write(ids, attribute, ends, slots, new_ids, rows):
 
 
 @njit(cache=True)
-def _verified(ids, attribute, ends, events, ptr, candidates):
+def _verified(ids, attribute, ends, events, ptr, candidates, always, sure):
     out_ptr = np.zeros_like(ptr)
-    out = np.empty(candidates.size, np.int64)
+    out = np.empty(candidates.size + always.size, np.int64)
     total = 0
     for e in range(events.shape[0]):
-        for i in range(ptr[e], ptr[e + 1]):
-            slot = candidates[i]
-            holds = True
-            for j in range(attribute.shape[1]):
-                asked = attribute[slot, j]
-                if asked < 0:
-                    break
-                value = events[e, asked]
-                if not (ends[slot, 2 * j] <= value and value <= ends[slot, 2 * j + 1]):
-                    holds = False
-                    break
-            if holds:
-                out[total] = ids[slot]
-                total += 1
+        mine = candidates[ptr[e] : ptr[e + 1]]
+        if total + mine.size + always.size > out.size:
+            larger = np.empty(2 * out.size, np.int64)
+            larger[:total] = out[:total]
+            out = larger
+        if sure:
+            for i in range(mine.size):
+                out[total + i] = ids[mine[i]]
+            total += mine.size
+        else:
+            total = _matching(ids, attribute, ends, events[e], mine, out, total)
+        total = _matching(ids, attribute, ends, events[e], always, out, total)
         out_ptr[e + 1] = total
     out = out[:total].copy()
     _in_order(out_ptr, out)
     return out_ptr, out
+
+
+@njit(cache=True)
+def _matching(ids, attribute, ends, event, slots, out, total):
+    """Append to the first `total` of `out` the ids of those slots that match."""
+    for i in range(slots.size):
+        slot = slots[i]
+        holds = True
+        for j in range(attribute.shape[1]):
+            asked = attribute[slot, j]
+            if asked < 0:
+                break
+            value = event[asked]
+            if not (ends[slot, 2 * j] <= value and value <= ends[slot, 2 * j + 1]):
+                holds = False
+                break
+        if holds:
+            out[total] = ids[slot]
+            total += 1
+    return total
 
 
 @njit(cache=True)
