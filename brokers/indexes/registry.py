@@ -40,4 +40,14 @@ INDEXES: dict[str, Entry] = {
         "scores every filter, constraint by constraint, in NumPy: the oracle",
         {"question": "ranked-match"},
     ),
+    "spatial-brute": Entry(
+        "brokers.indexes.spatial.brute:Brute",
+        "compares every subscription with every object, in NumPy: the oracle",
+        {"question": "reverse-topk"},
+    ),
+    "part": Entry(
+        "brokers.indexes.spatial.part:Part",
+        "R-trees per keyword searched per group of subscriptions (PART)",
+        {"question": "reverse-topk"},
+    ),
 }
