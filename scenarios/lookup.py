@@ -52,7 +52,7 @@ def find(group: str, name: str, what: str) -> tuple[str, Any]:
         return target, load(target)
     except InvalidInput:
         raise
-    except Exception as error:  # whatever a third party's module does while it is imported
+    except (Exception, SystemExit) as error:  # whatever a third party's module does while it is imported
         raise InvalidInput(f"{target!r} cannot be imported: {type(error).__name__}: {error}") from error
 
 

@@ -11,8 +11,10 @@ Rules:
 from __future__ import annotations
 
 import time
+import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -131,6 +133,8 @@ def execute(
                 model, engine, assignment, writers, cutting, address, start, windows, saver, progress, observe
             )
             break
+        except SystemExit as stop:
+            raise ProtocolFault(_said_goodbye(model, stop)) from stop
         except ActorsLost as lost:
             if not isinstance(trace, FileTraces) and getattr(trace, "level", "full") != "none":
                 raise EnvironmentProblem(
@@ -167,6 +171,16 @@ def execute(
     }
     write_tables(model, writers(DRIVER), result, windows.log, where)
     return result
+
+
+def _said_goodbye(model: Model, stop: SystemExit) -> str:
+    """What to tell when a protocol, a kind or a source ends the program."""
+    where = traceback.extract_tb(stop.__traceback__)[-1]
+    services = ", ".join(f"{service.name!r} ({service.protocol_target})" for service in model.services)
+    return (
+        f"what belongs to a service called sys.exit({stop.code!r}) ({Path(where.filename).name}:{where.lineno}, in "
+        f"{where.name}); the services are {services}"
+    )
 
 
 def _stateless(model: Model) -> str | None:

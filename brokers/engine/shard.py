@@ -476,9 +476,13 @@ class Shard:
             out.begin(batch)
             try:
                 self.protocols[s].handle(batch, out)
+            except InvalidInput as error:  # a body that cannot be sent, say: not the scenario's fault
+                raise ProtocolFault(
+                    f"service {self.model.services[s].name!r}: its protocol: {error}"
+                ) from error
             except BrokerlabError:
                 raise
-            except Exception as error:
+            except (Exception, SystemExit) as error:
                 where = traceback.extract_tb(error.__traceback__)[-1]
                 raise ProtocolFault(
                     f"service {self.model.services[s].name!r}: its protocol raised {type(error).__name__}: {error} "

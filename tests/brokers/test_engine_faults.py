@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
+import sys
 from typing import Any, ClassVar
 
 import numpy as np
@@ -150,8 +151,8 @@ def test_a_message_between_shards_that_comes_too_late_names_its_link(monkeypatch
     """The partition promises more lookahead than the links it cuts allow."""
     honest = topology.partition.partition
 
-    def boastful(overlay, shards, method, *rest):
-        found = honest(overlay, shards, method, *rest)
+    def boastful(overlay, shards, method, **options):
+        found = honest(overlay, shards, method, **options)
         return dataclasses.replace(found, lookahead_ns=40 * found.lookahead_ns)
 
     model = rehearse(REHEARSALS[0], "flooding")
@@ -180,3 +181,22 @@ def test_a_message_within_a_shard_that_comes_too_late_names_its_link():
     names = model.overlay.names
     source, target = names[shard.links.source[link]], names[shard.links.target[link]]
     assert f"link {link} ({source} to {target})" in str(caught.value)
+
+
+def test_a_protocol_that_ends_the_program_is_named():
+    said = fault_of(lambda node, message: sys.exit(0))
+    assert said.startswith("service 'service': its protocol raised SystemExit: 0 (test_engine_faults.py:")
+
+
+def test_a_protocol_that_ends_the_program_while_it_is_set_up_is_named():
+    def leave(self, node):
+        sys.exit("no more")
+
+    net = join(type("Leaver", (Careless,), {"__init__": leave}), [(0, 1)])
+    with pytest.raises(ProtocolFault, match=r"called sys.exit\('no more'\) \(test_engine_faults.py:.*the services are"):
+        net.result()
+
+
+def test_a_body_that_cannot_be_sent_is_the_protocols_fault_and_says_what_is_wrong_in_it():
+    said = fault_of(lambda node, message: node.send(message, 0, 16, {"to": {1, 2}}))
+    assert "its protocol: body.to: type set cannot be sent" in said

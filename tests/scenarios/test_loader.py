@@ -249,6 +249,12 @@ def test_a_module_that_breaks_on_import_is_a_mistake_in_the_scenario(tmp_path):
         loads(changed("index: scan", "index: a_broken_module:X"), folder=tmp_path)
 
 
+def test_a_module_that_ends_the_program_on_import_is_a_mistake_in_the_scenario(tmp_path):
+    (tmp_path / "a_leaving_module.py").write_text("raise SystemExit(0)\n", encoding="utf-8")
+    with pytest.raises(ScenarioErrors, match="a_leaving_module:X' cannot be imported: SystemExit: 0"):
+        loads(changed("index: scan", "index: a_leaving_module:X"), folder=tmp_path)
+
+
 def test_all_mistakes_are_told_at_once_in_the_order_of_the_file():
     text = GOOD
     for old, new in (
