@@ -84,6 +84,8 @@ class Query:
         for name, value in (("k", self.k), ("exclude", self.exclude)):
             if value is not None and (isinstance(value, bool) or not isinstance(value, int | np.integer)):
                 raise BadQuery(f"{name} is {value!r}; pass an integer or None")
+            if value is not None and not -(2**63) <= value < 2**63:
+                raise BadQuery(f"{name} is {value}; it lies in 64 bits")
         if not 0.0 <= self.threshold < np.inf:
             raise BadQuery(f"threshold is {self.threshold!r}; scores are ranked above 0 or a number above it")
         if self.ties not in get_args(Ties):

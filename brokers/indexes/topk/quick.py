@@ -1,0 +1,65 @@
+"""Quick scan: every filter scored in one compiled pass over contiguous records. The honest baseline."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import njit
+
+from brokers.indexes.topk.contract import Message, Query, Ranking, checked_message
+from brokers.indexes.topk.kernels import arrange, offer, score_of
+from brokers.indexes.topk.store import StoredIndex, exclusion, sent_weights
+
+
+class Quick(StoredIndex):
+    """Match O(held * constraints + S log k). Insert and delete O(constraints) per filter."""
+
+    def bound(self, message: Message, prorate: bool = False) -> float:
+        """The highest score itself. O(held * constraints)."""
+        top = self._top(checked_message(message, self.attributes), Query(1, prorate=prorate), 1)
+        return float(top.scores[0]) if len(top.scores) else 0.0
+
+    def _top(self, message: Message, query: Query, count: int) -> Ranking:
+        scores, ids, receivers = np.empty(count), np.empty(count, np.int64), np.empty(count, np.int64)
+        asked = message.low, message.high, sent_weights(message)
+        size = _top(*self._columns(), *asked, query.prorate, query.threshold, *exclusion(query),
+                    query.unit == "receiver", scores, ids, receivers)
+        self.counters.verified += len(self)
+        return Ranking(ids[:size], scores[:size], receivers[:size])
+
+    def _at_least(self, message: Message, query: Query, floor: float) -> Ranking:
+        asked = message.low, message.high, sent_weights(message)
+        scores = _scores(*self._columns()[2:], *asked, query.prorate)
+        self.counters.verified += len(self)
+        slots = np.flatnonzero((scores > query.threshold) & (scores >= floor))
+        return Ranking(self._store.ids[slots], scores[slots], self._store.receivers[slots])
+
+    def _columns(self) -> tuple[Any, ...]:
+        store, used = self._store, self._store.used
+        columns = store.ids, store.receivers, store.attribute, store.ends, store.weight
+        return tuple(column[:used] for column in columns)
+
+
+@njit(cache=True)
+def _top(
+    held_ids, held_receivers, attribute, ends, weight, low, high, sent, prorate, threshold, excluding,
+    excluded, by_receiver, scores, ids, receivers,
+):
+    size = 0
+    for slot in range(held_ids.size):
+        score = score_of(attribute, ends, weight, slot, low, high, sent, prorate)
+        if score > threshold and (size < scores.size or score >= scores[0]):
+            receiver = held_receivers[slot]
+            if not (excluding and receiver == excluded):
+                size = offer(scores, ids, receivers, size, score, held_ids[slot], receiver, by_receiver)
+    arrange(scores, ids, receivers, size)
+    return size
+
+
+@njit(cache=True)
+def _scores(attribute, ends, weight, low, high, sent, prorate):
+    out = np.empty(attribute.shape[0])
+    for slot in range(out.size):
+        out[slot] = score_of(attribute, ends, weight, slot, low, high, sent, prorate)
+    return out
