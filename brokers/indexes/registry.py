@@ -40,6 +40,11 @@ INDEXES: dict[str, Entry] = {
         "scores every filter, constraint by constraint, in NumPy: the oracle",
         {"question": "ranked-match"},
     ),
+    "topk-quick": Entry(
+        "brokers.indexes.topk.quick:Quick",
+        "scores every filter in one compiled pass: the baseline",
+        {"question": "ranked-match"},
+    ),
     "spatial-brute": Entry(
         "brokers.indexes.spatial.brute:Brute",
         "compares every subscription with every object, in NumPy: the oracle",
