@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import os
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -177,7 +178,7 @@ def resume(
     reopened = reopen_run(folder)
     with reopened:
         facts = reopened.facts
-        scenario = from_data(facts["scenario"], facts.get("scenario_folder", "."))
+        scenario = from_data(facts["scenario"], reopened.path / facts.get("scenario_folder", "."))
         chosen, shards = choose_engine(scenario, engine, actors, address)
         model = resolve(scenario)
         if run_id({"model": model.facts["model_parts"], "seed": model.seed}) != reopened.id:
@@ -207,7 +208,9 @@ def _carry_out(
     callback = bar.update if bar is not None else progress if callable(progress) else None
     every_s = scenario.model.engine.checkpoint_every / 1e9
     with folder:
-        folder.note("running", scenario_folder=scenario.folder)
+        # From the run folder, so that both can be moved together.
+        where = os.path.relpath(scenario.folder, folder.path.resolve())
+        folder.note("running", scenario_folder=where)
         try:
             result = execute(
                 scenario,
@@ -225,12 +228,14 @@ def _carry_out(
             folder.fail("interrupted")
             raise Interrupted(f"interrupted; finish it with: brokerlab run --resume {folder.path}") from None
         except EnvironmentProblem as error:
+            if not resumed and folder.discard():
+                raise
             folder.fail("failed")
             raise EnvironmentProblem(f"{error}; then finish it with: brokerlab run --resume {folder.path}") from error
         finally:
             if bar is not None:
                 bar.close()
-        facts = {**result.engine, "metrics": result.metrics, "scenario_folder": scenario.folder}
+        facts = {**result.engine, "metrics": result.metrics, "scenario_folder": where}
         return Run(folder.finish(result.digest, result.digest_per_second, facts))
 
 
@@ -307,4 +312,4 @@ def choose_engine(
 def scenario_of(run: RunFolder) -> Scenario:
     """The scenario that a run folder was made from, to run again."""
     folder = run.manifest["engine"].get("scenario_folder", ".")
-    return from_data(run.manifest["scenario"], folder)
+    return from_data(run.manifest["scenario"], run.path / folder)

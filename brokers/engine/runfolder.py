@@ -244,6 +244,15 @@ class NewRun:
                 self.note(status, ended=_now(), **facts)
         self._release()
 
+    def discard(self) -> bool:
+        """Remove the folder if nothing but the manifest was written to it; whether it was removed."""
+        self._check_open()
+        if {entry.name for entry in self.path.iterdir()} - {_MANIFEST, _LOCK}:
+            return False
+        shutil.rmtree(self.path, ignore_errors=True)
+        self._release()
+        return True
+
     def _describe(self, path: Path) -> dict[str, Any]:
         import pyarrow.parquet as pq
 

@@ -2,6 +2,8 @@
 
 import importlib.util
 import json
+import socket
+from pathlib import Path
 
 import pytest
 
@@ -9,7 +11,7 @@ from brokers.errors import Interrupted, InvalidInput, RunIncomplete
 from scenarios import cli
 from scenarios.loader import load
 from scenarios.problems import ScenarioErrors
-from scenarios.run import Run, choose_engine, run
+from scenarios.run import Run, choose_engine, resume, run
 
 TEXT = """\
 duration: 1 s
@@ -196,6 +198,55 @@ def test_a_run_folder_is_run_again_from_its_manifest_alone(scenario, capsys):
     scenario.unlink()
     assert cli.main(["inspect", str(done.path), "--broker", "0", "--at", "1 ms"]) == 0
     assert "broker 0 (b0) at 1 ms" in capsys.readouterr().out
+
+
+NETWORK = '{"nodes": [{"id": 0}, {"id": 1}], "links": [{"source": 0, "target": 1}]}'
+
+
+@pytest.fixture
+def with_a_file(scenario):
+    """The scenario, with a network that lies beside it."""
+    (scenario.parent / "net.json").write_text(NETWORK, encoding="utf-8")
+    text = TEXT.replace("{kind: balanced-tree, branching: 2, height: 2}", "{kind: file, path: net.json}")
+    scenario.write_text(text, encoding="utf-8")
+    return scenario
+
+
+def test_a_study_that_is_moved_with_its_runs_works_there(with_a_file, tmp_path_factory, capsys):
+    done = inline(with_a_file)
+    assert not Path(done.engine["scenario_folder"]).is_absolute()
+    moved = tmp_path_factory.mktemp("elsewhere") / "study"
+    with_a_file.parent.rename(moved)
+    run_there = str(moved / "runs" / done.path.name)
+    assert cli.main(["inspect", run_there, "--broker", "0", "--at", "1 ms"]) == 0
+    assert "broker 0 (0) at 1 ms" in capsys.readouterr().out
+
+
+def test_a_study_that_is_moved_after_an_interruption_is_resumed_there(with_a_file, tmp_path_factory):
+    def press_control_c(*figures):
+        raise KeyboardInterrupt
+
+    whole = inline(with_a_file).digest
+    with pytest.raises(Interrupted):
+        run(with_a_file, engine="inline", out=with_a_file.parent / "cut", progress=press_control_c)
+    moved = tmp_path_factory.mktemp("elsewhere") / "study"
+    with_a_file.parent.rename(moved)
+    (folder,) = (moved / "cut").glob("tree-*")
+    assert resume(folder, engine="inline").digest == whole
+
+
+@pytest.mark.ray
+def test_a_cluster_that_does_not_answer_leaves_no_folder_behind(scenario, capsys):
+    pytest.importorskip("ray")
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))  # no one listens
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        out = scenario.parent / "runs"
+        given = ["--address", address, "--actors", "2", "--out", str(out), "--quiet"]
+        assert cli.main(["run", str(scenario), *given]) == 4
+    said = capsys.readouterr().err
+    assert f"no Ray at '{address}'" in said and "--resume" not in said
+    assert list(out.glob("tree-*")) == []
 
 
 @pytest.mark.xdist_group("spark")
