@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from difflib import get_close_matches
 from typing import NamedTuple
 
-from brokers.errors import BrokerlabError, InvalidInput
+from brokers.errors import BrokerlabError, EnvironmentProblem, InvalidInput
 
 
 class Command(NamedTuple):
@@ -91,6 +91,13 @@ def main(arguments: Sequence[str]) -> int:
         return 0
     except SystemExit as stop:
         return _exit_code(stop)
+    except MemoryError as error:
+        said = f" ({error})" if str(error) else ""
+        print(
+            f"brokerlab: there is not enough memory for this{said}; brokerlab plan estimates what a scenario takes",
+            file=sys.stderr,
+        )
+        return EnvironmentProblem.exit_code
     except Exception as error:
         if os.environ.get("BROKERLAB_DEBUG") == "1":
             traceback.print_exc()

@@ -150,15 +150,16 @@ class _Names:
         head: type[BaseModel],
         path: Path,
         service_params: Mapping[str, Any] | None = None,
-    ) -> dict[str, Any]:
+    ) -> dict[str, Any] | None:
         """The keys of a section that its head does not know, checked against the model they belong to.
 
-        A workload's model may have `misfits(service_params)`: (path, what is wrong) beside its service.
+        None if they are wrong, which is noted. A workload's model may have `misfits(service_params)`: (path, what
+        is wrong) beside its service.
         """
         given = {key: value for key, value in section.items() if key not in head.model_fields}
         checked = _validated(self.document, given, model, path, list(head.model_fields))
         if checked is None:
-            return {}
+            return None
         if service_params is not None and hasattr(checked, "misfits"):
             for where, message in checked.misfits(service_params):
                 self.document.problem((*path, *where.split(".")), message)
@@ -175,7 +176,7 @@ class _Names:
         except InvalidInput as error:
             self.document.problem(("topology", "kind"), str(error))
             return {}
-        return self.parameters(model, section, TopologyHead, ("topology",))
+        return self.parameters(model, section, TopologyHead, ("topology",)) or {}
 
     def services(self) -> list[ResolvedService]:
         sections = self.data.get("services")
@@ -199,7 +200,7 @@ class _Names:
         before = len(self.document.problems)
         kind = self.find("kinds", section, "kind", path, "kind")
         protocol = self.find("protocols", section, "protocol", path, "protocol")
-        params: dict[str, Any] = {}
+        params: dict[str, Any] | None = None  # a workload is not held against what is itself wrong
         index: tuple[str | None, str | None] = (None, None)
         if kind is not None:
             params = self.parameters(lookup.params_model(kind[1]), section, Service, path)
@@ -221,7 +222,7 @@ class _Names:
         except ValidationError:
             return None  # noted with the fixed sections
         return ResolvedService(
-            head, kind[0], protocol[0], index[0], index[1], params, options, tuple(sources), server
+            head, kind[0], protocol[0], index[0], index[1], params or {}, options, tuple(sources), server
         )
 
     def server(self, section: Mapping[str, Any], kind: Any, path: Path) -> str | None:
@@ -283,7 +284,7 @@ class _Names:
         return found[0], name
 
     def workload(
-        self, section: Mapping[str, Any], kind: Any, service_params: Mapping[str, Any], path: Path
+        self, section: Mapping[str, Any], kind: Any, service_params: Mapping[str, Any] | None, path: Path
     ) -> list[ResolvedSource]:
         given = section.get("workload", [])
         if not isinstance(given, list):
@@ -301,7 +302,7 @@ class _Names:
                 self.fits(each["source"], found[1], section["kind"], kind[1], at)
             params = self.parameters(lookup.params_model(found[1]), each, Workload, at, service_params)
             if group is not None:
-                resolved.append(ResolvedSource(each["source"], found[0], group, params))
+                resolved.append(ResolvedSource(each["source"], found[0], group, params or {}))
         return resolved
 
     def fits(self, source: str, loaded: Any, kind_name: str, kind: Any, at: Path) -> None:

@@ -29,7 +29,7 @@ from scenarios.problems import Path, ScenarioErrors
 from scenarios.units import Bandwidth, Cost, Duration, Fraction, PositiveDuration, format_duration
 
 NAME = re.compile(r"[a-z0-9](?:[a-z0-9_-]{0,62}[a-z0-9])?")
-CLIENTS_MAX = 2**31 - 1 - 10**8  # entity ids (brokers, then clients) are int32 in places
+CLIENTS_MAX = 100_000_000  # of a group: some 30 bytes each before any of them acts
 
 
 def _whole_number(value: object) -> object:

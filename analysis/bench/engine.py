@@ -321,7 +321,7 @@ def start(sizes: Sizes) -> Iterator[Row]:
     """What a person waits for."""
     with tempfile.TemporaryDirectory(prefix="brokerlab-bench-") as folder:
         (seconds,) = medians([lambda: command_s("demo", "--out", folder)], 1)
-    yield row("`make demo` after set-up", seconds, "s", most=60)
+    yield row("`brokerlab demo`, once set up", seconds, "s", most=60)
     (seconds,) = medians([lambda: command_s("--help")], sizes.repeats)
     yield row("`brokerlab --help`", seconds, "s", most=0.3)
 

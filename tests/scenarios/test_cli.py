@@ -90,7 +90,12 @@ def test_wrong_arguments_are_said_on_stderr_with_exit_code_3(arguments, words, c
 
 @pytest.mark.parametrize(
     ("error", "code"),
-    [(EnvironmentProblem("no disk"), 4), (RunIncomplete("half a run"), 2), (KeyboardInterrupt(), 130)],
+    [
+        (EnvironmentProblem("no disk"), 4),
+        (RunIncomplete("half a run"), 2),
+        (KeyboardInterrupt(), 130),
+        (MemoryError(), 4),
+    ],
 )
 def test_an_error_becomes_its_exit_code(error, code, capsys, monkeypatch):
     def fail(arguments):

@@ -270,6 +270,16 @@ def test_all_mistakes_are_told_at_once_in_the_order_of_the_file():
     assert [int(line.split(":")[1]) for line in lines] == [2, 4, 6, 17, 22]
 
 
+def test_what_follows_from_a_mistake_is_not_told_beside_it():
+    for old, new, path in (
+        ("kind: content\n    attributes: 3", "kind: contend\n    attributes: 3", "services[0].kind"),
+        ("attributes: 3", "attributes: 3\n    colour: blue", "services[0].colour"),
+        ("attributes: 3", "attributs: 3", "services[0].attributs"),
+    ):
+        told = [line.split(": ")[1] for line in problems_of(changed(old, new))]
+        assert told == [path]
+
+
 def test_every_repeated_key_is_told_not_only_the_first():
     lines = problems_of(GOOD + "seed: 1\nname: x\n")
     assert [line for line in lines if "repeated key" in line] == lines
