@@ -367,6 +367,16 @@ def _matters(world, subscription, word, squared, k, delta, own, strict, count, k
 
 
 @njit(cache=True)
+def _roomy(array, needed):
+    """The array, or a larger one that begins with it."""
+    if needed <= array.size:
+        return array
+    larger = np.empty(2 * needed, array.dtype)
+    larger[: array.size] = array
+    return larger
+
+
+@njit(cache=True)
 def _part_word(world, asked, i, word, strict, work, out, total):
     """Algorithm 1 for one query and one of its keywords. Returns (subscriptions so far, how many)."""
     groups, point = world.groups, asked.points[i]
@@ -396,10 +406,7 @@ def _part_word(world, asked, i, word, strict, work, out, total):
         )
         if count >= k:
             continue
-        if total + members > out.size:
-            larger = np.empty(2 * (total + members), np.int64)
-            larger[:total] = out[:total]
-            out = larger
+        out = _roomy(out, total + members)
         for j in range(members):
             s = groups.child[g, j]
             if not _first_shared(world.words[s], queried, word):
@@ -424,6 +431,302 @@ def part(world, asked, strict, work):
             out, total = _part_word(world, asked, i, asked.words[t], strict, work, out, total)
         ptr[i + 1] = total
     return ptr, out[:total].copy()
+
+
+# ---- B-PART ------------------------------------------------------------------------------------------
+
+
+class Batch(NamedTuple):
+    """Queries that are handled together, the one with the largest distance first."""
+
+    group: NDArray[np.int64]  # queries alive for a group of subscriptions
+    near: NDArray[np.float64]
+    far: NDArray[np.float64]
+    alive: NDArray[np.int64]  # queries alive for one subscription
+    squared: NDArray[np.float64]
+    limit: NDArray[np.float64]  # below this an object is closer
+    missing: NDArray[np.int64]  # closer objects that are still to be found
+
+
+@njit(cache=True)
+def _need(asked, query):
+    """So many objects of a set that queries share rule one out: it may hold the query's own object."""
+    return asked.k[query] + (1 if asked.own[query] != NONE else 0)
+
+
+@njit(cache=True)
+def _bounds_of(asked, queries, near, far, begin, end):
+    """What holds for all queries in begin..end: (least distance, widest reach, a set this large rules out all)."""
+    axes = asked.points.shape[1]
+    least, reach, need = np.inf, 0.0, 0
+    for t in range(begin, end):
+        i = queries[t]
+        least = min(least, near[t])
+        reach = max(reach, _reach_above(far[t], asked.delta[i], axes))
+        need = max(need, _need(asked, i))
+    return least, reach, need
+
+
+@njit(cache=True)
+def _sort_by_far(queries, near, far, end):
+    """In place, the farthest first; stable."""
+    for t in range(1, end):
+        query, low, high = queries[t], near[t], far[t]
+        at = t
+        while at > 0 and far[at - 1] < high:
+            queries[at], near[at], far[at] = queries[at - 1], near[at - 1], far[at - 1]
+            at -= 1
+        queries[at], near[at], far[at] = query, low, high
+
+
+@njit(cache=True)
+def _batch_candidates(
+    trees, word, low, high, asked, queries, near, far, end, count, work, leaves, kept, least, reach, need
+):
+    """BatchGetCandidates (algorithm 5): as `_candidates`, for the queries before `end`, sorted by far.
+
+    Returns (size of O+, leaves kept, first query that is not ruled out; `end` if all are).
+    """
+    first, before = 0, count
+    root = _root(trees, word)
+    if root == NONE:
+        return count, kept, first
+    size = _push(work.key, work.node, 0, 0.0, root)
+    while size > 0:
+        n = work.node[0]
+        size = _drop_first(work.key, work.node, size)
+        work.state[NODES] += 1
+        if trees.meta[n, LEVEL] == 0:
+            leaves[kept] = n
+            kept += 1
+            continue
+        children = trees.meta[n, COUNT]
+        _bound_children(trees.box[n], children, low, high, work.near, work.far)
+        for j in range(children):
+            if work.far[j] < least:
+                count = _collect(trees, trees.child[n, j], NONE, need, count, work)
+                if count >= need:
+                    return count, kept, end
+                continue
+            # What this tree gave to O+ is disjoint from what lies below the child, what others gave may not be.
+            closer = max(count, count - before + trees.below[n, j])
+            ruled_out = 0
+            while first < end and work.far[j] < near[first] and closer >= _need(asked, queries[first]):
+                first += 1
+                ruled_out += 1
+            if ruled_out > 0:
+                least, reach, need = _bounds_of(asked, queries, near, far, first, end)
+                if first == end or count >= need:
+                    return count, kept, end
+            if work.near[j] < reach:
+                size = _push(work.key, work.node, size, work.near[j], trees.child[n, j])
+    return count, kept, first
+
+
+@njit(cache=True)
+def _batch_matters(world, asked, subscription, word, batch, end, strict, count, kept, work):
+    """BatchVerification (algorithm 6) of one subscription. Leaves those it matters to in front of
+    `batch.alive`, and returns how many."""
+    trees, place = world.trees, world.places[subscription]
+    axes, alive, squared = place.size, batch.alive, batch.squared
+    _begin_set(work, count)
+    least, reach, need = _bounds_of(asked, alive, squared, squared, 0, end)
+    mine = 0
+    for t in range(kept):
+        n = work.leaves[t]
+        near, far = _near_far(trees.mbr[n], place)
+        if far < least:
+            count = _collect(trees, n, NONE, need, count, work)
+            if count >= need:
+                return 0
+        elif near < reach:
+            work.own_leaves[mine] = n
+            mine += 1
+    words = world.words[subscription]
+    first = 0
+    for column in range(words.size):
+        if words[column] == NONE:
+            break
+        if words[column] == word:
+            continue
+        least, reach, need = _bounds_of(asked, alive, squared, squared, first, end)
+        if first > 0:
+            for t in range(first, end):
+                alive[t - first], squared[t - first] = alive[t], squared[t]
+            end, first = end - first, 0
+        count, mine, first = _batch_candidates(
+            trees, words[column], place, place, asked, alive, squared, squared, end, count, work,
+            work.own_leaves, mine, least, reach, need,
+        )
+        if first == end:
+            return 0
+    left, reach = 0, 0.0
+    epoch = work.state[EPOCH]
+    for t in range(first, end):
+        i = alive[t]
+        missing = asked.k[i] - count
+        if asked.own[i] != NONE and work.seen[asked.own[i]] == epoch:
+            missing += 1
+        if missing > 0:
+            alive[left] = i
+            batch.missing[left] = missing
+            batch.limit[left] = squared[t] if strict else reach_of(squared[t], asked.delta[i], axes)
+            reach = max(reach, batch.limit[left])
+            left += 1
+    for t in range(mine):
+        n = work.own_leaves[t]
+        children = trees.meta[n, COUNT]
+        work.state[OBJECTS] += children
+        _bound_children(trees.box[n], children, place, place, work.near, work.far)
+        for j in range(children):
+            child, distance = trees.child[n, j], work.near[j]
+            if distance >= reach or work.seen[child] == epoch:
+                continue
+            work.seen[child] = epoch
+            a = 0
+            while a < left:
+                if distance < batch.limit[a] and child != asked.own[alive[a]]:
+                    batch.missing[a] -= 1
+                if batch.missing[a] == 0:
+                    left -= 1
+                    alive[a], batch.missing[a], batch.limit[a] = alive[left], batch.missing[left], batch.limit[left]
+                else:
+                    a += 1
+            if left == 0:
+                return 0
+    return left
+
+
+@njit(cache=True)
+def _batch_word(world, asked, members, word, strict, work, batch, out, owner, total):
+    """Algorithm 4 for some queries and one keyword that they share."""
+    groups, trees, axes = world.groups, world.trees, world.places.shape[1]
+    root = _root(groups, word)
+    size = 0
+    if root != NONE:
+        work.group_stack[0] = root
+        size = 1
+    while size > 0:
+        size -= 1
+        g = work.group_stack[size]
+        subscriptions = groups.meta[g, COUNT]
+        if groups.meta[g, LEVEL] > 0:
+            for j in range(subscriptions):
+                work.group_stack[size + j] = groups.child[g, j]
+            size += subscriptions
+            continue
+        work.state[GROUPS] += 1
+        mbr, end = groups.mbr[g], members.size
+        for t in range(end):  # a fresh copy for each group
+            batch.group[t] = members[t]
+            batch.near[t], batch.far[t] = _near_far(mbr, asked.points[members[t]])
+        _sort_by_far(batch.group, batch.near, batch.far, end)
+        _begin_set(work, 0)
+        least, reach, need = _bounds_of(asked, batch.group, batch.near, batch.far, 0, end)
+        count, kept, first = _batch_candidates(
+            trees, word, mbr[:axes], mbr[axes:], asked, batch.group, batch.near, batch.far, end, 0, work,
+            work.leaves, 0, least, reach, need,
+        )
+        if first == end:
+            continue
+        out = _roomy(out, total + subscriptions * end)
+        owner = _roomy(owner, total + subscriptions * end)
+        for j in range(subscriptions):
+            s = groups.child[g, j]
+            alive = 0
+            for t in range(first, end):
+                i = batch.group[t]
+                if _first_shared(world.words[s], asked.words[asked.ptr[i] : asked.ptr[i + 1]], word):
+                    batch.alive[alive] = i
+                    batch.squared[alive] = _squared(world.places[s], asked.points[i])
+                    alive += 1
+            if alive == 0:
+                continue
+            work.state[SUBSCRIPTIONS] += 1
+            _sort_by_far(batch.alive, batch.squared, batch.squared, alive)
+            alive = _batch_matters(world, asked, s, word, batch, alive, strict, count, kept, work)
+            for t in range(alive):
+                out[total] = s
+                owner[total] = batch.alive[t]
+                total += 1
+    return out, owner, total
+
+
+@njit(cache=True)
+def _clusters(points, queries, count_max, width_squared_max):
+    """Which cluster each query goes to: the first that has room and does not become too wide. Returns
+    (cluster per query, how many clusters)."""
+    axes = points.shape[1]
+    cluster = np.empty(queries.size, np.int64)
+    boxes = np.empty((queries.size, 2 * axes))
+    held = np.zeros(queries.size, np.int64)
+    clusters = 0
+    for t in range(queries.size):
+        point = points[queries[t]]
+        c = 0
+        while c < clusters:
+            width = 0.0
+            for axis in range(axes):
+                edge = max(boxes[c, axes + axis], point[axis]) - min(boxes[c, axis], point[axis])
+                width += edge * edge
+            if held[c] < count_max and width <= width_squared_max:
+                break
+            c += 1
+        if c == clusters:
+            clusters += 1
+            boxes[c, :axes] = point
+            boxes[c, axes:] = point
+        for axis in range(axes):
+            boxes[c, axis] = min(boxes[c, axis], point[axis])
+            boxes[c, axes + axis] = max(boxes[c, axes + axis], point[axis])
+        held[c] += 1
+        cluster[t] = c
+    return cluster, clusters
+
+
+@njit(cache=True)
+def batch_part(world, asked, words, word_ptr, by_word, count_max, spread, strict, work, batch):
+    """B-PART: (ptr, subscription slots). Queries by_word[word_ptr[w]:word_ptr[w + 1]] have the keyword words[w].
+
+    Queries of one keyword are handled together, at most `count_max` and as near to each other as `spread`
+    times the typical group of that keyword is wide. Who is left alone is handled as by PART.
+    """
+    groups = world.groups
+    axes = world.places.shape[1]
+    out, owner = np.empty(256, np.int64), np.empty(256, np.int64)
+    total = 0
+    for w in range(word_ptr.size - 1):
+        queries = by_word[word_ptr[w] : word_ptr[w + 1]]
+        word = words[w]
+        root = _root(groups, word)
+        if root == NONE:
+            continue
+        width = 0.0
+        for axis in range(axes):
+            edge = groups.mbr[root, axes + axis] - groups.mbr[root, axis]
+            width += edge * edge
+        cluster, clusters = _clusters(asked.points, queries, count_max, spread * spread * width / groups.leaves[word])
+        for c in range(clusters):
+            members = queries[cluster == c]
+            if members.size == 1:
+                begin = total
+                out, total = _part_word(world, asked, members[0], word, strict, work, out, total)
+                owner = _roomy(owner, total)
+                owner[begin:total] = members[0]
+            else:
+                out, owner, total = _batch_word(
+                    world, asked, members, word, strict, work, batch, out, owner, total
+                )
+    ptr = np.zeros(asked.k.size + 1, np.int64)
+    for t in range(total):
+        ptr[owner[t] + 1] += 1
+    for i in range(asked.k.size):
+        ptr[i + 1] += ptr[i]
+    sorted_out, cursor = np.empty(total, np.int64), ptr[:-1].copy()
+    for t in range(total):
+        sorted_out[cursor[owner[t]]] = out[t]
+        cursor[owner[t]] += 1
+    return ptr, sorted_out
 
 
 # ---- the nearest objects of subscriptions ------------------------------------------------------------
