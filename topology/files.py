@@ -394,43 +394,59 @@ _HEADER = {"source", "target", "from", "to", "node1", "node2", "a", "b", "src", 
 
 
 def _read_edgelist(text: str, where: str) -> Raw:
-    """Two names a line, apart by a tab, a semicolon, a comma or blanks; what follows them is not read."""
+    """Two names a line, apart by a tab, a semicolon, a comma or blanks.
+
+    What follows them is not read, but has to look like an edge list: numbers, or `{...}`, after blanks; else as many
+    columns in every line. Nearly any text has lines of two words.
+    """
     raw = Raw(implicit=True)
-    short: list[int] = []
-    first = True
+    form: tuple[str, int] | None = None  # delimiter and number of columns of the first line
     for number, line in enumerate(text.splitlines(), 1):
-        content = line.strip()
-        if not content or content.startswith(("#", "%", "//")):
+        content = line.strip(" ")  # a tab at the end is an empty column
+        if not content.strip() or content.startswith(("#", "%", "//")):
             continue
-        fields = _fields(content)
-        header, first = first and len(fields) >= 2 and {f.lower() for f in fields[:2]} <= _HEADER, False
+        delimiter, fields = _fields(content)
+        here = (delimiter, len(fields))
+        header = form is None and len(fields) >= 2 and {f.lower() for f in fields[:2]} <= _HEADER
+        form = form or here
         if header and fields[0].lower() not in ("a", "b", "u", "v"):
             continue
+        wrong = None
         if len(fields) < 2 or not clean_name(fields[0]) or not clean_name(fields[1]):
-            short.append(number)
-            continue
+            wrong = "has no two names"
+        elif delimiter == " " and not all(map(_is_number, fields[2:])):
+            wrong = "goes on with words after two names"
+        elif delimiter != " " and here != form:
+            wrong = f"has {counted(here[1], 'column')} apart by {here[0]!r}, the first {form[1]} apart by {form[0]!r}"
+        if wrong:
+            raise TopologyError(
+                f"{where}: line {number}: {wrong}; an edge list has two names a line (got {content[:40]!r})"
+            )
         raw.links.append((_key(fields[0]), _key(fields[1])))
     if not raw.links:
-        at = f"line {short[0]}: " if short else ""
-        raise TopologyError(f"{where}: {at}no line has two names; an edge list has two names a line")
-    if short:
-        raw.dropped.append(
-            f"{counted(len(short), 'line')} without two names dropped, the first is line {short[0]}"
-        )
+        raise TopologyError(f"{where}: no line has two names; an edge list has two names a line")
     return raw
 
 
-def _fields(line: str) -> list[str]:
-    for delimiter in ("\t", ";", ","):
-        if delimiter in line.split("{", 1)[0]:
-            break
-    else:
-        delimiter = " "
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _fields(line: str) -> tuple[str, list[str]]:
+    """The delimiter of a line, and its fields without the data that networkx writes behind them."""
+    line, brace, _ = line.partition("{")
+    if brace:
+        line = line.rstrip(" \t;,")
+    delimiter = next((mark for mark in ("\t", ";", ",") if mark in line), " ")
     try:
         row = next(csv.reader([line.replace("\0", " ")], delimiter=delimiter, skipinitialspace=True), [])
     except csv.Error:
         row = line.split(delimiter)
-    return [part.strip() for part in row if delimiter != " " or part.strip()]
+    return delimiter, [part.strip() for part in row if delimiter != " " or part.strip()]
 
 
 # ---- JSON --------------------------------------------------------------------------------------------

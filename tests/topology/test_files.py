@@ -17,6 +17,7 @@ from topology.files import DATA, file, locate, parse, shipped
 from topology.links import GeographyDelay, LinkModel
 
 BY_PLACE = LinkModel(delay=GeographyDelay(scale_km_per_unit=1.0))
+REPOSITORY = Path(__file__).parents[2]
 FORMATS = ("auto", "gml", "graphml", "edgelist", "json")
 
 
@@ -253,6 +254,22 @@ def test_graphml_in_a_declared_encoding_is_read_in_it():
 
 
 @pytest.mark.parametrize(
+    "text",
+    [
+        "a b\nb c 3.5\nc d {'weight': 2, 'name': 'x y'}\n",
+        "# made by hand\na\tb\t10 Gbit/s\n\nb\tc\tunknown\nc\td\t\n",
+        "source,target,label\na,b,the first\nb,c,\nc,d,\"x, y\"\n",
+        "a , b\nb , c\n% a remark\nc , d",
+        "a b\nb c nan\nc d 1 2 3\n",
+    ],
+)
+def test_an_edge_list_may_go_on_behind_the_two_names(text):
+    graph = parse(text.encode(), "net")
+    assert names_of(graph) == ["a", "b", "c", "d"]
+    assert sorted(graph.edges()) == [(0, 1), (1, 2), (2, 3)]
+
+
+@pytest.mark.parametrize(
     ("data", "format", "said"),
     [
         (b"", "auto", "net: is empty"),
@@ -271,7 +288,14 @@ def test_graphml_in_a_declared_encoding_is_read_in_it():
         (b"3", "json", "holds a number"),
         (b"{}", "json", "has no nodes"),
         (b'{"nodes": {"a": 1}}', "json", "nodes should be a list .got an object"),
-        (b"one\ntwo\n", "edgelist", "net: line 1: no line has two names"),
+        (b"one\ntwo\n", "edgelist", "net: line 1: has no two names.*got 'one'"),
+        (b"a b\nb c\n\nlone\n", "edgelist", "net: line 4: has no two names"),
+        (b"a b 1\nThe quick brown fox\n", "auto", "net: line 2: goes on with words after two names.*'The quick"),
+        (b"a,b,1\nc,d,1\ne,f\n", "auto", "net: line 3: has 2 columns apart by ',', the first 3 apart by ','"),
+        (b"a,b\nc;d\n", "auto", "net: line 2: has 2 columns apart by ';'"),
+        ((REPOSITORY / "Makefile").read_bytes(), "auto", "net: line 2: goes on with words"),
+        ((REPOSITORY / "scenarios/shipped/churn.yaml").read_bytes(), "auto", r"net: line \d+: "),
+        ((REPOSITORY / "README.md").read_bytes(), "auto", r"net: line \d+: "),
         (b"# nothing\n", "edgelist", "no line has two names"),
     ],
 )
