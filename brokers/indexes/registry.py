@@ -35,6 +35,11 @@ INDEXES: dict[str, Entry] = {
         "one bitset per attribute and cell of its values, combined and verified",
         {"question": "content-match"},
     ),
+    "htree": Entry(
+        "brokers.indexes.content.htree:HTree",
+        "a tree of overlapping cells with one bucket per subscription; an event looks into few buckets",
+        {"question": "content-match"},
+    ),
     "topk-scan": Entry(
         "brokers.indexes.topk.scan:Scan",
         "scores every filter, constraint by constraint, in NumPy: the oracle",
@@ -43,6 +48,11 @@ INDEXES: dict[str, Entry] = {
     "topk-quick": Entry(
         "brokers.indexes.topk.quick:Quick",
         "scores every filter in one compiled pass: the baseline",
+        {"question": "ranked-match"},
+    ),
+    "topk-sliced": Entry(
+        "brokers.indexes.topk.sliced:Sliced",
+        "bit-sliced counts of matched constraints, bounds on what a count can score: the fast one",
         {"question": "ranked-match"},
     ),
     "spatial-brute": Entry(

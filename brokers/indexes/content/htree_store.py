@@ -1,0 +1,104 @@
+"""The store of subscriptions with a short way for calls that name one.
+
+A call for a single subscription spends most of its time on checks made for many. The short way takes exactly
+what needs no conversion and is right; everything else, each error included, goes the long way.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import njit
+
+from brokers.indexes.content.contract import Floats
+from brokers.indexes.content.store import RangeStore, Slots
+from brokers.indexes.contract import Ids
+
+
+class SingleStore(RangeStore):
+    """A RangeStore, faster for one subscription per call."""
+
+    def check_new(self, ids: Any, rows: Any) -> tuple[Ids, Floats]:
+        """As in RangeStore."""
+        if (
+            _is_one_id(ids)
+            and type(rows) is np.ndarray and rows.dtype == np.float64 and rows.ndim == 2 and rows.flags.carray
+            and _is_good(ids, rows, self.attributes)
+            and self._slot_of.find(ids)[0] < 0
+        ):
+            return ids, rows
+        return super().check_new(ids, rows)
+
+    def insert(self, ids: Ids, rows: Floats) -> Slots:
+        """As in RangeStore."""
+        if len(ids) != 1:
+            return super().insert(ids, rows)
+        if self._free:
+            slot, used = self._free.pop(), self.used
+        else:
+            slot, used = self.used, self.used + 1
+        self._reserve(used, rows)
+        self.used = used
+        slots = np.array((slot,), np.int64)
+        _write_one(self.ids, self.attribute, self.ends, slot, ids, rows)
+        self._slot_of.add(ids, slots)
+        return slots
+
+    def slots_of(self, ids: Any) -> tuple[Ids, Slots]:
+        """As in RangeStore."""
+        if _is_one_id(ids):
+            slots = self._slot_of.find(ids)
+            if slots[0] >= 0:
+                return ids, slots
+        return super().slots_of(ids)
+
+    def delete(self, ids: Ids, slots: Slots) -> None:
+        """As in RangeStore."""
+        if len(ids) != 1:
+            super().delete(ids, slots)
+            return
+        self._slot_of.remove(ids)
+        slot = int(slots[0])
+        self.ids[slot] = -1
+        self.attribute[slot, 0] = 0
+        self.ends[slot, 0], self.ends[slot, 1] = np.inf, -np.inf
+        self._free.append(slot)
+
+
+def _is_one_id(ids: Any) -> bool:
+    """Whether these are an array as the kernels take it, of one id. A negative one is held by no index."""
+    return type(ids) is np.ndarray and ids.dtype == np.int64 and ids.shape == (1,) and ids.flags.carray
+
+
+@njit(cache=True)
+def _is_good(ids, rows, attributes):
+    """Whether there is one row for one id that `insert` may take; False may also mean: look closer."""
+    if rows.shape[0] != 1 or rows.shape[1] % 3 or ids[0] < 0:
+        return False
+    for c in range(0, rows.shape[1], 3):
+        attribute, low, high = rows[0, c], rows[0, c + 1], rows[0, c + 2]
+        if attribute != attribute:
+            if low == low or high == high:
+                return False
+            continue
+        # Written so that a NaN fails.
+        if not (0 <= attribute < attributes and attribute == np.floor(attribute) and low <= high):
+            return False
+        for earlier in range(0, c, 3):
+            if rows[0, earlier] == attribute:
+                return False
+    return True
+
+
+@njit(cache=True)
+def _write_one(ids, attribute, ends, slot, new_ids, rows):
+    ids[slot] = new_ids[0]
+    count = 0
+    for c in range(0, rows.shape[1], 3):
+        if rows[0, c] == rows[0, c]:
+            attribute[slot, count] = np.int16(rows[0, c])
+            ends[slot, 2 * count] = rows[0, c + 1]
+            ends[slot, 2 * count + 1] = rows[0, c + 2]
+            count += 1
+    attribute[slot, count:] = -1
