@@ -55,6 +55,11 @@ INDEXES: dict[str, Entry] = {
         "bit-sliced counts of matched constraints, bounds on what a count can score: the fast one",
         {"question": "ranked-match"},
     ),
+    "topk-sliced": Entry(
+        "brokers.indexes.topk.sliced:Sliced",
+        "bit-sliced counts of matched constraints, bounds on what a count can score: the fast one",
+        {"question": "ranked-match"},
+    ),
     "spatial-brute": Entry(
         "brokers.indexes.spatial.brute:Brute",
         "compares every subscription with every object, in NumPy: the oracle",

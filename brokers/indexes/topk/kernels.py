@@ -11,12 +11,11 @@ from numba import njit
 
 
 @njit(inline="always", cache=True)
-def contribution(weight, low, high, asked_low, asked_high, prorate):
-    """What a constraint that matches adds."""
-    if prorate:
-        length = high - low
-        if 0.0 < length < np.inf and asked_low != asked_high:
-            return weight * ((min(high, asked_high) - max(low, asked_low)) / length)
+def share_of(weight, low, high, asked_low, asked_high):
+    """What a constraint that matches adds if it is prorated."""
+    length = high - low
+    if 0.0 < length < np.inf and asked_low != asked_high:
+        return weight * ((min(high, asked_high) - max(low, asked_low)) / length)
     return weight
 
 
@@ -25,13 +24,18 @@ def score_of(attribute, ends, weight, slot, asked_low, asked_high, sent, prorate
     """The score of the filter in a slot. `sent` are the message's weights, empty if it brings none."""
     score = 0.0
     for j in range(attribute.shape[1]):
-        a = attribute[slot, j]
-        if a < 0:
+        if attribute[slot, j] < 0:
             break
+        a = np.uint64(attribute[slot, j])
         low, high = ends[slot, 2 * j], ends[slot, 2 * j + 1]
-        if low <= asked_high[a] and high >= asked_low[a]:
-            counted = sent[a] if sent.size else weight[slot, j]
-            score += contribution(counted, low, high, asked_low[a], asked_high[a], prorate)
+        counted = sent[a] if sent.size else weight[slot, j]
+        # No branch on what cannot be foreseen: half of the time of two comparisons one after the other.
+        matches = (low <= asked_high[a]) & (high >= asked_low[a])
+        if prorate:
+            if matches:
+                score += share_of(counted, low, high, asked_low[a], asked_high[a])
+        else:
+            score += counted if matches else 0.0
     return score
 
 

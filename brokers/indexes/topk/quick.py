@@ -30,15 +30,15 @@ class Quick(StoredIndex):
 
     def _at_least(self, message: Message, query: Query, floor: float) -> Ranking:
         asked = message.low, message.high, sent_weights(message)
-        scores = _scores(*self._columns()[2:], *asked, query.prorate)
+        scores = _scores(*self._columns(), *asked, query.prorate)
         self.counters.verified += len(self)
         slots = np.flatnonzero((scores > query.threshold) & (scores >= floor))
         return Ranking(self._store.ids[slots], scores[slots], self._store.receivers[slots])
 
-    def _columns(self) -> tuple[Any, ...]:
+    def _columns(self) -> tuple[Any, Any, Any, Any, Any]:
         store, used = self._store, self._store.used
-        columns = store.ids, store.receivers, store.attribute, store.ends, store.weight
-        return tuple(column[:used] for column in columns)
+        constraints = store.attribute[:used], store.ends[:used], store.weight[:used]
+        return store.ids[:used], store.receivers[:used], *constraints
 
 
 @njit(cache=True)
@@ -58,7 +58,7 @@ def _top(
 
 
 @njit(cache=True)
-def _scores(attribute, ends, weight, low, high, sent, prorate):
+def _scores(held_ids, held_receivers, attribute, ends, weight, low, high, sent, prorate):
     out = np.empty(attribute.shape[0])
     for slot in range(out.size):
         out[slot] = score_of(attribute, ends, weight, slot, low, high, sent, prorate)

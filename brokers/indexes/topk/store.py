@@ -84,6 +84,19 @@ class Store:
         self.ids[slots] = -1
         self.free.frombytes(slots.tobytes())
 
+    def rearrange(self, first: int, last: int, order: Slots) -> None:
+        """Put what stands in the slots `order`, all that is held in first..last, at its front in that order."""
+        filters = self.filters(order)
+        self.slot_of.remove(filters.ids)
+        self.slot_of.add(filters.ids, np.arange(first, first + len(order)))
+        free = np.array(self.free, np.int64)
+        elsewhere = free[(free < first) | (free >= last)]
+        self.free = array("q", np.concatenate([elsewhere, np.arange(first + len(order), last)]).tobytes())
+        _write(self.ids, self.receivers, self.attribute, self.ends, self.weight,
+               np.arange(first, first + len(order)), *filters)
+        self.attribute[first + len(order) : last, 0] = -1
+        self.ids[first + len(order) : last] = -1
+
     def filters(self, slots: Slots) -> Filters:
         """What stands in slots."""
         return Filters(
