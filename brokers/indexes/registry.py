@@ -55,11 +55,6 @@ INDEXES: dict[str, Entry] = {
         "bit-sliced counts of matched constraints, bounds on what a count can score: the fast one",
         {"question": "ranked-match"},
     ),
-    "topk-sliced": Entry(
-        "brokers.indexes.topk.sliced:Sliced",
-        "bit-sliced counts of matched constraints, bounds on what a count can score: the fast one",
-        {"question": "ranked-match"},
-    ),
     "spatial-brute": Entry(
         "brokers.indexes.spatial.brute:Brute",
         "compares every subscription with every object, in NumPy: the oracle",
@@ -68,6 +63,16 @@ INDEXES: dict[str, Entry] = {
     "part": Entry(
         "brokers.indexes.spatial.part:Part",
         "R-trees per keyword searched per group of subscriptions (PART)",
+        {"question": "reverse-topk"},
+    ),
+    "b-part": Entry(
+        "brokers.indexes.spatial.bpart:BPart",
+        "the same for batches of queries that share a keyword and lie near each other (B-PART)",
+        {"question": "reverse-topk"},
+    ),
+    "materialised": Entry(
+        "brokers.indexes.spatial.materialised:Materialised",
+        "every subscription keeps its nearest objects, a query is a stabbing question",
         {"question": "reverse-topk"},
     ),
 }

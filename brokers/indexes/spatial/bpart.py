@@ -43,8 +43,11 @@ class BPart(Part):
         if not 0 <= spread < np.inf:
             raise InvalidInput(f"spread is {spread}; pass a finite number that is not negative")
         self._spread = float(spread)
-        sizes = (np.int64, np.float64, np.float64, np.int64, np.float64, np.float64, np.int64)
-        self._batch = search.Batch(*(np.zeros(self._batch_max, dtype) for dtype in sizes))
+        size = self._batch_max
+        self._batch = search.Batch(
+            np.zeros(size, np.int64), np.zeros(size), np.zeros(size), np.zeros(size, np.int64),
+            np.zeros(size), np.zeros(size), np.zeros(size, np.int64),
+        )  # fmt: skip
 
     def memory_bytes(self) -> int:
         return super().memory_bytes() + sum(array.nbytes for array in self._batch)

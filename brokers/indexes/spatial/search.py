@@ -1,6 +1,6 @@
 """Kernels that search the keyword trees: PART, B-PART, and the k nearest objects. One family.
 
-They read two forests (`brokers.indexes.spatial.trees.Forest`): `trees` over the objects, `groups` over the
+They read two forests: `trees` over the objects, `groups` over the
 subscriptions, whose leaves are the groups of the algorithms. The paper's names: O+ is `found[:count]`, N_c
 are `leaves[:kept]`. All distances are squared, see `brokers.indexes.spatial.geometry`; `near` and `far` are
 the least and the largest of a box, `reach` is what relaxes a comparison by delta.
@@ -20,10 +20,10 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-LEVEL, COUNT, PARENT, PLACE, TOUCHED = 0, 1, 2, 3, 4  # columns of a forest's `meta`
+from brokers.indexes.spatial.tree_kernels import COUNT, LEVEL, NONE, Forest
+
 EPOCH, GROUPS, NODES, OBJECTS, SUBSCRIPTIONS = 0, 1, 2, 3, 4  # places of `state`
 STATE_LENGTH = 5
-NONE = -1
 
 # Great-circle bounds pass through polynomials, which are monotone but for their last bits.
 _SLACK = 1.0 + 1e-9
@@ -33,8 +33,8 @@ _TURNS = 0.017453292519943295  # radians per degree
 class World(NamedTuple):
     """What is searched."""
 
-    trees: NamedTuple  # Forest over the objects
-    groups: NamedTuple  # Forest over the subscriptions
+    trees: Forest  # over the objects
+    groups: Forest  # over the subscriptions
     places: NDArray[np.float64]  # of subscriptions
     words: NDArray[np.int32]  # of subscriptions, ascending, then NONE
 
