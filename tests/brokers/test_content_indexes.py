@@ -73,7 +73,7 @@ def assert_same_answers(index, ids, rows, events):
 @pytest.mark.parametrize("kind", ["grid", "floats"])
 def test_fifteen_thousand_small_questions_are_answered_by_the_definition(index_class, kind):
     rng = np.random.Generator(np.random.PCG64(4))
-    for _ in range(250):
+    for _ in range(125):
         attributes, rows = random_table(rng, kind)
         ids = rng.choice(1 << 40, len(rows), replace=False) << int(rng.integers(0, 23))
         events = random_values(rng, (60, attributes), kind)
