@@ -13,6 +13,14 @@ BENCHES: dict[str, Entry] = {
         "analysis.bench.engine:rows",
         "hops per second of one core and of two actors, memory, start-up, beside plain event loops",
     ),
+    "spark": Entry(
+        "analysis.bench.spark:rows",
+        "analyze and audit of ten million hops, Java included; what checkpoints cost",
+    ),
+    "matching": Entry(
+        "analysis.bench.matching:rows",
+        "a million subscriptions, seven workloads: every content index beside an early-exit scan, changes, memory",
+    ),
     "survival": Entry(
         "analysis.bench.survival:rows",
         "fifty kills of actors, nodes and drivers at random moments: digests unchanged",

@@ -1,0 +1,257 @@
+"""The group `matching`: every content index on the same workloads, beside the early-exit scan of the same run.
+
+Rules:
+- A figure is the median over single `match` calls from Python, in microseconds per event, compiled before. It
+  holds by how many times faster it is than the scan; the microseconds it names are those of one machine.
+- Index and scan take turns of some events each, so that a busy neighbour meets both. Not event by event: a
+  scan empties the caches, and the index would pay for it.
+- A pause is the longest single call in CPU time of the thread, which a neighbour cannot lengthen.
+- The constraints themselves are an id, and 2 bytes of attribute and two ends per range.
+
+`Sizes` holds everything that may be scaled down; the tests do.
+"""
+
+from __future__ import annotations
+
+import gc
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from analysis.bench.rows import Row, medians, number, row
+from analysis.bench.subscriptions import P1, WORKLOADS, Floats, Workload
+from brokers.indexes.content.contract import ContentIndex
+from brokers.indexes.registry import INDEXES
+from brokers.registry import load
+
+BASELINE = "quick_scan"
+DEFAULT, HTREE = "cells", "htree"
+RIVALS = ("scan", "counting", "tama", "rein")
+
+
+class Demand(NamedTuple):
+    """What an index has to reach on a workload."""
+
+    faster: float  # times the scan
+    us: float | None = None  # the same on a machine like that of docs/matching.md
+
+
+DEMANDS = {
+    DEFAULT: {
+        "P1": Demand(80, 80), "P2": Demand(48, 170), "P3": Demand(150, 50), "P4": Demand(43, 260),
+        "P6": Demand(80, 80), "P7": Demand(500, 15), "P8": Demand(600, 15),
+    },
+    HTREE: {
+        "P1": Demand(4.4, 1500), "P2": Demand(2.3, 3500), "P3": Demand(5, 1500), "P4": Demand(1 / 1.25),
+        "P7": Demand(190, 40), "P8": Demand(230, 40),
+    },
+}  # fmt: skip
+P95_MOST = {(DEFAULT, name): 2.0 for name in WORKLOADS if name != "P4"} | {(HTREE, "P7"): 5.0}
+BATCH_LEAST = {"P7": 1.5, "P8": 1.5}  # else 1: never slower
+
+
+class Changes(NamedTuple):
+    """What single changes may cost, in microseconds, and memory beyond the constraints, in MB."""
+
+    insert: float
+    insert_p99: float | None
+    delete: float
+    pause: float | None
+    memory: float
+
+
+CHANGES = {DEFAULT: Changes(20, 60, 2, 10_000, 200), HTREE: Changes(8, None, 3, None, 100)}
+CHURNED_MOST = 1.3
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """How much is measured."""
+
+    subscriptions: int = 1_000_000
+    events: int = 200
+    turns: int = 5
+    events_slow: int = 20  # of the rivals
+    batch: int = 256
+    inserts: int = 20_000
+    churn: int = 300_000
+
+
+def rows() -> Iterator[Row]:
+    """Every row of the group, as it is measured."""
+    sizes = Sizes()
+    for name, workload in WORKLOADS.items():
+        yield from matches(name, workload, sizes)
+    yield from changes(P1, sizes)
+
+
+def matches(name: str, workload: Workload, sizes: Sizes) -> Iterator[Row]:
+    """Matching on one workload: the scan, the rivals, the default and the H-Tree."""
+    subscriptions = workload.rows(sizes.subscriptions)
+    ids = np.arange(sizes.subscriptions)
+    events, batch = workload.events(sizes.events), workload.events(sizes.batch)
+    scan = load(INDEXES[BASELINE].target).build(workload.attributes, ids, subscriptions)
+    for label in (*RIVALS, HTREE, DEFAULT):
+        index = load(INDEXES[label].target).build(workload.attributes, ids, subscriptions)
+        asked = events[: sizes.events_slow] if label in RIVALS else events
+        us, scan_us = in_turns(index, scan, asked, sizes.turns)
+        median, scan_median = float(np.median(us)), float(np.median(scan_us))
+        demand = DEMANDS.get(label, {}).get(name)
+        yield faster(f"{name} {label}: match", median, scan_median, demand)
+        if label not in RIVALS:
+            p95 = float(np.percentile(us, 95))
+            most = P95_MOST.get((label, name))
+            yield at_most(f"{name} {label}: match, p95", p95, median, most, "its median")
+            yield from batches(f"{name} {label}", index, batch, BATCH_LEAST.get(name, 1.0))
+        if label in DEMANDS and workload is P1:
+            yield memory(f"{name} {label}", index, workload, CHANGES[label].memory)
+        del index
+    yield row(f"{name} {BASELINE}: match", scan_median, "µs")
+
+
+def batches(label: str, index: ContentIndex, events: Floats, faster_least: float) -> Iterator[Row]:
+    """One `match_many` beside as many single calls."""
+
+    def batched() -> float:
+        began = time.perf_counter_ns()
+        index.match_many(events)
+        return (time.perf_counter_ns() - began) / 1e3 / len(events)
+
+    def singly() -> float:
+        return float(sum(match_us(index, events)) / len(events))
+
+    many, single = medians([batched, singly])
+    demand = Demand(faster_least)
+    yield faster(f"{label}: match_many of {len(events)}, per event", many, single, demand, "single calls")
+
+
+def memory(label: str, index: ContentIndex, workload: Workload, most_mb: float) -> Row:
+    """What an index needs beyond the constraints."""
+    constraints = len(index) * (8 + 18 * workload.ranges)
+    beyond = (index.memory_bytes() - constraints) / 1e6
+    return row(f"{label}: memory beyond the constraints", beyond, "MB", most=most_mb, baseline=constraints / 1e6)
+
+
+# ---- single changes ----------------------------------------------------------------------------------
+
+
+def changes(workload: Workload, sizes: Sizes) -> Iterator[Row]:
+    """Inserts and deletes one by one into a full index, and its speed after many of them."""
+    held = workload.rows(sizes.subscriptions)
+    coming = workload.rows(sizes.inserts + sizes.churn, seed=2)
+    plain = load(INDEXES[BASELINE].target).build(workload.attributes, np.arange(len(held)), held)
+    plain_times = live(plain, len(held), coming[: sizes.inserts], sizes.inserts, 0)
+    del plain
+    for label, most in CHANGES.items():
+        index = load(INDEXES[label].target).build(workload.attributes, np.arange(len(held)), held)
+        times = live(index, len(held), coming, sizes.inserts, sizes.churn)
+        insert, delete = (float(np.median(part)) for part in (times.insert_us, times.delete_us))
+        plain_insert, plain_delete = (
+            float(np.median(part)) for part in (plain_times.insert_us, plain_times.delete_us)
+        )
+        p99 = float(np.percentile(times.insert_us, 99))
+        yield row(f"{label}: insert", insert, "µs", most=most.insert, baseline=plain_insert)
+        yield row(f"{label}: insert, p99", p99, "µs", most=most.insert_p99)
+        yield row(f"{label}: delete", delete, "µs", most=most.delete, baseline=plain_delete)
+        yield row(f"{label}: longest pause of a change", times.pause_us, "µs", most=most.pause)
+        ids = np.sort(times.held)
+        fresh = type(index).build(workload.attributes, ids, index.rows(ids))
+        churned_us, fresh_us = in_turns(index, fresh, workload.events(sizes.events), sizes.turns, alike=True)
+        name = f"{label}: match after {sizes.churn:,} deletes and inserts"
+        churned, as_new = float(np.median(churned_us)), float(np.median(fresh_us))
+        yield at_most(name, churned, as_new, CHURNED_MOST, "a fresh one")
+        del index, fresh
+
+
+class Life(NamedTuple):
+    """How long single changes took, and who was held after them."""
+
+    insert_us: Floats
+    delete_us: Floats
+    pause_us: float
+    held: np.ndarray
+
+
+def live(index: ContentIndex, count: int, coming: Floats, growth: int, churn: int) -> Life:
+    """To an index that holds 0..count-1: `growth` inserts, as many deletes, then `churn` of both in turns."""
+    rng = np.random.Generator(np.random.PCG64(3))
+    ids = np.arange(count + len(coming))
+    places = np.arange(count)  # who is held where, for drawing one
+    insert_us, delete_us = np.empty(growth + churn), np.empty(growth + churn)
+    pause_ns = 0
+
+    def timed(call: object, *arguments: object) -> float:
+        nonlocal pause_ns
+        cpu = time.thread_time_ns()
+        began = time.perf_counter_ns()
+        call(*arguments)  # type: ignore[operator]
+        spent = time.perf_counter_ns() - began
+        pause_ns = max(pause_ns, time.thread_time_ns() - cpu)
+        return spent / 1e3
+
+    index.match(np.zeros(index.attributes))
+    gc.collect()
+    for i in range(growth):
+        insert_us[i] = timed(index.insert, ids[count + i : count + i + 1], coming[i : i + 1])
+    for i in range(growth):
+        delete_us[i] = timed(index.delete, ids[count + i : count + i + 1])
+    for i, place in enumerate(rng.integers(0, count, churn), growth):
+        delete_us[i] = timed(index.delete, places[place : place + 1])
+        places[place] = count + i
+        insert_us[i] = timed(index.insert, places[place : place + 1], coming[i : i + 1])
+    return Life(insert_us, delete_us, pause_ns / 1e3, places)
+
+
+# ---- measuring and judging ---------------------------------------------------------------------------
+
+
+def in_turns(
+    index: ContentIndex, other: ContentIndex, events: Floats, turns: int, alike: bool = False
+) -> tuple[list[float], list[float]]:
+    """Microseconds of each match of both. The other gets a quarter of the events, or `alike` all of them."""
+    us: list[float] = []
+    other_us: list[float] = []
+    for one in (index, other):
+        one.match(events[0])
+    for part in np.array_split(events, turns):
+        us += match_us(index, part)
+        other_us += match_us(other, part if alike else part[: max(1, len(part) // 4)])
+    return us, other_us
+
+
+def match_us(index: ContentIndex, events: Floats) -> list[float]:
+    """Microseconds of each single match."""
+    spent = []
+    for event in events:
+        began = time.perf_counter_ns()
+        index.match(event)
+        spent.append((time.perf_counter_ns() - began) / 1e3)
+    return spent
+
+
+def faster(name: str, us: float, baseline: float, demand: Demand | None, against: str = "the scan") -> Row:
+    """A time that has to be shorter than its baseline by a factor; the row's ratio is the time's share."""
+    found = row(name, us, "µs", baseline=baseline)
+    if demand is not None:
+        if demand.faster < 1:
+            target = f"at most {number(1 / demand.faster)} times {against}"
+        elif demand.faster == 1:
+            target = f"no slower than {against}"
+        else:
+            target = f"at least {number(demand.faster)} times faster than {against}"
+        if demand.us is not None:
+            target += f" ({number(demand.us)} µs on the machine of docs/matching.md)"
+        found["target"], found["holds"] = target, baseline / us >= demand.faster
+    return found
+
+
+def at_most(name: str, us: float, baseline: float, times: float | None, against: str) -> Row:
+    """A time that may be so many times its baseline at most."""
+    found = row(name, us, "µs", baseline=baseline)
+    if times is not None:
+        found["target"] = f"at most {number(times)} times {against}"
+        found["holds"] = us / baseline <= times
+    return found
