@@ -7,4 +7,9 @@ from __future__ import annotations
 
 from brokers.registry import Entry
 
-PAPERS: dict[str, Entry] = {}
+PAPERS: dict[str, Entry] = {
+    "htree": Entry(
+        "analysis.papers.htree:reproduce",
+        "matching by cells: the H-Tree beside a scan, Tama, Siena's counting and Rein",
+    ),
+}
