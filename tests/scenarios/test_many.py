@@ -21,23 +21,6 @@ from scenarios.many.sweep import repeated, seed_of, short_names
 from scenarios.problems import ScenarioErrors
 from scenarios.run import run
 
-SCENARIO = """\
-duration: 500 ms
-topology: {kind: balanced-tree, branching: 2, height: 2}
-links: {delay: {kind: uniform, low: 2 ms, high: 9 ms}}
-clients:
-  publishers: {count: 3}
-  subscribers: {count: 12, placement: even}
-services:
-  - name: news
-    kind: content
-    attributes: 2
-    protocol: flooding
-    workload:
-      - {source: subscribe, clients: subscribers, width: 0.5}
-      - {source: publish, clients: publishers, rate: 40/s}
-"""
-
 # A third party's publishers, who misbehave when they are told to.
 MISCHIEF = """\
 import os, signal
@@ -70,18 +53,16 @@ def double(number):
 
 
 @pytest.fixture
-def study(tmp_path):
-    (tmp_path / "tree.yaml").write_text(SCENARIO, encoding="utf-8")
-    return tmp_path
+def study(tree, tmp_path):
+    return tree(tmp_path).parent
 
 
 @pytest.fixture
-def mischief(study):
+def mischief(study, tree):
     """A study whose publishers do what `workload[1].do` says, by the name of their module."""
     name = "mischief_" + "".join(c for c in study.name if c.isalnum())
     (study / f"{name}.py").write_text(MISCHIEF, encoding="utf-8")
-    text = SCENARIO.replace("source: publish,", f"source: {name}:Publishers,")
-    (study / "tree.yaml").write_text(text, encoding="utf-8")
+    tree(study, ("source: publish,", f"source: {name}:Publishers,"))
     yield name
     sys.modules.pop(name, None)
     if str(study) in sys.path:
@@ -137,7 +118,7 @@ def test_repeats_have_seeds_of_their_own_and_the_first_that_of_the_scenario(stud
     assert all(0 <= seed_of(2**63 - 1, repeat) < 2**63 for repeat in range(50))
 
 
-def test_a_sweep_that_grows_keeps_its_folder_and_another_scenario_gets_another(study):
+def test_a_sweep_that_grows_keeps_its_folder_and_another_scenario_gets_another(study, tree):
     first = sweep_of(study, PROTOCOLS)
     assert (
         sweep_of(study, PROTOCOLS.replace("subscription", "subscription, covering") + "repeats: 3").id
@@ -145,7 +126,7 @@ def test_a_sweep_that_grows_keeps_its_folder_and_another_scenario_gets_another(s
     )
     assert sweep_of(study, PROTOCOLS + "set: {duration: 1 s}").id != first.id
     assert sweep_of(study, PROTOCOLS + "seed: 5").id != first.id
-    (study / "tree.yaml").write_text(SCENARIO.replace("0.5", "0.4"), encoding="utf-8")
+    tree(study, ("0.5", "0.4"))
     assert sweep_of(study, PROTOCOLS).id != first.id
 
 
@@ -235,9 +216,8 @@ def test_a_wrong_sweep_file_is_explained(study, text, words):
     assert words in "\n".join(problems(study, text))
 
 
-def test_a_combination_that_does_not_fit_names_itself(study):
-    text = SCENARIO.replace("protocol: flooding", "protocol: covering\n    options: {routing: shared}")
-    (study / "tree.yaml").write_text(text, encoding="utf-8")
+def test_a_combination_that_does_not_fit_names_itself(study, tree):
+    tree(study, ("protocol: flooding", "protocol: covering\n    options: {routing: shared}"))
     (only,) = problems(study, PROTOCOLS)
     assert only.startswith("tree.yaml:12:") and only.endswith("(with protocol=flooding)")
 
@@ -443,12 +423,11 @@ def test_finished_points_are_run_again_when_told_to(study):
     assert all(a.run.manifest["ended"] > b.run.manifest["ended"] for a, b in zip(again.states, first.states))
 
 
-def test_a_point_whose_model_changed_is_run_again(study):
+def test_a_point_whose_model_changed_is_run_again(study, tree):
     (study / "net.json").write_text(
         '{"nodes": [{"id": 0}, {"id": 1}], "links": [{"source": 0, "target": 1}]}'
     )
-    text = SCENARIO.replace("{kind: balanced-tree, branching: 2, height: 2}", "{kind: file, path: net.json}")
-    (study / "tree.yaml").write_text(text, encoding="utf-8")
+    tree(study, ("{kind: balanced-tree, branching: 2, height: 2}", "{kind: file, path: net.json}"))
     first = carried(study, PROTOCOLS)
     assert carried(study, PROTOCOLS).reused == 2
     three = (study / "net.json").read_text().replace("1}]", '1}, {"source": 1, "target": 2}]')
@@ -486,10 +465,9 @@ def test_a_failed_point_is_tried_again_and_its_reason_goes_when_it_finishes(stud
     assert not (done.path / "failed" / "raise-r0.json").exists()
 
 
-def test_a_point_that_cannot_be_resolved_fails_with_a_sentence(study):
-    text = SCENARIO.replace("balanced-tree, branching: 2, height: 2", "line, nodes: 9")
-    text = text.replace("links: {", "links: {overrides: [{between: [0, 8], delay: 1 ms}], ")
-    (study / "tree.yaml").write_text(text.replace("line", "ring"), encoding="utf-8")
+def test_a_point_that_cannot_be_resolved_fails_with_a_sentence(study, tree):
+    links = "links: {overrides: [{between: [0, 8], delay: 1 ms}], "
+    tree(study, ("balanced-tree, branching: 2, height: 2", "ring, nodes: 9"), ("links: {", links))
     done = carried(study, "scenario: tree.yaml\nvary: {topology.nodes: [9, 5]}\n")
     assert [state.status for state in done.states] == ["finished", "failed"]
     assert "links" in done.failed[0].error and "\n" not in done.failed[0].error

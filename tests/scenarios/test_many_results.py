@@ -18,32 +18,16 @@ from scenarios.many.student import difference, estimate, quantile, two_sided_tai
 from scenarios.problems import ScenarioErrors
 from scenarios.run import run
 
-SCENARIO = """\
-duration: 500 ms
-topology: {kind: balanced-tree, branching: 2, height: 2}
-links: {delay: {kind: uniform, low: 2 ms, high: 9 ms}}
-clients:
-  publishers: {count: 3}
-  subscribers: {count: 12, placement: even}
-services:
-  - name: news
-    kind: content
-    attributes: 2
-    protocol: flooding
-    workload: &work
-      - {source: subscribe, clients: subscribers, width: 0.5}
-      - {source: publish, clients: publishers, rate: 40/s}
-"""
 SECOND = """\
   - {name: alerts, kind: content, attributes: 2, protocol: covering, workload: *work}
 """
 
 
 @pytest.fixture(scope="module")
-def study(tmp_path_factory):
+def study(tree, tmp_path_factory):
     folder = tmp_path_factory.mktemp("study")
-    (folder / "tree.yaml").write_text(SCENARIO, encoding="utf-8")
-    (folder / "two.yaml").write_text(SCENARIO + SECOND, encoding="utf-8")
+    tree(folder)
+    tree(folder, more=SECOND, name="two.yaml")
     return folder
 
 
@@ -147,11 +131,9 @@ def test_where_nothing_was_measured_no_expectation_holds(study):
         ("network.lost < 1e999", "a bound is a number|compare it with a number"),
     ],
 )
-def test_a_wrong_expectation_is_refused_where_it_stands_in_the_scenario(study, text, words):
-    path = study / "wrong.yaml"
-    path.write_text(
-        SCENARIO + "expect:\n  - network.lost == 0\n  - " + json.dumps(text) + "\n", encoding="utf-8"
-    )
+def test_a_wrong_expectation_is_refused_where_it_stands_in_the_scenario(study, tree, text, words):
+    more = "expect:\n  - network.lost == 0\n  - " + json.dumps(text) + "\n"
+    path = tree(study, more=more, name="wrong.yaml")
     with pytest.raises(ScenarioErrors) as caught:
         load(path)
     (problem,) = caught.value.problems
@@ -294,8 +276,8 @@ def test_the_same_run_twice_counts_once(study):
     assert any("counted once" in note for note in found.notes)
 
 
-def test_services_of_other_names_are_compared_by_kind(study):
-    (study / "renamed.yaml").write_text(SCENARIO.replace("name: news", "name: alerts"), encoding="utf-8")
+def test_services_of_other_names_are_compared_by_kind(study, tree):
+    tree(study, ("name: news", "name: alerts"), name="renamed.yaml")
     found = compare([inline(study).path, inline(study, scenario="renamed.yaml").path])
     assert [section.title for section in found.sections] == ["network", "content: news / alerts"]
     assert found.sections[1].services == ("news", "alerts")
@@ -398,3 +380,9 @@ def test_expectations_of_the_audit_have_every_point_audited(study, spark):
         assert kept["digest"] == state.run.digest
         assert state.judged[2].value == kept["services"][0]["forced"] > 0
     assert done.exit_code == 1
+
+
+def test_every_metric_that_an_expectation_may_name_is_one_that_a_run_has(study):
+    found = inline(study).folder
+    named = {name for name in metrics.known(["news"]) if not name.startswith(tuple(f"news.{a}" for a in metrics.AUDIT))}
+    assert named == metrics.measured(found).keys()

@@ -13,32 +13,13 @@ from scenarios.loader import load
 from scenarios.problems import ScenarioErrors
 from scenarios.run import Run, choose_engine, resume, run
 
-TEXT = """\
-duration: 1 s
-topology: {kind: balanced-tree, branching: 2, height: 2}
-links: {delay: {kind: uniform, low: 2 ms, high: 9 ms}}
-clients:
-  publishers: {count: 3}
-  subscribers: {count: 12, placement: even}
-services:
-  - name: news
-    kind: content
-    attributes: 2
-    protocol: flooding
-    index: scan
-    cost: {base: 1 ms}
-    workload:
-      - {source: subscribe, clients: subscribers, width: 0.5}
-      - {source: publish, clients: publishers, rate: 20/s}
-trace: {level: full}
-"""
+FULL = "trace: {level: full}\n"
+SLOW = (("500 ms", "1 s"), ("protocol: flooding", "protocol: flooding\n    cost: {base: 1 ms}"))
 
 
 @pytest.fixture
-def scenario(tmp_path):
-    path = tmp_path / "tree.yaml"
-    path.write_text(TEXT, encoding="utf-8")
-    return path
+def scenario(tree, tmp_path):
+    return tree(tmp_path, *SLOW, more=FULL)
 
 
 def inline(scenario, **more):
@@ -204,12 +185,11 @@ NETWORK = '{"nodes": [{"id": 0}, {"id": 1}], "links": [{"source": 0, "target": 1
 
 
 @pytest.fixture
-def with_a_file(scenario):
+def with_a_file(tree, scenario):
     """The scenario, with a network that lies beside it."""
     (scenario.parent / "net.json").write_text(NETWORK, encoding="utf-8")
-    text = TEXT.replace("{kind: balanced-tree, branching: 2, height: 2}", "{kind: file, path: net.json}")
-    scenario.write_text(text, encoding="utf-8")
-    return scenario
+    beside = ("{kind: balanced-tree, branching: 2, height: 2}", "{kind: file, path: net.json}")
+    return tree(scenario.parent, *SLOW, beside, more=FULL)
 
 
 def test_a_study_that_is_moved_with_its_runs_works_there(with_a_file, tmp_path_factory, capsys):
