@@ -164,6 +164,8 @@ class HTree(ContentIndex):
         expect; without them events are taken to be spread as the ends of the ranges are. O(held * k).
         """
         expected = None if events is None else many_events(events, self.attributes)
+        if expected is not None and not len(expected):
+            raise BadEvent("no events to tune for; pass some, or None")
         if budget_bytes is not None:
             budget = _whole("budget_bytes", budget_bytes, 0, 1 << 62)
             self._wishes = replace(self._wishes, budget_bytes=budget)
@@ -237,24 +239,31 @@ class HTree(ContentIndex):
             return
         some = slots[:: -(-len(slots) // SAMPLE_ROWS)]
         attribute, ends = self._store.attribute[some], self._store.ends[some]
-        domain = self._learned(attribute, ends, events)
         wishes = self._wishes
         if wishes.budget_bytes is None:
             budget = max(BUDGET_PER_SUBSCRIPTION * len(slots), BUDGET_BYTES_MIN)
             wishes = replace(wishes, budget_bytes=budget)
-        self._start(domain, choose(sampled(attribute, ends, len(slots), domain, events), wishes))
+        planned = []
+        for domain in self._learned(attribute, ends, events):
+            planned.append((choose(sampled(attribute, ends, len(slots), domain, events), wishes), domain))
+        plan, domain = min(planned, key=lambda pair: pair[0].match_ns)
+        self._start(domain, plan)
         self._enter(slots)
         self._wide_built = self._wide / max(self._ranges, 1)
         self._entered = 0
 
-    def _learned(self, attribute: NDArray[np.int16], ends: Floats, events: Floats | None) -> Domain:
-        if events is not None and len(events):
-            asked = np.tile(np.arange(self.attributes), len(events))
-            return learn(self._domain_wish, self.attributes, asked, events.ravel())
+    def _learned(self, attribute: NDArray[np.int16], ends: Floats, events: Floats | None) -> list[Domain]:
+        """The domains to choose from: one if only the ends of ranges are known, or if the user chose."""
         row, j = np.nonzero(np.logical_and.accumulate(attribute >= 0, axis=1))
         asked = np.repeat(attribute[row, j].astype(np.int64), 2)
         values = np.column_stack([ends[row, 2 * j], ends[row, 2 * j + 1]]).ravel()
-        return learn(self._domain_wish, self.attributes, asked, values)
+        by_ends = learn(self._domain_wish, self.attributes, asked, values)
+        if events is None:
+            return [by_ends]
+        asked = np.tile(np.arange(self.attributes), len(events))
+        by_events = learn(self._domain_wish, self.attributes, asked, events.ravel())
+        # Events that crowd in one place make wide ranges of narrow ones there: the quantiles may not pay.
+        return [by_events, by_ends] if self._domain_wish == "auto" else [by_events]
 
     def _enter(self, slots: Slots) -> None:
         paths, codes, which, ranges, wide = self._described(slots)

@@ -112,7 +112,7 @@ def choose(sample: Sample, wishes: Wishes) -> Plan:
     """The plan with the least predicted time per event within the budget."""
     tried = _Tried(sample, wishes.overlapping)
     plans: list[Plan] = []
-    before: list[_Level] = []
+    before: list[_Level] | None = None
     for cap in CELL_CAPS if wishes.cells is None else (wishes.cells,):
         levels = _ranked(tried, wishes, cap)
         if levels != before:

@@ -24,7 +24,7 @@ class SingleStore(RangeStore):
         if (
             _is_one_id(ids)
             and type(rows) is np.ndarray and rows.dtype == np.float64 and rows.ndim == 2 and rows.flags.carray
-            and _is_good(ids, rows, self.attributes)
+            and _is_good(rows, self.attributes)
             and self._slot_of.find(ids)[0] < 0
         ):
             return ids, rows
@@ -67,14 +67,16 @@ class SingleStore(RangeStore):
 
 
 def _is_one_id(ids: Any) -> bool:
-    """Whether these are an array as the kernels take it, of one id. A negative one is held by no index."""
-    return type(ids) is np.ndarray and ids.dtype == np.int64 and ids.shape == (1,) and ids.flags.carray
+    """Whether these are an array as the kernels take it, of one id that is not negative."""
+    if type(ids) is not np.ndarray or ids.dtype != np.int64 or ids.shape != (1,):
+        return False
+    return bool(ids.flags.carray and ids[0] >= 0)
 
 
 @njit(cache=True)
-def _is_good(ids, rows, attributes):
-    """Whether there is one row for one id that `insert` may take; False may also mean: look closer."""
-    if rows.shape[0] != 1 or rows.shape[1] % 3 or ids[0] < 0:
+def _is_good(rows, attributes):
+    """Whether there is one row, and `insert` may take it; False may also mean: look closer."""
+    if rows.shape[0] != 1 or rows.shape[1] % 3:
         return False
     for c in range(0, rows.shape[1], 3):
         attribute, low, high = rows[0, c], rows[0, c + 1], rows[0, c + 2]
