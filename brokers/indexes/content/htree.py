@@ -16,7 +16,7 @@ Traps
   rounding cannot part them. It is frozen, as are the attributes, until the tree is built again.
 - A subscription is deleted from where it was put, not from where it would go today.
 
-What the source decides offline is decided here on a sample (`htree_plan`), when 256 are held and again
+What the source decides offline is decided here on a sample (`htree_plan`), when 1,024 are held and again
 whenever the number has quadrupled, so that an index that starts empty grows into its shape.
 `docs/htree.md` says how to choose the options and what was measured.
 """
@@ -47,7 +47,7 @@ from brokers.indexes.content.htree_tree import Codes, Paths, Slots, Tree
 from brokers.indexes.content.store import in_order
 from brokers.indexes.contract import BadEvent, Ids, WorkCounters, claim
 
-TUNE_FROM = 256  # held; fewer are looked through
+TUNE_FROM = 1024  # held; fewer are looked through
 TUNE_EVERY = 4  # times as many as at the last build
 BUDGET_PER_SUBSCRIPTION = 40  # bytes of nodes and buckets, unless a budget is given
 BUDGET_BYTES_MIN = 1 << 20

@@ -209,19 +209,20 @@ def _level(sample: Sample, attribute: int, mine: Ints, segments: int, overlappin
 
 
 def _plans(sample: Sample, wishes: Wishes, levels: list[_Level]) -> list[Plan]:
-    """The plans with 0, 1, 2 ... of these levels that the budget allows, or with as many as wished."""
-    if not wishes.shaped:
-        levels = [level for level in levels if level.kept < KEEPS_MOST][:LEVELS_MAX]
-    elif wishes.levels is not None:
-        levels = levels[: wishes.levels]
+    """The plans with 0, 1, 2 ... of these levels that may pay, within the budget; or the one wished."""
     front = _Front(sample)
     plans = [front.plan(wishes.overlapping)]
-    for level in levels:
-        front.deepen(level)
-        plans.append(front.plan(wishes.overlapping))
     if wishes.shaped:
-        return plans[-1:]
+        for level in levels[: wishes.levels]:
+            front.deepen(level)
+        return [front.plan(wishes.overlapping)]
     budget = math.inf if wishes.budget_bytes is None else wishes.budget_bytes
+    for level in [level for level in levels if level.kept < KEEPS_MOST][:LEVELS_MAX]:
+        front.deepen(level)
+        # Every further level only adds to what the nodes take.
+        if front.nodes_bytes > budget or front.nodes_ns > min(plan.match_ns for plan in plans):
+            break
+        plans.append(front.plan(wishes.overlapping))
     return [plan for plan in plans if not plan.attributes or plan.tree_bytes <= budget]
 
 

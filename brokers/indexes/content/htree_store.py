@@ -15,6 +15,9 @@ from brokers.indexes.content.contract import Floats
 from brokers.indexes.content.store import RangeStore, Slots
 from brokers.indexes.contract import Ids
 
+# NumPy has one object for each; to compare by identity takes a tenth of the time.
+_INT64, _FLOAT64 = np.dtype(np.int64), np.dtype(np.float64)
+
 
 class SingleStore(RangeStore):
     """A RangeStore, faster for one subscription per call."""
@@ -23,9 +26,9 @@ class SingleStore(RangeStore):
         """As in RangeStore."""
         if (
             _is_one_id(ids)
-            and type(rows) is np.ndarray and rows.dtype == np.float64 and rows.ndim == 2 and rows.flags.carray
+            and type(rows) is np.ndarray and rows.dtype is _FLOAT64 and rows.ndim == 2 and rows.flags.carray
             and _is_good(rows, self.attributes)
-            and self._slot_of.find(ids)[0] < 0
+            and self._slot_of.find(ids).item() < 0
         ):
             return ids, rows
         return super().check_new(ids, rows)
@@ -49,7 +52,7 @@ class SingleStore(RangeStore):
         """As in RangeStore."""
         if _is_one_id(ids):
             slots = self._slot_of.find(ids)
-            if slots[0] >= 0:
+            if slots.item() >= 0:
                 return ids, slots
         return super().slots_of(ids)
 
@@ -59,7 +62,7 @@ class SingleStore(RangeStore):
             super().delete(ids, slots)
             return
         self._slot_of.remove(ids)
-        slot = int(slots[0])
+        slot = slots.item()
         self.ids[slot] = -1
         self.attribute[slot, 0] = 0
         self.ends[slot, 0], self.ends[slot, 1] = np.inf, -np.inf
@@ -68,9 +71,9 @@ class SingleStore(RangeStore):
 
 def _is_one_id(ids: Any) -> bool:
     """Whether these are an array as the kernels take it, of one id that is not negative."""
-    if type(ids) is not np.ndarray or ids.dtype != np.int64 or ids.shape != (1,):
-        return False
-    return bool(ids.flags.carray and ids[0] >= 0)
+    if type(ids) is np.ndarray and ids.dtype is _INT64 and ids.shape == (1,):
+        return bool(ids.flags.carray and ids.item() >= 0)
+    return False
 
 
 @njit(cache=True)
