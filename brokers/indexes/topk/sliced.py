@@ -40,6 +40,7 @@ CELL_BITS_MAX = 1280  # cells * attributes per slot; more attributes get coarser
 CELLS_MIN = 4
 SAMPLE_FILTERS = 4096  # whose range ends fix the cells of a segment
 SORT_MIN = 4096  # fewer changes than that do not make a segment worth sorting
+ROW_GAP = 8  # words between rows, or all rows of a message would compete for the same few cache sets
 SPARSE = 8  # an index that holds less than one slot in so many is packed anew
 
 
@@ -52,6 +53,7 @@ class Sliced(StoredIndex):
 
     def __init__(self, attributes: int) -> None:
         super().__init__(attributes)
+        self._hints = _aligned(0, 8)
         self._shape(SEGMENT_SLOTS_MIN, 0)
 
     def _shape(self, segment_slots: int, segments: int) -> None:
@@ -60,9 +62,8 @@ class Sliced(StoredIndex):
         while cells > CELLS_MIN and cells * self.attributes > CELL_BITS_MAX:
             cells //= 2
         self._segment_slots, self._cells = segment_slots, cells
-        rows, words = self.attributes * cells, segment_slots // 64
-        self._cover = np.zeros((segments, rows, words), np.uint64)
-        self._begun = np.zeros((segments, rows, words), np.uint64)
+        shape = segments, self.attributes * cells, segment_slots // 64 + ROW_GAP
+        self._cover, self._begun = np.zeros(shape, np.uint64), np.zeros(shape, np.uint64)
         self._borders = np.zeros((segments, self.attributes, cells - 1))
         blocks = segments * max(1, segment_slots // BLOCK_SLOTS)
         self._bounds = np.zeros((blocks, self._store.weight.shape[1] + 1))
@@ -92,7 +93,7 @@ class Sliced(StoredIndex):
 
     def memory_bytes(self) -> int:
         """Bytes of all arrays."""
-        own = self._cover, self._begun, self._borders, self._bounds, self._constrained, self._changed
+        own = self._cover, self._begun, self._borders, self._bounds, self._hints, self._constrained, self._changed
         return self._store.memory_bytes() + sum(a.nbytes for a in own) + self._sorted.nbytes
 
     def check(self) -> None:
@@ -104,7 +105,9 @@ class Sliced(StoredIndex):
         claim((self._borders[:, :, 1:] >= self._borders[:, :, :-1]).all(), "cells ascend")
         cover, begun, best = (np.zeros_like(a) for a in (self._cover, self._begun, self._bounds))
         held = np.sort(store.slot_of.items()[1])
-        slices.mark(cover, begun, self._borders, store.attribute, store.ends, held, True)
+        slices.mark(
+            cover, begun, self._borders, self._segment_slots, store.attribute, store.ends, held, True
+        )
         slices.lift(best, store.attribute, store.weight, held, self._blocks_per_segment, self._segment_slots)
         claim(np.array_equal(cover, self._cover), "cover bits say what the stored ranges say")
         claim(np.array_equal(begun, self._begun), "begun bits say what the stored ranges say")
@@ -135,7 +138,8 @@ class Sliced(StoredIndex):
     def _removing(self, slots: Slots) -> None:
         store = self._store
         slices.mark(
-            self._cover, self._begun, self._borders, store.attribute, store.ends, slots, False
+            self._cover, self._begun, self._borders, self._segment_slots, store.attribute, store.ends, slots,
+            False,
         )
         slices.count(self._constrained, store.attribute, slots, -1)
 
@@ -152,6 +156,13 @@ class Sliced(StoredIndex):
         if width > self._bounds.shape[1]:
             missing = width - self._bounds.shape[1]
             self._bounds = np.concatenate([self._bounds, np.repeat(self._bounds[:, -1:], missing, axis=1)], axis=1)
+        width, slots_max = store.attribute.shape[1], len(store.ids)
+        columns = -(-3 * width // 16) * 8
+        if self._hints.shape != (slots_max, columns):
+            hints = _aligned(slots_max, columns)
+            known = np.setdiff1d(store.slot_of.items()[1], slots)
+            slices.hint(hints, hints.view(np.int16), store.attribute, store.weight, known)
+            self._hints = hints
         if store.used <= len(self._cover) * self._segment_slots:
             return
         if self._segment_slots < SEGMENT_SLOTS:
@@ -180,7 +191,10 @@ class Sliced(StoredIndex):
 
     def _mark(self, slots: Slots) -> None:
         store = self._store
-        slices.mark(self._cover, self._begun, self._borders, store.attribute, store.ends, slots, True)
+        slices.mark(
+            self._cover, self._begun, self._borders, self._segment_slots, store.attribute, store.ends, slots,
+            True,
+        )
         slices.count(self._constrained, store.attribute, slots, 1)
         self._lift(slots)
 
@@ -190,6 +204,7 @@ class Sliced(StoredIndex):
             self._bounds, store.attribute, store.weight, slots, self._blocks_per_segment, self._segment_slots
         ):
             self._order = None
+        slices.hint(self._hints, self._hints.view(np.int16), store.attribute, store.weight, slots)
 
     def _sort_worn(self, segments: Slots) -> None:
         for segment in segments.tolist():
@@ -238,7 +253,8 @@ class Sliced(StoredIndex):
         picks = slices.pick(self._borders, present, message.low, message.high)
         work = np.zeros(4, np.int64)
         found = slices.search(
-            self._cover, self._begun, picks, present, order, best, most,
+            self._cover, self._begun, self._segment_slots // 64, picks, present, order, best, most,
+            self._hints, self._hints.view(np.int16),
             store.ids, store.receivers, store.attribute, store.ends, store.weight,
             message.low, message.high, sent, query.prorate, query.threshold, floor, *exclusion(query),
             query.unit == "receiver", scores, ids, receivers, work,
@@ -266,6 +282,13 @@ def _sums(weights: Floats, most: int) -> Floats:
     np.cumsum(heaviest, out=sums[1 : len(heaviest) + 1])
     sums[len(heaviest) + 1 :] = sums[len(heaviest)]
     return sums * slices.INFLATED
+
+
+def _aligned(slots: int, columns: int) -> NDArray[np.float32]:
+    """Zeros, each row of eight columns within one cache line."""
+    room = np.zeros(slots * columns + 16, np.float32)
+    start = -room.ctypes.data % 64 // 4
+    return room[start : start + slots * columns].reshape(slots, columns)
 
 
 def _longer(column: NDArray[Any], length: int) -> NDArray[Any]:

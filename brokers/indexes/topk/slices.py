@@ -59,10 +59,9 @@ def learn(attribute, ends, attributes, cells):
 
 
 @njit(cache=True)
-def mark(cover, begun, borders, attribute, ends, slots, setting):
+def mark(cover, begun, borders, segment_slots, attribute, ends, slots, setting):
     """Set or clear the bits of filters."""
     cells = borders.shape[2] + 1
-    segment_slots = 64 * cover.shape[2]
     for slot in slots:
         segment = slot // segment_slots
         word = (slot - segment * segment_slots) >> 6
@@ -202,15 +201,88 @@ def _reach(planes, digits, need, mask):
 
 
 @njit(cache=True)
+def hint(hints, hint_attributes, attribute, weight, slots):
+    """Copy filters' attributes, and their weights rounded up to 32 bits, to where one cache line has all."""
+    width = attribute.shape[1]
+    for slot in slots:
+        for j in range(width):
+            hint_attributes[slot, 2 * width + j] = attribute[slot, j]
+            positive = max(weight[slot, j], 0.0)
+            hints[slot, j] = np.float32(positive)
+            if hints[slot, j] < positive:
+                hints[slot, j] = np.nextafter(np.float32(positive), np.float32(np.inf))
+
+
+@njit(cache=True)
+def _fetch(cover, picks, first, words):
+    """Prefetch a block's part of the rows that `_gather` starts with."""
+    stride = cover.shape[1]
+    for r in range(picks.shape[0]):
+        at = picks[r, 0] * stride + first
+        for w in range(0, words, 8):
+            prefetch(cover, at + w)  # type: ignore[call-arg]
+
+
+@njit(cache=True)
+def _list_by_weights(mask, words, first, rows, place, hints, hint_attributes, width, floor, candidates):
+    """Slots of the mask whose weights, summed over the attributes whose bits are set, reach the floor."""
+    columns = hints.shape[1]
+    count = 0
+    for w in range(words):
+        word = mask[w]
+        while word != 0:
+            slot = first + (w << 6) + np.int64(trailing_zeros(word))  # type: ignore[call-arg]
+            candidates[count] = slot
+            prefetch(hints, slot * columns)
+            count += 1
+            word &= word - _ONE
+    kept = 0
+    for i in range(count):
+        slot = candidates[i]
+        w, shift = (slot - first) >> 6, np.uint64(slot & 63)
+        own = 0.0
+        for j in range(width):
+            a = hint_attributes[slot, 2 * width + j]
+            if a < 0:
+                break
+            if (rows[place[a] * BLOCK_WORDS + w] >> shift) & _ONE:
+                own += np.float64(hints[slot, j])
+        if own >= floor:
+            candidates[kept] = slot
+            kept += 1
+    return count, kept
+
+
+@njit(cache=True)
+def _list_by_sent(mask, words, first, rows, present, sent, floor, candidates):
+    """Slots of the mask whose set bits, weighted by the message, reach the floor. Reads no record."""
+    count = kept = 0
+    for w in range(words):
+        word = mask[w]
+        while word != 0:
+            shift = np.uint64(trailing_zeros(word))  # type: ignore[call-arg]
+            own = 0.0
+            for r in range(present.size):
+                bit = (rows[r * BLOCK_WORDS + w] >> shift) & _ONE
+                own += np.float64(bit) * max(sent[present[r]], 0.0)
+            count += 1
+            if own >= floor:
+                candidates[kept] = first + (w << 6) + np.int64(shift)
+                kept += 1
+            word &= word - _ONE
+    return count, kept
+
+
+@njit(cache=True)
 def search(
-    cover, begun, picks, present, order, best, most, held_ids, held_receivers, attribute, ends, weight,
-    low, high, sent, prorate, threshold, floor, excluding, excluded, by_receiver, scores, ids, receivers, work,
+    cover, begun, words, picks, present, order, best, most, hints, hint_attributes,
+    held_ids, held_receivers, attribute, ends, weight, low, high, sent,
+    prorate, threshold, floor, excluding, excluded, by_receiver, scores, ids, receivers, work,
 ):
     """Fill the heap with the best filters, or without a heap return all that score at least `floor`.
 
     Returns (size of the heap, slots, scores); adds to work (blocks, words, candidates, filters scored).
     """
-    words = cover.shape[2]
     blocks = max(1, words // BLOCK_WORDS)
     block_words = min(words, BLOCK_WORDS)
     width = attribute.shape[1]
@@ -223,7 +295,7 @@ def search(
     for r in range(present.size):
         place[present[r]] = r
     planes, carry = np.empty(digits * BLOCK_WORDS, np.uint64), np.empty(BLOCK_WORDS, np.uint64)
-    mask = np.empty(BLOCK_WORDS, np.uint64)
+    mask, seen = np.empty(BLOCK_WORDS, np.uint64), np.empty(BLOCK_WORDS, np.uint64)
     candidates = np.empty(BLOCK_SLOTS, np.int64)
     heaped = scores.size > 0
     size = 0
@@ -231,64 +303,68 @@ def search(
     found_scores = np.empty(found.size)
     total = 0
     floor = max(floor, threshold)
-    for block in order:
+    for turn in range(order.size):
+        block = order[turn]
         sums = best[block if best.shape[0] > 1 else 0]
-        if sums[most] < floor or most == 0:
+        if most == 0 or sums[most] < floor:
             break
-        need = 1
-        while sums[need] < floor:
-            need += 1
         segment, part = block // blocks, block % blocks
         _gather(cover[segment], begun[segment], picks[segment], part * block_words, block_words, rows)
+        if turn + 1 < order.size:
+            following = order[turn + 1]
+            _fetch(cover[following // blocks], picks[following // blocks],
+                   (following % blocks) * block_words, block_words)
         _add_up(rows, planes, digits, carry)
-        _reach(planes, digits, need, mask)
         work[0] += 1
         work[1] += present.size * block_words
         first = 64 * (segment * words + part * block_words)
-        count = 0
-        for w in range(block_words):
-            word = mask[w]
-            while word != 0:
-                slot = first + (w << 6) + np.int64(trailing_zeros(word))  # type: ignore[call-arg]
-                candidates[count] = slot
-                prefetch(weight, slot * width)
-                prefetch(attribute, slot * width)
-                count += 1
-                word &= word - _ONE
-        work[2] += count
-        kept = 0
-        for i in range(count):
-            slot = candidates[i]
-            w, shift = (slot - first) >> 6, np.uint64(slot & 63)
-            own = 0.0
-            for j in range(width):
-                a = attribute[slot, j]
-                if a < 0:
-                    break
-                if (rows[place[a] * BLOCK_WORDS + w] >> shift) & _ONE:
-                    own += max(sent[a] if sent.size else weight[slot, j], 0.0)
-            if own >= floor and own > threshold:
-                candidates[kept] = slot
+        # Until the heap is full, those that match most come first: they tell how little is worth a look.
+        reach = most if heaped and size < scores.size else 1
+        seen[:] = 0
+        while reach > 0:
+            need = 1
+            while need <= most and sums[need] < floor:
+                need += 1
+            reach = max(reach, need)
+            if reach > most:
+                break
+            _reach(planes, digits, reach, mask)
+            for w in range(BLOCK_WORDS):
+                fresh = mask[w] & ~seen[w]
+                seen[w] |= mask[w]
+                mask[w] = fresh
+            reach = reach - 1 if reach > need else 0
+            if sent.size:
+                count, kept = _list_by_sent(mask, block_words, first, rows, present, sent, floor, candidates)
+            else:
+                count, kept = _list_by_weights(
+                    mask, block_words, first, rows, place, hints, hint_attributes, width, floor, candidates
+                )
+            work[2] += count
+            work[3] += kept
+            for i in range(kept):
+                slot = candidates[i]
                 prefetch(ends, slot * 2 * width)  # type: ignore[call-arg]
                 prefetch(ends, (slot + 1) * 2 * width - 1)
-                kept += 1
-        work[3] += kept
-        for i in range(kept):
-            slot = candidates[i]
-            score = score_of(attribute, ends, weight, slot, low, high, sent, prorate)
-            if score < floor or score <= threshold:
-                continue
-            if not heaped:
-                if total == found.size:
-                    found, found_scores = _doubled(found), _doubled(found_scores)
-                found[total], found_scores[total] = slot, score
-                total += 1
-            elif not (excluding and held_receivers[slot] == excluded):
-                size = offer(
-                    scores, ids, receivers, size, score, held_ids[slot], held_receivers[slot], by_receiver
-                )
-                if size == scores.size:
-                    floor = max(floor, scores[0])
+                prefetch(attribute, slot * width)
+                if not sent.size:
+                    prefetch(weight, slot * width)
+            for i in range(kept):
+                slot = candidates[i]
+                score = score_of(attribute, ends, weight, slot, low, high, sent, prorate)
+                if score < floor or score <= threshold:
+                    continue
+                if not heaped:
+                    if total == found.size:
+                        found, found_scores = _doubled(found), _doubled(found_scores)
+                    found[total], found_scores[total] = slot, score
+                    total += 1
+                elif not (excluding and held_receivers[slot] == excluded):
+                    size = offer(
+                        scores, ids, receivers, size, score, held_ids[slot], held_receivers[slot], by_receiver
+                    )
+                    if size == scores.size:
+                        floor = max(floor, scores[0])
     arrange(scores, ids, receivers, size)
     return size, found[:total], found_scores[:total]
 
