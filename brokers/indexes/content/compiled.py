@@ -43,7 +43,7 @@ class CompiledIndex(ContentIndex):
 
     @abstractmethod
     def _compile(self, slots: Slots) -> None:
-        """Make the structure from these slots alone."""
+        """Make the structure from these slots alone. Until it was called nothing else below is."""
 
     @abstractmethod
     def _strike(self, slots: Slots) -> None:
@@ -80,7 +80,8 @@ class CompiledIndex(ContentIndex):
         gone, slots = self._store.slots_of(ids)
         self._store.delete(gone, slots)
         compiled = slots[self._state[slots] == _COMPILED]
-        self._strike(compiled)
+        if compiled.size:
+            self._strike(compiled)
         self._state[slots] = _FREE
         self._waiting = None
         self._changes += len(compiled)
@@ -93,7 +94,10 @@ class CompiledIndex(ContentIndex):
         """Ids per event, after a compilation if one is due."""
         events = many_events(values, self.attributes)
         waiting = self._settle()
-        ptr, slots = self._lookup(events)
+        if self._compiled:
+            ptr, slots = self._lookup(events)
+        else:
+            ptr, slots = np.zeros(len(events) + 1, np.int64), np.empty(0, np.int64)
         found_ptr, ids = self._store.verified(events, ptr, slots, waiting, self.exact)
         self.counters.events += len(events)
         self.counters.verified += len(events) * len(waiting) + (0 if self.exact else len(slots))
@@ -103,7 +107,8 @@ class CompiledIndex(ContentIndex):
     def memory_bytes(self) -> int:
         """Bytes of all arrays."""
         waiting = 0 if self._waiting is None else self._waiting.nbytes
-        return self._store.memory_bytes() + self._state.nbytes + waiting + self._structure_bytes()
+        structure = self._structure_bytes() if self._compiled else 0
+        return self._store.memory_bytes() + self._state.nbytes + waiting + structure
 
     def check(self) -> None:
         """Every invariant. O(n log n)."""
@@ -117,7 +122,8 @@ class CompiledIndex(ContentIndex):
         if self._waiting is not None:
             found = np.flatnonzero(self._state == _WAITING)
             claim(np.array_equal(self._waiting, found), "the list names those that wait")
-        self._check_structure(compiled)
+        if self._compiled:
+            self._check_structure(compiled)
 
     def _settle(self) -> Slots:
         """Compile if it is due; the slots that wait."""

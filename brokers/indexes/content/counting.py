@@ -28,10 +28,6 @@ _STRUCK = np.uint16(65_535)  # more bounds than a subscription can have
 class Counting(CompiledIndex):
     """Sorted bounds and counters. Match O(bounds that hold + held)."""
 
-    def __init__(self, attributes: int) -> None:
-        super().__init__(attributes)
-        self._compile(np.empty(0, np.int64))
-
     def _compile(self, slots: Slots) -> None:
         owner, attribute, low, high = ranges_of(self._store, slots)
         self._needed = np.full(len(self._store.ids), _STRUCK, np.uint16)

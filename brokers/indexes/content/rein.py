@@ -34,7 +34,6 @@ class Rein(CompiledIndex):
         if not 1 <= buckets <= 1_000_000:
             raise InvalidInput(f"{buckets} buckets; pass 1..1000000")
         self.buckets = buckets
-        self._compile(np.empty(0, np.int64))
 
     def _compile(self, slots: Slots) -> None:
         self._grid = Grid(self._store, slots, self.buckets)

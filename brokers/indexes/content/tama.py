@@ -40,7 +40,6 @@ class Tama(CompiledIndex):
             raise InvalidInput(f"{levels} levels; pass 1..{LEVELS_MAX}")
         self.levels = levels
         self.exact = not verify
-        self._compile(np.empty(0, np.int64))
 
     def _compile(self, slots: Slots) -> None:
         self._grid = Grid(self._store, slots, 1 << self.levels)
