@@ -3,8 +3,9 @@
 A box holds the places of subscriptions, and its `squared` is the largest squared k-th distance among them. An
 object may be among the k nearest of one of them only if it has the keyword and lies within that distance of
 the box. So a link that asks `may_matter` for each keyword of an object never keeps one from a subscription in
-RT. A summary stays sound while k-th distances shrink (objects arrive) and subscriptions leave; it has to be
-made anew when objects expire and when subscriptions come.
+RT; an object that is still held at another place has to be expired first. A summary stays sound while k-th
+distances shrink (objects arrive) and subscriptions leave; it has to be made anew when objects expire and when
+subscriptions come.
 """
 
 from __future__ import annotations
