@@ -2,13 +2,14 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from dataclasses import replace
 
 import pytest
 
-from analysis.bench import engine, run
+from analysis.bench import engine, run, spark
 from analysis.bench.alone import measure, peak_bytes
 from analysis.bench.baselines import heap_loop, problem, simpy_loop
 from analysis.bench.models import FAST_LINKS_NS, SCAN, Setting, model, overlay
@@ -205,6 +206,43 @@ def test_peak_memory_is_that_of_the_process_and_not_of_its_parent():
 def test_a_failing_measurement_says_which_and_why():
     with pytest.raises(RuntimeError, match=r"brokers=0.*failed"):
         engine.alone(Setting(brokers=0))
+
+
+FEW = spark.Sizes(brokers=8, rate="10/s", seconds=3, checkpoint_seconds=20, checkpoint_every="1 ms")
+
+
+def test_the_rows_of_checkpoints_are_well_formed_and_tell_the_share_of_ten_seconds():
+    rows = {r["name"].partition(": ")[2]: r for r in spark.checkpoints(FEW)}
+    assert_well_formed([r for name, r in rows.items() if r["value"]])
+    each_ms, share = rows["a checkpoint"]["value"], rows["share of the time with one every 10 s"]["value"]
+    assert share == pytest.approx(each_ms / 1e3 / 10)
+
+
+@pytest.mark.full  # starts Spark twice, as the command line does
+def test_the_rows_of_reading_are_well_formed():
+    assert_well_formed(list(spark.reading(FEW)))
+
+
+def test_the_cost_of_a_command_is_that_of_all_its_processes():
+    held = "x = b'x' * 300_000_000; import time; sum(range(10**7)); print(flush=True); time.sleep(60)"
+    above = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {held!r}])"
+    with subprocess.Popen([sys.executable, "-c", above], stdout=subprocess.PIPE, start_new_session=True) as process:
+        try:
+            assert process.stdout is not None
+            process.stdout.readline()
+            cpu_s, peak = spark.tree_cost(process.pid)
+        finally:
+            os.killpg(process.pid, signal.SIGKILL)
+    assert 300_000_000 < peak < 500_000_000
+    assert cpu_s > 0.05
+    helped = spark.cost_of("--help")
+    assert 0 < helped.cpu_s <= 3 * helped.wall_s
+    assert helped.peak_bytes > 1_000_000
+
+
+def test_a_command_that_fails_says_which_and_why():
+    with pytest.raises(RuntimeError, match="brokerlab audit nowhere ended with 3: brokerlab: nowhere: no such run"):
+        spark.cost_of("audit", "nowhere")
 
 
 def test_every_group_names_a_function_and_a_line_of_prose():
