@@ -9,7 +9,6 @@ not here: its claims in words are.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -18,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from analysis.bench.matching import call_us, match_us
 from analysis.bench.rows import medians
 from analysis.bench.subscriptions import Floats, Workload
 from analysis.papers.report import Report
@@ -116,7 +116,7 @@ def growth(report: Report, scale: Scale) -> Table:
         expected = None
         for name, build in point.contenders().items():
             index = build(ids[:count], rows[:count])
-            line["match"][name] = match_us(index, events)
+            line["match"][name] = median_us(index, events)
             expected = agreed(index, events, name, expected)
             line["memory"][name] = index.memory_bytes() / count
             inserts = [(ids[i : i + 1], rows[i : i + 1]) for i in range(count, count + changes)]
@@ -153,11 +153,13 @@ def per_change(
     index: ContentIndex, change: Callable[..., None], calls: Sequence[tuple[Any, ...]], event: Floats
 ) -> float:
     """Microseconds per call. The match that settles them is included: compiled indexes pay there."""
-    began = time.perf_counter_ns()
-    for arguments in calls:
-        change(*arguments)
-    index.match(event)
-    return (time.perf_counter_ns() - began) / 1e3 / len(calls)
+
+    def all_of_them() -> None:
+        for arguments in calls:
+            change(*arguments)
+        index.match(event)
+
+    return call_us(all_of_them) / len(calls)
 
 
 def sweeps(report: Report, scale: Scale) -> dict[str, Table]:
@@ -195,7 +197,7 @@ def times(point: Point, scale: Scale, seed: int) -> dict[str, float]:
     expected = None
     for name, build in point.contenders().items():
         index = build(ids, rows)
-        found[name] = match_us(index, events)
+        found[name] = median_us(index, events)
         expected = agreed(index, events, name, expected)
     return found
 
@@ -215,15 +217,10 @@ def agreed(index: ContentIndex, events: Floats, name: str, expected: Any) -> Any
     return answers
 
 
-def match_us(index: ContentIndex, events: Floats) -> float:
+def median_us(index: ContentIndex, events: Floats) -> float:
     """Median microseconds of a single match."""
     index.match(events[0])
-    us = []
-    for event in events:
-        began = time.perf_counter_ns()
-        index.match(event)
-        us.append((time.perf_counter_ns() - began) / 1e3)
-    return float(np.median(us))
+    return float(np.median(match_us(index, events)))
 
 
 def plot(report: Report, name: str, title: str, rows: Table, y: str = "µs", **scales: bool) -> None:
@@ -263,7 +260,7 @@ def levels(report: Report, scale: Scale) -> None:
         found = []
         for depth in range(1, 11):
             index = point.h_tree(ids, rows, levels=depth)
-            us, shape = match_us(index, events), index.report()
+            us, shape = median_us(index, events), index.report()
             found.append({
                 "levels": depth, "us": us, "candidate share": shape.measured_share, "predicted share":
                 shape.predicted_share, "buckets": shape.buckets, "bytes": index.memory_bytes(),
@@ -299,7 +296,7 @@ def cells(report: Report, scale: Scale) -> None:
     found = []
     for count in (2, 3, 4, 5, 6, 8, 10, 12, 16):
         index = point.h_tree(ids, rows, cells=count)
-        us, shape = match_us(index, events), index.report()
+        us, shape = median_us(index, events), index.report()
         found.append({
             "cells": count, "us": us, "candidate share": shape.measured_share,
             "too wide": shape.wide_share, "buckets": shape.buckets,
@@ -328,7 +325,7 @@ def division(report: Report, scale: Scale) -> None:
         for kind in ("overlapping", "disjoint"):
             index = point.h_tree(ids, rows, levels=depth, division=kind)
             shape = index.report()
-            row[f"{kind} us"] = match_us(index, events)
+            row[f"{kind} us"] = median_us(index, events)
             row[f"{kind} buckets"] = shape.buckets
             row[f"{kind} entries"] = shape.entries / len(index)
             row[f"{kind} bytes"] = (index.memory_bytes() - plain) / len(index)
@@ -365,7 +362,7 @@ def order_of_levels(report: Report, scale: Scale) -> None:
     chosen = list(range(4))
     orders = {"forwards": chosen, "backwards": chosen[::-1], "shuffled": rng.permutation(chosen).tolist()}
     trees = {name: point.h_tree(ids, rows, levels=None, indexed=order) for name, order in orders.items()}
-    us_of = medians([partial(match_us, tree, events) for tree in trees.values()])
+    us_of = medians([partial(median_us, tree, events) for tree in trees.values()])
     found = [
         {"order": name, "us": us, "candidate share": tree.report().measured_share}
         for (name, tree), us in zip(trees.items(), us_of)
@@ -386,7 +383,7 @@ def transformation(report: Report, scale: Scale) -> None:
             ids, rows, events = drawn(point, scale.subscriptions, scale, report.seed)
             for name, domain in (("as they are", (0.0, 1.0)), ("through the CDF", "cdf")):
                 index = point.h_tree(ids, rows, domain=domain)
-                us, shape = match_us(index, events), index.report()
+                us, shape = median_us(index, events), index.report()
                 found.append({
                     "values": values, "width": width, "taken": name, "us": us,
                     "candidate share": shape.measured_share, "too wide": shape.wide_share, "buckets": shape.buckets,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import numpy as np
 import pytest
 
@@ -77,6 +79,10 @@ def test_every_demand_of_the_issue_is_made():
     assert not matching.faster("x", 11.0, 10.0, matching.Demand(1.0), "single calls")["holds"]
 
 
+def test_a_call_does_not_pay_for_what_others_did_meanwhile():
+    assert matching.call_us(time.sleep, 0.2) < 100_000
+
+
 def test_changes_one_by_one_leave_a_sound_index_that_holds_as_many():
     held, coming = P1.rows(500), P1.rows(180, seed=2)
     index = load("brokers.indexes.content.quick_scan:QuickScan").build(20, np.arange(500), held)
@@ -84,7 +90,7 @@ def test_changes_one_by_one_leave_a_sound_index_that_holds_as_many():
     index.check()
     assert len(index) == 500 == len(np.unique(life.held))
     assert np.array_equal(index.rows(life.held[life.held >= 560]), coming[life.held[life.held >= 560] - 500])
-    assert len(life.insert_us) == len(life.delete_us) == 180 and life.pause_us > 0
+    assert len(life.insert_us) == len(life.delete_us) == 180
 
 
 def test_the_rows_of_changes_name_each_bound():
