@@ -50,6 +50,11 @@ INDEXES: dict[str, Entry] = {
         "scores every filter in one compiled pass: the baseline",
         {"question": "ranked-match"},
     ),
+    "topk-trees": Entry(
+        "brokers.indexes.topk.trees:Trees",
+        "an interval tree per attribute and a map of scores: the paper's",
+        {"question": "ranked-match"},
+    ),
     "topk-sliced": Entry(
         "brokers.indexes.topk.sliced:Sliced",
         "bit-sliced counts of matched constraints, bounds on what a count can score: the fast one",

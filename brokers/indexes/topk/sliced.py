@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 
 from brokers.indexes.contract import Ids, claim
 from brokers.indexes.topk import slices
+from brokers.indexes.topk.bounds import largest_sums
 from brokers.indexes.topk.contract import Floats, Message, Query, Ranking, checked_message
 from brokers.indexes.topk.rows import Filters
 from brokers.indexes.topk.slices import BLOCK_SLOTS
@@ -88,7 +89,7 @@ class Sliced(StoredIndex):
         if not len(self) or not len(present):
             return 0.0
         most = min(len(present), self._bounds.shape[1] - 1)
-        best = self._bounds if asked.weights is None else _sums(asked.weights[present], most)[None, :]
+        best = self._bounds if asked.weights is None else largest_sums(asked.weights[present], most)[None, :]
         return float(best[:, most].max())
 
     def memory_bytes(self) -> int:
@@ -248,8 +249,9 @@ class Sliced(StoredIndex):
         store = self._store
         present, sent = self._present(message), sent_weights(message)
         most = min(self._bounds.shape[1] - 1, len(present))
-        best = self._bounds if message.weights is None else _sums(sent[present], self._bounds.shape[1] - 1)[None, :]
-        order = self._block_order() if message.weights is None else np.arange(len(self._bounds))
+        best, order = self._bounds, self._block_order()
+        if message.weights is not None:
+            best, order = largest_sums(sent[present], most)[None, :], np.arange(len(self._bounds))
         picks = slices.pick(self._borders, present, message.low, message.high)
         work = np.zeros(4, np.int64)
         found = slices.search(
@@ -273,15 +275,6 @@ class Sliced(StoredIndex):
         if self._order is None:
             self._order = np.argsort(-self._bounds[:, -1], kind="stable")
         return self._order
-
-
-def _sums(weights: Floats, most: int) -> Floats:
-    """For c in 0..most, no less than any sum of c of these weights."""
-    heaviest = -np.sort(-np.maximum(weights, 0.0))[:most]
-    sums = np.zeros(most + 1)
-    np.cumsum(heaviest, out=sums[1 : len(heaviest) + 1])
-    sums[len(heaviest) + 1 :] = sums[len(heaviest)]
-    return sums * slices.INFLATED
 
 
 def _aligned(slots: int, columns: int) -> NDArray[np.float32]:

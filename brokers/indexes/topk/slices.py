@@ -6,12 +6,12 @@ import numpy as np
 from numba import njit
 
 from brokers.indexes.intrinsics import prefetch, trailing_zeros
+from brokers.indexes.topk.bounds import INFLATED
 from brokers.indexes.topk.kernels import arrange, offer, score_of
 
 BLOCK_WORDS = 64
 BLOCK_SLOTS = 64 * BLOCK_WORDS
 GROUP = 7  # rows added at a time: their sum has three binary digits
-INFLATED = 1.0 + 1e-9  # a sum in another order differs by less, for any number of constraints there can be
 
 _ONE, _ALL = np.uint64(1), np.uint64(0xFFFFFFFFFFFFFFFF)
 _GROUP_WORDS = GROUP * BLOCK_WORDS

@@ -1,0 +1,179 @@
+"""Trees: the structure of the paper, an interval tree per attribute and a map of scores.
+
+After Culhane, Jayaram and Eugster's weighted partial matching (`docs/topk.md` says what the printed
+algorithm leaves open). A message asks the tree of each of its attributes, in ascending order, and adds what
+comes back to the filters' scores; the k best of the filters touched are kept in a heap. An array by slot with
+a stamp per message is the score map: nothing is cleared between messages.
+
+With N filters, M attributes in the message, S matching constraints: time O(M log N + S log k), space
+O(M N + k). `TreeCounters` counts the terms.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numba import njit
+
+from brokers.indexes.contract import WorkCounters, claim
+from brokers.indexes.topk.bounds import largest_sums
+from brokers.indexes.topk.contract import Message, Query, Ranking, checked_message
+from brokers.indexes.topk.kernels import arrange, offer
+from brokers.indexes.topk.store import Slots, StoredIndex, exclusion
+from brokers.indexes.topk.tree import IntervalTree
+
+DENSE = 4  # where more than one slot in so many is touched, reading all in order beats following the list
+
+
+@dataclass
+class TreeCounters(WorkCounters):
+    """The terms of the bound. `probed` is the comparisons in trees: O(M log N + S)."""
+
+    hits: int = 0  # constraints that matched: S
+    touched: int = 0  # filters with a score; at most S
+    entered: int = 0  # of these, how many went into the heap, for O(log k) each
+
+
+class Trees(StoredIndex):
+    """Match O(M log N + S log k). Insert, delete and weights O(log N) per constraint."""
+
+    counters: TreeCounters
+
+    def __init__(self, attributes: int) -> None:
+        super().__init__(attributes)
+        self.counters = TreeCounters()
+        self._trees: dict[int, IntervalTree] = {}  # the master index; no tree is empty
+        self._heaviest: dict[int, float] = {}  # by attribute, no weight in its tree is above
+        self._state = np.zeros((0, 2))  # score and epoch by slot
+        self._touched = np.empty(0, np.int64)
+        self._epoch = 0.0
+
+    def bound(self, message: Message, prorate: bool = False) -> float:
+        """The sum of the largest weights of as many trees as a filter can have constraints. O(m log m)."""
+        asked = checked_message(message, self.attributes)
+        weights = self._heaviest if asked.weights is None else dict(enumerate(asked.weights.tolist()))
+        largest = [weights[a] for a in self._trees if asked.low[a] == asked.low[a]]
+        return float(largest_sums(np.array(largest), self._store.weight.shape[1])[-1])
+
+    def memory_bytes(self) -> int:
+        """Bytes of all arrays."""
+        trees = sum(tree.memory_bytes() for tree in self._trees.values())
+        return super().memory_bytes() + trees + self._state.nbytes + self._touched.nbytes
+
+    def check(self) -> None:
+        """Every invariant. O(constraints)."""
+        super().check()
+        store = self._store
+        held = store.slot_of.items()[1]
+        claim(len(self._state) == len(self._touched) >= store.used, "every slot has a score")
+        for attribute in range(self.attributes):
+            rows, places = np.nonzero(store.attribute[held] == attribute)
+            tree = self._trees.get(attribute)
+            claim((tree is None) == (len(rows) == 0), "exactly the attributes that are constrained have a tree")
+            if tree is not None:
+                tree.check()
+                slots = held[rows]
+                low, high = store.ends[slots, 2 * places], store.ends[slots, 2 * places + 1]
+                expected = sorted(zip(slots.tolist(), low, high, store.weight[slots, places]))
+                claim(tree.items() == expected, "a tree holds the constraints on its attribute")
+                claim(max(item[3] for item in expected) <= self._heaviest[attribute], "no weight is heavier")
+
+    # ---- changes
+
+    def _added(self, slots: Slots) -> None:
+        store = self._store
+        if len(store.ids) > len(self._state):
+            self._state = np.zeros((len(store.ids), 2))
+            self._touched = np.empty(len(store.ids), np.int64)
+        for attribute, mine, places in self._by_attribute(slots):
+            tree = self._trees.setdefault(attribute, IntervalTree())
+            weight = store.weight[mine, places]
+            tree.insert(store.ends[mine, 2 * places], store.ends[mine, 2 * places + 1], weight, mine)
+            self._heaviest[attribute] = max(self._heaviest.get(attribute, 0.0), float(weight.max()))
+
+    def _removing(self, slots: Slots) -> None:
+        store = self._store
+        for attribute, mine, places in self._by_attribute(slots):
+            tree = self._trees[attribute]
+            tree.remove(store.ends[mine, 2 * places], mine)
+            if not len(tree):
+                del self._trees[attribute], self._heaviest[attribute]
+
+    def _reweighted(self, slots: Slots, places: Slots) -> None:
+        store = self._store
+        for slot, place in zip(slots.tolist(), places.tolist()):
+            attribute, weight = int(store.attribute[slot, place]), float(store.weight[slot, place])
+            self._trees[attribute].reweigh(store.ends[slot, 2 * place], slot, weight)
+            self._heaviest[attribute] = max(self._heaviest[attribute], weight)
+
+    def _by_attribute(self, slots: Slots) -> list[tuple[int, Slots, Slots]]:
+        """(attribute, slots, places of its constraint there) for each attribute that is constrained."""
+        attribute = self._store.attribute[slots]
+        if len(slots) == 1:
+            return [(a, slots, np.array([place])) for place, a in enumerate(attribute[0].tolist()) if a >= 0]
+        flat = attribute.ravel()
+        order = np.argsort(flat, kind="stable")
+        names, starts = np.unique(flat[order], return_index=True)
+        parts = zip(names.tolist(), np.split(order, starts[1:]))
+        width = attribute.shape[1]
+        return [(a, slots[part // width], part % width) for a, part in parts if a >= 0]
+
+    # ---- matches
+
+    def _score(self, message: Message, prorate: bool) -> Slots:
+        """Add up the scores of this epoch; the slots that were touched."""
+        self._epoch += 1.0
+        work = np.zeros(3, np.int64)
+        low, high = message.low, message.high
+        for a in sorted(self._trees):
+            if low[a] == low[a]:
+                sent = np.nan if message.weights is None else message.weights[a]
+                self._trees[a].accumulate(
+                    low[a], high[a], sent, prorate, self._state, self._epoch, self._touched, work
+                )
+        counters, (compared, hits, touched) = self.counters, work.tolist()
+        counters.probed += compared
+        counters.hits += hits
+        counters.verified += touched
+        counters.touched += touched
+        return self._touched[:touched]
+
+    def _top(self, message: Message, query: Query, count: int) -> Ranking:
+        touched = self._score(message, query.prorate)
+        store = self._store
+        dense = DENSE * len(touched) > store.used
+        scores, ids, receivers = np.empty(count), np.empty(count, np.int64), np.empty(count, np.int64)
+        size, entered = _select(
+            self._state[: store.used], self._epoch, touched, dense, store.ids, store.receivers,
+            query.threshold, *exclusion(query), query.unit == "receiver", scores, ids, receivers,
+        )
+        self.counters.entered += int(entered)
+        return Ranking(ids[:size], scores[:size], receivers[:size])
+
+    def _at_least(self, message: Message, query: Query, floor: float) -> Ranking:
+        touched = self._score(message, query.prorate)
+        scores = self._state[touched, 0]
+        kept = (scores > query.threshold) & (scores >= floor)
+        slots = touched[kept]
+        return Ranking(self._store.ids[slots], scores[kept], self._store.receivers[slots])
+
+
+@njit(cache=True)
+def _select(
+    state, epoch, touched, dense, held_ids, held_receivers, threshold, excluding, excluded, by_receiver,
+    scores, ids, receivers,
+):
+    """The k best of the slots touched: (how many, how many went into the heap)."""
+    size = entered = 0
+    for i in range(state.shape[0] if dense else touched.size):
+        slot = i if dense else touched[i]
+        score = state[slot, 0]
+        if state[slot, 1] != epoch or score <= threshold or (size == scores.size and score < scores[0]):
+            continue
+        receiver = held_receivers[slot]
+        if not (excluding and receiver == excluded):
+            entered += 1
+            size = offer(scores, ids, receivers, size, score, held_ids[slot], receiver, by_receiver)
+    arrange(scores, ids, receivers, size)
+    return size, entered
