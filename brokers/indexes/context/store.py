@@ -1,0 +1,624 @@
+"""What a filter knows: context values, and of every atom the interval that it asks for now.
+
+Theory of operation
+- Every atom is a closed interval of float64 keys on one message attribute; an open end is the neighbouring
+  float. A context value is written into the intervals of its atoms as it changes, so that testing a message
+  follows no reference. An atom that waits for a value is the empty interval [inf, -inf].
+- An atom on the context alone is an interval on one more attribute, which is 0 in every message: everything
+  or nothing. `!=` is an interval with its code inverted: the value must lie outside.
+- The atoms of a conjunct stand side by side: those on indexed attributes first, in the order of the indexes,
+  then the other attributes, then what is on the context alone, then what is inverted. What a conjunct asks of
+  one attribute is the intersection of its atoms there.
+- Each context value heads a list of the atoms bound to it. An update is O(atoms bound); its memory accesses do
+  not depend on each other, so a batch asks for them ahead.
+- The first two intervals of every conjunct also stand in columns of float32. Rounding is monotone, so a value
+  inside stays inside: columns rule out, and only what they leave is tested exactly.
+"""
+
+from __future__ import annotations
+
+from array import array
+from typing import Any
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from brokers.indexes.context.contract import Schema
+from brokers.indexes.context.table import (
+    EQUAL,
+    GREATER,
+    GREATER_EQUAL,
+    LESS,
+    LESS_EQUAL,
+    UNEQUAL,
+    WITHIN,
+    ProfileTable,
+)
+from brokers.indexes.contract import Ids, claim
+from brokers.indexes.ids import IdMap
+from brokers.indexes.intrinsics import prefetch, trailing_zeros
+
+Floats = NDArray[np.float64]
+
+BLOCK = 512  # conjuncts per block of the scan; a block on one attribute is compared without lookups
+_UNSET, _MIXED = -2, -1
+_AHEAD = 64  # updates whose memory is asked for together
+
+CELL = np.dtype([("value", "f8"), ("first", "i4"), ("spare", "i4")])
+BINDING = np.dtype([
+    ("epsilon", "f8"), ("constant", "f8"), ("key", "i8"), ("atom", "i4"), ("conjunct", "i4"),
+    ("next", "i4"), ("previous", "i4"), ("operator", "i2"), ("place", "i2"), ("spare", "i4"),
+])  # fmt: skip
+
+
+class Store:
+    """Contexts, conjuncts, atoms. Conjuncts are slots that are reused; each knows the profile it is of."""
+
+    def __init__(self, schema: Schema, indexed: tuple[str, ...]) -> None:
+        names = list(schema.message)
+        self.attributes = len(names)
+        self.context_attributes = len(schema.context)
+        rest = [name for name in names if name not in indexed]
+        self.rank = np.array([[*indexed, *rest].index(name) for name in names], np.int32)
+        # The index on each attribute, -1 for none; the attribute of the context atoms has none.
+        self.index_of = np.full(self.attributes + 1, -1, np.int16)
+        for i, name in enumerate(indexed):
+            self.index_of[names.index(name)] = i
+        self.contexts = IdMap()
+        self.cells = np.empty(0, CELL)  # row * context_attributes + attribute
+        self.profiles = IdMap()  # profile id -> its first conjunct
+        # by conjunct
+        self.conjuncts_used = 0
+        self._free_conjuncts = array("q")
+        self.start = np.empty(0, np.int32)
+        self.count = np.empty(0, np.int16)  # -1: free
+        self.owner = np.empty(0, np.int64)
+        self.following = np.empty(0, np.int32)  # the next conjunct of the profile
+        self.low = np.empty(0, np.float32)  # the first interval
+        self.high = np.empty(0, np.float32)
+        self.second = np.empty((0, 2), np.float32)
+        self.codes = np.empty((0, 2), np.int16)  # attributes of these two
+        self.uniform = np.empty(0, np.int16)  # per block: the attribute that all first intervals are on
+        # by atom
+        self._atoms_used = 0
+        self._free_atoms: dict[int, array[int]] = {}  # blocks by their number of atoms
+        self.bounds = np.empty((0, 2))
+        self.code = np.empty(0, np.int16)
+        self.binding_of = np.empty(0, np.int32)
+        self._bindings_used = 0
+        self._free_bindings = array("q")
+        self.bindings = np.empty(0, BINDING)
+
+    def insert(self, ids: Ids, table: ProfileTable) -> NDArray[np.int64]:
+        """Enter profiles that are not held; returns their conjuncts. O(atoms)."""
+        sizes = np.diff(table.atoms)
+        slots = self._take_conjuncts(len(sizes))
+        starts = self._take_atoms(sizes)
+        bound = int((table.context >= 0).sum())
+        bindings = self._take_bindings(bound)
+        rows = self.rows(table.context[table.context >= 0], make=True)
+        self.owner[slots] = np.repeat(ids, np.diff(table.conjuncts))
+        last = np.zeros(len(slots), np.bool_)
+        last[table.conjuncts[1:] - 1] = True
+        self.following[slots] = np.where(last, -1, np.append(slots[1:], -1))
+        self.profiles.add(ids, slots[table.conjuncts[:-1]])
+        _enter(
+            slots, starts, table.atoms, table.attribute, table.operator, rows, bindings,
+            table.context, table.context_attribute, table.constant, table.epsilon, self.rank,
+            self.context_attributes, self.cells, self.bindings, self.start, self.count, self.bounds, self.code,
+            self.binding_of,
+        )  # fmt: skip
+        _fill_columns(slots, self.attributes, *self._columns())
+        return slots
+
+    def delete(self, ids: Ids) -> NDArray[np.int64]:
+        """Remove profiles that are held; returns what were their conjuncts. O(atoms)."""
+        slots = _conjuncts_of(self.following, self.profiles.find(ids))
+        self.profiles.remove(ids)
+        freed = _leave(slots, self.start, self.count, self.binding_of, self.bindings, self.cells)
+        self._free_bindings.frombytes(freed.tobytes())
+        sizes, starts = self.count[slots], self.start[slots].astype(np.int64)
+        for size in np.unique(sizes):
+            blocks = self._free_atoms.setdefault(int(size), array("q"))
+            blocks.frombytes(starts[sizes == size].tobytes())
+        self.count[slots] = -1
+        self.low[slots], self.high[slots] = np.inf, -np.inf
+        self._free_conjuncts.frombytes(slots.tobytes())
+        return slots
+
+    def rows(self, contexts: Ids, make: bool) -> NDArray[np.int64]:
+        """The row of each context, -1 or a new one where it has none. O(1) expected each."""
+        rows = self.contexts.find(contexts)
+        if make and len(rows) and rows.min() < 0:
+            fresh = np.unique(contexts[rows < 0])
+            begin = len(self.contexts)
+            self.contexts.add(fresh, np.arange(begin, begin + len(fresh)))
+            needed = len(self.contexts) * self.context_attributes
+            if needed > len(self.cells):
+                old = len(self.cells)
+                self.cells = grown(self.cells, needed)
+                self.cells["value"][old:], self.cells["first"][old:] = np.nan, -1
+            rows = self.contexts.find(contexts)
+        return rows
+
+    def update(self, keys: NDArray[np.int64], values: Floats) -> tuple[NDArray[np.int64], Floats]:
+        """Set context values, one after the other, NaN for unknown.
+
+        Returns what conjuncts ask of indexed attributes after each change, in order: rows of (index, conjunct),
+        and (low, high) each.
+        """
+        return _update(
+            keys, values, self.cells, self.cells.view(np.int64), self.bindings, self.bindings.view(np.int64),
+            self.bounds, self.bounds.reshape(-1), self.code, self.start, self.count, self.low, self.high,
+            self.second, self.second.reshape(-1), self.index_of,
+        )  # fmt: skip
+
+    def asked(self, conjunct: int, index: int) -> tuple[float, float]:
+        """What a conjunct asks of an indexed attribute now."""
+        attribute = int(np.flatnonzero(self.index_of == index)[0])
+        low, high = _asked(conjunct, attribute, self.start, self.count, self.bounds, self.code)
+        return float(low), float(high)
+
+    def indexed(self, conjuncts: NDArray[np.int64], index: int) -> tuple[NDArray[np.int64], Floats]:
+        """Those of the conjuncts with an atom on the indexed attribute, and (low, high) each."""
+        attribute = int(np.flatnonzero(self.index_of == index)[0])
+        return _indexed(conjuncts, attribute, self.start, self.count, self.bounds, self.code)
+
+    def scan(self, message: Floats, out: NDArray[np.int32]) -> int:
+        """Append to `out` the conjuncts whose first two intervals do not rule the message out."""
+        asked = message.astype(np.float32)
+        return int(_scan(asked, self.conjuncts_used, self.low, self.high, self.second, self.second.reshape(-1),
+                         self.codes, self.uniform, out))
+
+    def verify(
+        self, candidates: NDArray[np.int32], message: Floats, skip_indexed: bool
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64], int]:
+        """(conjuncts that hold, rows of (index, conjunct) that failed on an indexed attribute, conjuncts tested).
+
+        With `skip_indexed`, what is asked of indexed attributes is taken to hold.
+        """
+        return _verify(candidates, message, skip_indexed, self.start, self.count, self.bounds,
+                       self.bounds.reshape(-1), self.code, self.index_of)
+
+    @property
+    def conjuncts_held(self) -> int:
+        return self.conjuncts_used - len(self._free_conjuncts)
+
+    def memory_bytes(self) -> int:
+        """Bytes of all arrays."""
+        names = (
+            "cells", "start", "count", "owner", "following", "low", "high", "second", "codes", "uniform", "bounds",
+            "code", "binding_of", "bindings",
+        )  # fmt: skip
+        return (sum(getattr(self, name).nbytes for name in names)
+                + self.contexts.memory_bytes() + self.profiles.memory_bytes())
+
+    def check(self) -> None:
+        """Every invariant. O(atoms)."""
+        self.contexts.check()
+        self.profiles.check()
+        ids, firsts = self.profiles.items()
+        held = _conjuncts_of(self.following, firsts)
+        both = np.concatenate([held, np.array(self._free_conjuncts, np.int64)])
+        claim(np.array_equal(np.sort(both), np.arange(self.conjuncts_used)), "a conjunct is held or free, once")
+        claim((self.count[held] >= 0).all(), "a held conjunct counts its atoms")
+        claim(set(self.owner[held].tolist()) == set(ids.tolist()), "conjuncts belong to the profiles held")
+        free = np.array(self._free_conjuncts, np.int64)
+        claim((self.low[free] > self.high[free]).all(), "a free conjunct holds for nothing")
+        bound = 0
+        for conjunct in held.tolist():
+            begin = int(self.start[conjunct])
+            for atom in range(begin, begin + int(self.count[conjunct])):
+                if self.binding_of[atom] >= 0:
+                    bound += 1
+                    self._check_binding(conjunct, atom, self.bindings[self.binding_of[atom]])
+        claim(bound == self._bindings_used - len(self._free_bindings), "a binding is held or free")
+        fresh = [column.copy() for column in self._columns()]
+        _fill_columns(held, self.attributes, *fresh)
+        for column, again in zip(self._columns()[4:7], fresh[4:7]):
+            claim(np.array_equal(column[held], again[held]), "columns repeat the first two intervals")
+
+    def _check_binding(self, conjunct: int, atom: int, binding: Any) -> None:
+        claim((binding["atom"], binding["conjunct"]) == (atom, conjunct), "a binding names its atom")
+        claim(binding["place"] == atom - self.start[conjunct], "a binding knows its place")
+        value = float(self.cells["value"][binding["key"]])
+        low, high = _interval(
+            int(binding["operator"]), value, float(binding["epsilon"]), float(binding["constant"]),
+            self.code[atom] == self.attributes,
+        )  # fmt: skip
+        claim((low, high) == tuple(self.bounds[atom].tolist()), "an interval follows from the value")
+        walk, seen = int(self.cells["first"][binding["key"]]), 0
+        while walk >= 0 and seen <= self._bindings_used:
+            if self.bindings[walk]["atom"] == atom:
+                return
+            walk, seen = int(self.bindings[walk]["next"]), seen + 1
+        claim(False, "a context value reaches the atoms bound to it")
+
+    def _columns(self) -> tuple[NDArray[Any], ...]:
+        return (self.start, self.count, self.bounds, self.code, self.low, self.high, self.second, self.codes,
+                self.uniform)
+
+    def _take_conjuncts(self, wanted: int) -> NDArray[np.int64]:
+        slots = _reused(self._free_conjuncts, wanted, self.conjuncts_used)
+        self.conjuncts_used += int((slots >= self.conjuncts_used).sum())
+        if self.conjuncts_used > len(self.start):
+            old = len(self.start)
+            size = max(2 * old, self.conjuncts_used, BLOCK)
+            size = (size + BLOCK - 1) // BLOCK * BLOCK
+            for name in ("start", "count", "owner", "following", "low", "high", "second", "codes"):
+                setattr(self, name, grown(getattr(self, name), size, exact=True))
+            self.count[old:] = -1
+            self.low[old:], self.high[old:] = np.inf, -np.inf
+            self.codes[old:] = self.attributes
+            blocks = len(self.uniform)
+            self.uniform = grown(self.uniform, size // BLOCK, exact=True)
+            self.uniform[blocks:] = _UNSET
+        return slots
+
+    def _take_atoms(self, sizes: NDArray[np.int64]) -> NDArray[np.int64]:
+        starts = np.empty(len(sizes), np.int64)
+        for size in np.unique(sizes):
+            mine = np.flatnonzero(sizes == size)
+            free = self._free_atoms.get(int(size), array("q"))
+            reused = min(len(free), len(mine))
+            if reused:
+                starts[mine[:reused]] = np.array(free[-reused:], np.int64)
+                del free[-reused:]
+            fresh = len(mine) - reused
+            starts[mine[reused:]] = self._atoms_used + np.arange(fresh) * size
+            self._atoms_used += fresh * int(size)
+        if self._atoms_used > len(self.code):
+            for name in ("bounds", "code", "binding_of"):
+                setattr(self, name, grown(getattr(self, name), self._atoms_used))
+        return starts
+
+    def _take_bindings(self, wanted: int) -> NDArray[np.int64]:
+        slots = _reused(self._free_bindings, wanted, self._bindings_used)
+        self._bindings_used += int((slots >= self._bindings_used).sum())
+        if self._bindings_used > len(self.bindings):
+            self.bindings = grown(self.bindings, self._bindings_used)
+        return slots
+
+
+def grown(old: NDArray[Any], size: int, exact: bool = False) -> NDArray[Any]:
+    """The array with room for `size` rows, half as much again unless exact; what is new is not set."""
+    if not exact:
+        size = max(size, len(old) + len(old) // 2)
+    new = np.empty((size, *old.shape[1:]), old.dtype)
+    new[: len(old)] = old
+    return new
+
+
+def _reused(free: array[int], wanted: int, used: int) -> NDArray[np.int64]:
+    """So many slots: free ones first, then unused ones."""
+    reused = min(wanted, len(free))
+    slots = np.empty(wanted, np.int64)
+    if reused:
+        slots[:reused] = np.array(free[-reused:], np.int64)
+        del free[-reused:]
+    slots[reused:] = np.arange(used, used + wanted - reused)
+    return slots
+
+
+# ---- kernels: one family, compiled together ------------------------------------------------------------
+
+
+@njit(cache=True)
+def _interval(operator, value, epsilon, constant, on_context_alone):
+    """What an atom asks for, given the value on its right, or on its left if it is on the context alone."""
+    if value != value:
+        return (-np.inf, np.inf) if operator == UNEQUAL and not on_context_alone else (np.inf, -np.inf)
+    if on_context_alone:
+        low, high = _interval_of(operator, constant, epsilon)
+        inside = low <= value and value <= high
+        holds = inside != (operator == UNEQUAL)
+        return (-np.inf, np.inf) if holds else (np.inf, -np.inf)
+    return _interval_of(operator, value, epsilon)
+
+
+@njit(cache=True)
+def _interval_of(operator, value, epsilon):
+    if operator == WITHIN:
+        return value - epsilon, value + epsilon
+    if operator in (EQUAL, UNEQUAL):
+        return value, value
+    if operator == LESS:
+        return -np.inf, np.nextafter(value, -np.inf)
+    if operator == LESS_EQUAL:
+        return -np.inf, value
+    if operator == GREATER_EQUAL:
+        return value, np.inf
+    if operator == GREATER:
+        return np.nextafter(value, np.inf), np.inf
+    return -np.inf, np.inf  # KNOWN
+
+
+@njit(cache=True)
+def _enter(slots, starts, atoms, attribute, operator, rows, bindings_free, context, context_attribute, constant,
+           epsilon, rank, context_attributes, cells, bindings, start, count, bounds, code, binding_of):
+    attributes = rank.size
+    taken = 0
+    for j in range(slots.size):
+        conjunct, begin = slots[j], starts[j]
+        size = atoms[j + 1] - atoms[j]
+        start[conjunct], count[conjunct] = begin, size
+        ranks = np.empty(size, np.int64)
+        order = np.empty(size, np.int64)
+        row_of = np.empty(size, np.int64)
+        for k in range(size):
+            i = atoms[j] + k
+            a = attribute[i]
+            r = rank[a] if a >= 0 else attributes
+            if operator[i] == UNEQUAL and a >= 0:
+                r += attributes + 1
+            row_of[k] = -1
+            if context[i] >= 0:
+                row_of[k] = taken
+                taken += 1
+            place = k
+            while place > 0 and ranks[place - 1] > r:  # insertion sort: few atoms, and stable
+                ranks[place], order[place] = ranks[place - 1], order[place - 1]
+                place -= 1
+            ranks[place], order[place] = r, k
+        for place in range(size):
+            k = order[place]
+            i = atoms[j] + k
+            atom = begin + place
+            a = np.int64(attribute[i])
+            alone = a < 0
+            if alone:
+                a = attributes
+            code[atom] = ~a if operator[i] == UNEQUAL and not alone else a
+            binding_of[atom] = -1
+            value = constant[i]
+            if context[i] >= 0:
+                key = rows[row_of[k]] * context_attributes + context_attribute[i]
+                number = bindings_free[row_of[k]]
+                first = cells[key].first
+                b = bindings[number]
+                b.epsilon, b.constant, b.key, b.atom, b.conjunct = epsilon[i], constant[i], key, atom, conjunct
+                b.next, b.previous, b.operator, b.place = first, -1, operator[i], place
+                if first >= 0:
+                    bindings[first].previous = number
+                cells[key].first = number
+                binding_of[atom] = number
+                value = cells[key].value
+            bounds[atom, 0], bounds[atom, 1] = _interval(operator[i], value, epsilon[i], constant[i], alone)
+
+
+@njit(cache=True)
+def _leave(slots, start, count, binding_of, bindings, cells):
+    """Unbind the atoms of conjuncts; returns the bindings that became free."""
+    total = 0
+    for conjunct in slots:
+        total += count[conjunct]
+    freed = np.empty(total, np.int64)
+    n = 0
+    for conjunct in slots:
+        for atom in range(start[conjunct], start[conjunct] + count[conjunct]):
+            number = binding_of[atom]
+            if number < 0:
+                continue
+            before, after = bindings[number].previous, bindings[number].next
+            if before >= 0:
+                bindings[before].next = after
+            else:
+                cells[bindings[number].key].first = after
+            if after >= 0:
+                bindings[after].previous = before
+            freed[n] = number
+            n += 1
+    return freed[:n]
+
+
+@njit(cache=True)
+def _conjuncts_of(following, firsts):
+    total = 0
+    for first in firsts:
+        while first >= 0:
+            total += 1
+            first = np.int64(following[first])
+    out = np.empty(total, np.int64)
+    total = 0
+    for first in firsts:
+        while first >= 0:
+            out[total] = first
+            total += 1
+            first = np.int64(following[first])
+    return out
+
+
+@njit(cache=True)
+def _fill_columns(slots, attributes, start, count, bounds, code, low, high, second, codes, uniform):
+    for conjunct in slots:
+        for place in range(2):
+            lower, upper, attribute = -np.inf, np.inf, attributes
+            atom = start[conjunct] + place
+            if place < count[conjunct] and code[atom] >= 0:
+                lower, upper, attribute = bounds[atom, 0], bounds[atom, 1], np.int64(code[atom])
+            codes[conjunct, place] = attribute
+            if place == 0:
+                low[conjunct], high[conjunct] = lower, upper
+                block = conjunct // BLOCK
+                if uniform[block] == _UNSET:
+                    uniform[block] = attribute
+                elif uniform[block] != attribute:
+                    uniform[block] = _MIXED
+            else:
+                second[conjunct, 0], second[conjunct, 1] = lower, upper
+
+
+@njit(cache=True)
+def _asked(conjunct, attribute, start, count, bounds, code):
+    """What a conjunct asks of an attribute: all its intervals there at once; nothing is [inf, -inf]."""
+    low, high = -np.inf, np.inf
+    for atom in range(start[conjunct], start[conjunct] + count[conjunct]):
+        if code[atom] == attribute:
+            low, high = max(low, bounds[atom, 0]), min(high, bounds[atom, 1])
+    if low > high:
+        low, high = np.inf, -np.inf
+    return low, high
+
+
+@njit(cache=True)
+def _indexed(conjuncts, attribute, start, count, bounds, code):
+    found = np.empty(conjuncts.size, np.int64)
+    asked = np.empty((conjuncts.size, 2))
+    n = 0
+    for conjunct in conjuncts:
+        for atom in range(start[conjunct], start[conjunct] + count[conjunct]):
+            if code[atom] == attribute:
+                found[n] = conjunct
+                asked[n, 0], asked[n, 1] = _asked(conjunct, attribute, start, count, bounds, code)
+                n += 1
+                break
+    return found[:n], asked[:n]
+
+
+@njit(cache=True)
+def _update(keys, values, cells, cell_words, bindings, binding_words, bounds, bounds_flat, code, start, count,
+            low, high, second, second_flat, index_of):
+    entries = np.empty((64, 2), np.int64)
+    asked = np.empty((64, 2))
+    n = 0
+    alone = index_of.size - 1
+    for begin in range(0, keys.size, _AHEAD):
+        end = min(begin + _AHEAD, keys.size)
+        for i in range(begin, end):
+            prefetch(cell_words, 2 * keys[i])  # type: ignore[call-arg]
+        for i in range(begin, end):
+            first = cells[keys[i]].first
+            if first >= 0:
+                prefetch(binding_words, 6 * np.int64(first))  # type: ignore[call-arg]
+        for i in range(begin, end):
+            first = cells[keys[i]].first
+            if first >= 0:
+                atom, conjunct = np.int64(bindings[first].atom), np.int64(bindings[first].conjunct)
+                prefetch(bounds_flat, 2 * atom)  # type: ignore[call-arg]
+                prefetch(code, atom)
+                prefetch(start, conjunct)
+                prefetch(count, conjunct)
+                if bindings[first].place == 0:
+                    prefetch(low, conjunct)
+                    prefetch(high, conjunct)
+                elif bindings[first].place == 1:
+                    prefetch(second_flat, 2 * conjunct)
+        for i in range(begin, end):
+            key, value = keys[i], values[i]
+            cells[key].value = value
+            number = np.int64(cells[key].first)
+            while number >= 0:
+                b = bindings[number]
+                atom, conjunct = np.int64(b.atom), np.int64(b.conjunct)
+                attribute = np.int64(code[atom])
+                lower, upper = _interval(np.int64(b.operator), value, b.epsilon, b.constant, attribute == alone)
+                bounds[atom, 0], bounds[atom, 1] = lower, upper
+                if attribute >= 0:
+                    if b.place == 0:
+                        low[conjunct], high[conjunct] = lower, upper
+                    elif b.place == 1:
+                        second[conjunct, 0], second[conjunct, 1] = lower, upper
+                    index = np.int64(index_of[attribute])
+                    if index >= 0:
+                        if n + 1 >= entries.shape[0]:
+                            entries, asked = _wider(entries, asked, n)
+                        entries[n, 0], entries[n, 1] = index, conjunct
+                        asked[n] = _asked(conjunct, attribute, start, count, bounds, code)
+                        n += 1
+                number = np.int64(b.next)
+    return entries[:n], asked[:n]
+
+
+@njit(cache=True)
+def _wider(entries, asked, n):
+    entries_wider, asked_wider = np.empty((2 * n + 64, 2), np.int64), np.empty((2 * n + 64, 2))
+    entries_wider[:n], asked_wider[:n] = entries[:n], asked[:n]
+    return entries_wider, asked_wider
+
+
+@njit(cache=True)
+def _scan(message, used, low, high, second, second_flat, codes, uniform, out):
+    flags = np.zeros(BLOCK, np.uint8)
+    words = flags.view(np.uint64)
+    n = 0
+    for block in range((used + BLOCK - 1) // BLOCK):
+        begin = block * BLOCK
+        lows, highs = low[begin : begin + BLOCK], high[begin : begin + BLOCK]
+        if uniform[block] >= 0:
+            value = message[uniform[block]]
+            for i in range(BLOCK):
+                flags[i] = np.uint8(lows[i] <= value) & np.uint8(value <= highs[i])
+        else:
+            for i in range(BLOCK):
+                value = message[codes[begin + i, 0]]
+                flags[i] = np.uint8(lows[i] <= value) & np.uint8(value <= highs[i])
+        first = n
+        for w in range(words.size):
+            word = words[w]
+            while word != 0:
+                conjunct = begin + 8 * w + np.int64(trailing_zeros(word)) // 8  # type: ignore[call-arg]
+                prefetch(second_flat, 2 * conjunct)
+                out[n] = conjunct
+                n += 1
+                word &= word - np.uint64(1)
+        kept = first
+        for i in range(first, n):
+            conjunct = out[i]
+            value = message[codes[conjunct, 1]]
+            out[kept] = conjunct
+            kept += int(second[conjunct, 0] <= value) & int(value <= second[conjunct, 1])
+        n = kept
+    return n
+
+
+@njit(cache=True)
+def _verify(candidates, message, skip_indexed, start, count, bounds, bounds_flat, code, index_of):
+    held = np.empty(16, np.int64)
+    failed = np.empty((16, 2), np.int64)
+    held_count, failed_count, tested_count = 0, 0, 0
+    for begin in range(0, candidates.size, _AHEAD):
+        end = min(begin + _AHEAD, candidates.size)
+        for i in range(begin, end):
+            first = np.int64(start[candidates[i]])
+            prefetch(bounds_flat, 2 * first)  # type: ignore[call-arg]
+            prefetch(bounds_flat, 2 * first + 8)
+            prefetch(code, first)
+        for i in range(end, min(end + _AHEAD, candidates.size)):
+            prefetch(start, np.int64(candidates[i]))  # type: ignore[call-arg]
+            prefetch(count, np.int64(candidates[i]))
+        for i in range(begin, end):
+            conjunct = candidates[i]
+            holds, tested = True, 0
+            for atom in range(start[conjunct], start[conjunct] + count[conjunct]):
+                attribute = np.int64(code[atom])
+                if attribute >= 0:
+                    if skip_indexed and index_of[attribute] >= 0:
+                        continue
+                    tested = 1
+                    value = message[attribute]
+                    holds = bounds[atom, 0] <= value and value <= bounds[atom, 1]
+                    if not holds:
+                        if index_of[attribute] >= 0:
+                            if failed_count == failed.shape[0]:
+                                wider = np.empty((2 * failed_count, 2), np.int64)
+                                wider[:failed_count] = failed
+                                failed = wider
+                            failed[failed_count, 0], failed[failed_count, 1] = index_of[attribute], conjunct
+                            failed_count += 1
+                        break
+                else:
+                    tested = 1
+                    value = message[~attribute]
+                    holds = value == value and not (bounds[atom, 0] <= value and value <= bounds[atom, 1])
+                    if not holds:
+                        break
+            tested_count += tested
+            if holds:
+                if held_count == held.size:
+                    more = np.empty(2 * held_count, np.int64)
+                    more[:held_count] = held
+                    held = more
+                held[held_count] = conjunct
+                held_count += 1
+    return held[:held_count], failed[:failed_count], tested_count
