@@ -55,6 +55,11 @@ INDEXES: dict[str, Entry] = {
         "an interval tree per attribute and a map of scores: the paper's",
         {"question": "ranked-match"},
     ),
+    "topk-fagin": Entry(
+        "brokers.indexes.topk.fagin:Fagin",
+        "the threshold algorithm over lists of constraints by weight",
+        {"question": "ranked-match"},
+    ),
     "topk-sliced": Entry(
         "brokers.indexes.topk.sliced:Sliced",
         "bit-sliced counts of matched constraints, bounds on what a count can score: the fast one",
@@ -79,5 +84,40 @@ INDEXES: dict[str, Entry] = {
         "brokers.indexes.spatial.materialised:Materialised",
         "every subscription keeps its nearest objects, a query is a stabbing question",
         {"question": "reverse-topk"},
+    ),
+    "context-brute": Entry(
+        "brokers.indexes.context.brute:Brute",
+        "evaluates every profile by the definition, in plain Python: the oracle",
+        {"question": "context-filter"},
+    ),
+    "context-noindex": Entry(
+        "brokers.indexes.context.filter:NoIndex",
+        "compares every conjunct, column by column: NOINDEX, the baseline",
+        {"question": "context-filter"},
+    ),
+    "context-eager": Entry(
+        "brokers.indexes.context.agile:Eager",
+        "interval skip lists that follow every context update: EAGER",
+        {"question": "context-filter"},
+    ),
+    "context-partial": Entry(
+        "brokers.indexes.context.agile:Partial",
+        "interval skip lists for what lies in a scope, the rest always a candidate: PARTIAL",
+        {"question": "context-filter"},
+    ),
+    "context-gbu": Entry(
+        "brokers.indexes.context.agile:Gbu",
+        "interval skip lists that widen to the nodes around an update: GBU",
+        {"question": "context-filter"},
+    ),
+    "context-agile": Entry(
+        "brokers.indexes.context.agile:Agile",
+        "interval skip lists that escalate with updates and de-escalate with false positives: AGILE",
+        {"question": "context-filter"},
+    ),
+    "context-cells": Entry(
+        "brokers.indexes.context.cells:CellFilter",
+        "a bitset per attribute and cell of its values, exact or escalated: the fast one",
+        {"question": "context-filter"},
     ),
 }
