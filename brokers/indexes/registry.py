@@ -60,6 +60,11 @@ INDEXES: dict[str, Entry] = {
         "the threshold algorithm over lists of constraints by weight",
         {"question": "ranked-match"},
     ),
+    "topk-fagin": Entry(
+        "brokers.indexes.topk.fagin:Fagin",
+        "the threshold algorithm over lists of constraints by weight",
+        {"question": "ranked-match"},
+    ),
     "topk-sliced": Entry(
         "brokers.indexes.topk.sliced:Sliced",
         "bit-sliced counts of matched constraints, bounds on what a count can score: the fast one",
