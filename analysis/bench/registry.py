@@ -21,6 +21,10 @@ BENCHES: dict[str, Entry] = {
         "analysis.bench.matching:rows",
         "a million subscriptions, seven workloads: every content index beside an early-exit scan, changes, memory",
     ),
+    "topk": Entry(
+        "analysis.bench.topk:rows",
+        "a million weighted filters: every top-k index beside a compiled scan, changes, memory",
+    ),
     "survival": Entry(
         "analysis.bench.survival:rows",
         "fifty kills of actors, nodes and drivers at random moments: digests unchanged",
