@@ -29,4 +29,8 @@ BENCHES: dict[str, Entry] = {
         "analysis.bench.survival:rows",
         "fifty kills of actors, nodes and drivers at random moments: digests unchanged",
     ),
+    "part": Entry(
+        "analysis.bench.part:rows",
+        "reverse top-k: PART and B-PART among a million objects, beside brute force and materialised distances",
+    ),
 }

@@ -26,6 +26,7 @@ from brokers.indexes.spatial.words import Vocabulary
 
 FAN_OUT = 16
 GROUP_SIZE = 32
+LEAVES_MAX = 32  # that a group keeps; a subscription's own search visits fewer nodes than that
 _CHECKS = ("strict", "delta")
 
 
@@ -134,7 +135,7 @@ def _scratch(slots: int, nodes: int, groups: int, found: int, fan_out: int) -> s
 
     return search.Scratch(
         np.zeros(search.STATE_LENGTH, np.int64), np.zeros(slots, np.int64), integers(found), np.zeros(nodes),
-        integers(nodes), integers(nodes), integers(nodes), integers(nodes), np.zeros(fan_out),
+        integers(nodes), integers(nodes), integers(LEAVES_MAX), integers(nodes), np.zeros(fan_out),
         np.zeros(fan_out), integers(groups),
     )  # fmt: skip
 

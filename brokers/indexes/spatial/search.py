@@ -24,6 +24,7 @@ from brokers.indexes.spatial.tree_kernels import COUNT, LEVEL, NONE, Forest
 
 EPOCH, GROUPS, NODES, OBJECTS, SUBSCRIPTIONS = 0, 1, 2, 3, 4  # places of `state`
 STATE_LENGTH = 5
+TOO_MANY = -1  # in place of a number of leaves: a group has too many of them to be looked at for each subscription
 
 # Great-circle bounds pass through polynomials, which are monotone but for their last bits.
 _SLACK = 1.0 + 1e-9
@@ -282,7 +283,8 @@ def _candidates(trees, word, low, high, least, reach, own, k, count, work, leave
     """GetCandidates (algorithm 2) for a box or point.
 
     `least` is the least squared distance of the box to the query, `reach` what the largest one is relaxed to.
-    Adds objects that are closer than the query to all of the box, leaves that may hold others in reach.
+    Adds objects that are closer than the query to all of the box, leaves that may hold others in reach. Gives up
+    when there is no room for a leaf: kept is TOO_MANY then, and whoever is in the box has to search alone.
     """
     root = _root(trees, word)
     if root == NONE:
@@ -293,6 +295,8 @@ def _candidates(trees, word, low, high, least, reach, own, k, count, work, leave
         size = _drop_first(work.key, work.node, size)
         work.state[NODES] += 1
         if trees.meta[n, LEVEL] == 0:
+            if kept == leaves.size:
+                return count, TOO_MANY
             leaves[kept] = n
             kept += 1
             continue
@@ -342,7 +346,7 @@ def _matters(world, subscription, word, squared, k, delta, own, strict, count, k
     for column in range(words.size):
         if words[column] == NONE:
             break
-        if words[column] == word:
+        if words[column] == word and kept != TOO_MANY:
             continue
         count, mine = _candidates(
             trees, words[column], place, place, squared, reach, own, k, count, work, work.own_leaves, mine
@@ -497,6 +501,8 @@ def _batch_candidates(
         size = _drop_first(work.key, work.node, size)
         work.state[NODES] += 1
         if trees.meta[n, LEVEL] == 0:
+            if kept == leaves.size:
+                return count, TOO_MANY, first
             leaves[kept] = n
             kept += 1
             continue
@@ -547,7 +553,7 @@ def _batch_matters(world, asked, subscription, word, batch, end, strict, count, 
     for column in range(words.size):
         if words[column] == NONE:
             break
-        if words[column] == word:
+        if words[column] == word and kept != TOO_MANY:
             continue
         least, reach, need = _bounds_of(asked, alive, squared, squared, first, end)
         if first > 0:
