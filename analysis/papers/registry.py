@@ -12,4 +12,8 @@ PAPERS: dict[str, Entry] = {
         "analysis.papers.htree:reproduce",
         "matching by cells: the H-Tree beside a scan, Tama, Siena's counting and Rein",
     ),
+    "topk": Entry(
+        "analysis.papers.topk:reproduce",
+        "weighted top-k partial matching: time and space against the bound, beside the fast index and a scan",
+    ),
 }
