@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from analysis.spark.changes import BEHIND, behind_links, changes_of, settlement
-from analysis.spark.rules import Question, rule_of
+from analysis.spark.rules import Question, judged, rule_of
 from analysis.spark.trace import Service, Trace, checked, rows_of, write_json
 from brokers.contract import NEVER, Guarantees
 
@@ -208,22 +208,13 @@ def _judge(
         trace, service, guarantees, publications, changes,
         settlement(trace, service, changes, consider_losses), _places(trace),
     )  # fmt: skip
-    decisions = rule_of(service).decisions(question)
     delivered = (
         chosen(trace.table("deliveries").filter(mine))
         .groupBy("publication", "client")
         .agg(F.count("*").alias("times"), F.min("time_ns").alias("first_ns"))
     )
-    judged = decisions.join(delivered, ["publication", "client"], "full").select(
-        "publication", "client", "times", "first_ns", "since_ns",
-        (F.col("forced") & F.col("times").isNull()).alias("missed"),
-        (F.col("times").isNotNull() & (F.col("since_ns").isNull() | (F.col("since_ns") > F.col("first_ns")))).alias(
-            "unwanted"
-        ),
-        F.col("forced").alias("forced"),
-        F.col("excused").alias("excused"),
-    )  # fmt: skip
-    counts = judged.agg(
+    pairs = judged(rule_of(service), question, delivered)
+    counts = pairs.agg(
         F.sum("times").alias("deliveries"),
         _count_if(F.col("forced")).alias("forced"),
         _count_if(~F.col("forced")).alias("free"),
@@ -239,7 +230,7 @@ def _judge(
         finding = getattr(found, name)
         finding.count = counts[name]
         if finding.count:
-            rows = judged.filter(name).select("publication", "client", F.col("first_ns").alias("delivered_ns"))
+            rows = pairs.filter(name).select("publication", "client", F.col("first_ns").alias("delivered_ns"))
             sent = publications.select("publication", F.col("time_ns").alias("sent_ns"))
             finding.examples = _examples(rows.join(sent, "publication", "left"))
     changes.unpersist()

@@ -5,11 +5,21 @@ not settled before they have, transitively; and while something it leans on is b
 again. A change of which a link lost a message never settles beyond that link, though it does on this side of
 it; the same for a change that leans on it.
 
+A change ends by another: an interest by its revocation, a value by the next with its word, where its kind lists
+the type in `replacements`. From when the end is issued (`revoked_ns`) until it has settled (`gone_ns`) both may count.
+
 `settlement` gives each change one row:
 
     change, settled_ns   with everything it leans on; NEVER
     unsettled            times [begin, end] in which something it leans on was being withdrawn
     unheard              what lies behind the links that lost a message of it, or of what it leans on
+
+`standing` has everything that a rule asks of the changes that begin something, and `possible`, `in_time` and
+`unspoilt` say how one of them stands towards a publication:
+
+    not possible             it must not count: issued after the last decision, or gone before
+    in time and unspoilt     it must count: settled before, and not ended until the last decision
+    else                     it is free
 """
 
 from __future__ import annotations
@@ -45,12 +55,28 @@ def changes_of(trace: Trace, service: Service) -> DataFrame:
     )  # fmt: skip
 
 
-def revocations(changes: DataFrame, service: Service) -> DataFrame:
-    """Each interest with the change that ends it."""
+def ends(changes: DataFrame, service: Service) -> DataFrame:
+    """change, end: the changes of a service that others ended, each with the one that did."""
+    from pyspark.sql import Window
     from pyspark.sql import functions as F
 
-    ends = changes.filter(F.col("operation").isin(sorted(service.kind.revocations)))
-    return ends.select("interest", F.col("change").alias("revocation"))
+    kind = service.kind
+    begun = changes.filter(F.col("operation").isin(sorted(kind.interests | kind.replacements)))
+    revoked = changes.filter(F.col("operation").isin(sorted(kind.revocations)))
+    by_word = begun.select("change", "interest").join(
+        revoked.select("interest", F.col("change").alias("revocation")), "interest", "left"
+    )
+    if not kind.replacements:
+        return by_word.select("change", F.col("revocation").alias("end")).filter(F.col("end").isNotNull())
+    in_order = Window.partitionBy("interest").orderBy("issued_ns", "change")
+    replaced = changes.filter(F.col("operation").isin(sorted(kind.replacements))).select(
+        "change", F.lead("change").over(in_order).alias("next")
+    )
+    return (
+        by_word.join(replaced, "change", "left")
+        .select("change", F.coalesce("next", "revocation").alias("end"))
+        .filter(F.col("end").isNotNull())
+    )
 
 
 def settlement(trace: Trace, service: Service, changes: DataFrame, losses: bool) -> DataFrame:
@@ -68,16 +94,17 @@ def settlement(trace: Trace, service: Service, changes: DataFrame, losses: bool)
         return plain.join(spoilt, "change", "left").withColumn("unheard", F.coalesce("unheard", nowhere))
 
     leans = closure(trace.table("dependencies").select("change", "depends_on"))
-    ends = revocations(changes, service)
-    # When the end of an interest is itself settled, with what the end leans on.
+    # When the end of a change is itself settled, with what the end leans on.
     own = alone.withColumn("on", F.col("change"))
     every = leans.join(alone.select(F.col("change").alias("on"), "settled_ns"), "on").unionByName(own)
     settled = every.groupBy("change").agg(F.max("settled_ns").alias("settled_ns"))
 
-    begins = changes.select("change", "interest", "revoked_ns").join(ends, "interest")
-    gone = settled.select(F.col("change").alias("revocation"), F.col("settled_ns").alias("end"))
-    windows = begins.join(gone, "revocation").select(
-        F.col("change").alias("on"), "revocation", F.struct(F.col("revoked_ns").alias("begin"), "end").alias("window")
+    begins = changes.select("change", "revoked_ns").join(ends(changes, service), "change")
+    gone = settled.select(F.col("change").alias("end"), F.col("settled_ns").alias("gone_ns"))
+    windows = begins.join(gone, "end").select(
+        F.col("change").alias("on"),
+        F.col("end").alias("ended_by"),
+        F.struct(F.col("revoked_ns").alias("begin"), F.col("gone_ns").alias("end")).alias("window"),
     )
     result = settled
     unsettled = leans.join(windows, "on").groupBy("change").agg(F.collect_set("window").alias("unsettled"))
@@ -89,7 +116,7 @@ def settlement(trace: Trace, service: Service, changes: DataFrame, losses: bool)
         heeds = (
             alone.select("change", F.col("change").alias("on"))
             .unionByName(leans)
-            .unionByName(leans.join(windows, "on").select("change", F.col("revocation").alias("on")))
+            .unionByName(leans.join(windows, "on").select("change", F.col("ended_by").alias("on")))
             .distinct()
         )
         unheard = (
@@ -101,6 +128,64 @@ def settlement(trace: Trace, service: Service, changes: DataFrame, losses: bool)
     return result.withColumn("unheard", F.coalesce("unheard", nowhere)).withColumn(
         "unsettled", F.coalesce("unsettled", no_windows)
     )
+
+
+def standing(changes: DataFrame, settled: DataFrame, service: Service, places: DataFrame) -> DataFrame:
+    """One row per change that begins something: an interest, or a value that the next of its word replaces.
+
+    Columns: change, interest, operation, client, broker, home (its place), values, issued_ns, settled_ns,
+    revoked_ns, gone_ns, unsettled, unheard. A time that never comes is NEVER. What ended while a link lost
+    something of its end is not gone: the end may never have reached everybody.
+    """
+    from pyspark.sql import functions as F
+
+    kind = service.kind
+    gone = ends(changes, service).join(
+        settled.select(
+            F.col("change").alias("end"),
+            F.when(F.size("unheard") == 0, F.col("settled_ns")).otherwise(F.lit(NEVER)).alias("gone_ns"),
+        ),
+        "end",
+    )
+    return (
+        changes.filter(F.col("operation").isin(sorted(kind.interests | kind.replacements)))
+        .drop("settled_ns")
+        .join(settled, "change")
+        .join(gone.select("change", "gone_ns"), "change", "left")
+        .join(places, "broker")
+        .select(
+            "change", "interest", "operation", "client", "broker", F.col("place").alias("home"), "values",
+            "issued_ns", "settled_ns", "revoked_ns", F.coalesce("gone_ns", F.lit(NEVER)).alias("gone_ns"),
+            "unsettled", "unheard",
+        )
+    )  # fmt: skip
+
+
+def possible() -> Column:
+    """Of a publication, alias p, and a standing change, alias c: whether the change may count at all."""
+    from pyspark.sql import functions as F
+
+    return (F.col("c.issued_ns") <= F.col("p.end_ns")) & (F.col("c.gone_ns") >= F.col("p.time_ns"))
+
+
+def in_time() -> Column:
+    """Of p and c: whether the change had settled before, and was not ended until the last decision."""
+    from pyspark.sql import functions as F
+
+    sent = F.col("p.time_ns")
+    return (
+        (F.col("c.settled_ns") < sent)
+        & (F.col("c.revoked_ns") > F.col("p.end_ns"))
+        & ~F.exists("c.unsettled", lambda w: (w["begin"] <= sent) & (w["end"] >= sent))
+        & ~F.col("p.cut")
+    )
+
+
+def unspoilt() -> Column:
+    """Of p and c: whether no lost message of either excuses that the two did not meet."""
+    from pyspark.sql import functions as F
+
+    return ~is_behind(F.col("p.place"), F.col("c.unheard")) & ~is_behind(F.col("c.home"), F.col("p.unheard"))
 
 
 def closure(leans: DataFrame) -> DataFrame:

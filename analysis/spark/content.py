@@ -15,9 +15,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from analysis.spark.changes import is_behind, revocations
+from analysis.spark.changes import in_time, possible, standing, unspoilt
 from analysis.spark.rules import Question
-from brokers.contract import NEVER, Kind
+from brokers.contract import Kind
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -35,6 +35,24 @@ class ContentRule:
     def decisions(self, question: Question) -> DataFrame:
         from pyspark.sql import functions as F
 
+        return (
+            self.pairs(question)
+            .groupBy("publication", "client")
+            .agg(
+                F.max("forced").alias("forced"),
+                (F.max("in_time") & ~F.max("forced")).alias("excused"),
+                F.min("issued_ns").alias("since_ns"),
+            )
+        )
+
+    def pairs(self, question: Question) -> DataFrame:
+        """A row per publication and interest that holds its values and may count: how the interest stood.
+
+        publication, client, interest, values (the publication's), in_time, forced (in time, and no loss excuses
+        it), issued_ns.
+        """
+        from pyspark.sql import functions as F
+
         interests = self._interests(question).persist()
         sizes = interests.agg(F.count("*").alias("count"), F.max(F.size("ranges")).alias("widest")).first()
         assert sizes is not None
@@ -47,27 +65,14 @@ class ContentRule:
                 {f"attribute_{k}": one["attribute"], f"low_{k}": one["low"], f"high_{k}": one["high"]}
             )
         left = question.publications.withColumn("block", F.explode(F.sequence(F.lit(0), F.lit(blocks - 1))))
-        sent, end = F.col("time_ns"), F.col("end_ns")
-        wanted = (F.col("p.block") == F.col("i.block")) & (F.col("issued_ns") <= end) & (F.col("gone_ns") >= sent)
+        wanted = (F.col("p.block") == F.col("c.block")) & possible()
         for k in range(widest or 0):
             wanted = wanted & self._holds(k)
-        met = left.alias("p").join(right.drop("ranges").hint("merge").alias("i"), wanted)
-
-        in_time = (
-            (F.col("settled_ns") < sent)
-            & (F.col("revoked_ns") > end)
-            & ~F.exists("unsettled", lambda w: (w["begin"] <= sent) & (w["end"] >= sent))
-            & ~F.col("cut")
-        )
-        unspoilt = ~is_behind(F.col("place"), F.col("i.unheard")) & ~is_behind(F.col("home"), F.col("p.unheard"))
-        judged = met.select(
-            "publication", "client", in_time.alias("in_time"), (in_time & unspoilt).alias("forced"), "issued_ns"
-        )
-        return judged.groupBy("publication", "client").agg(
-            F.max("forced").alias("forced"),
-            (F.max("in_time") & ~F.max("forced")).alias("excused"),
-            F.min("issued_ns").alias("since_ns"),
-        )
+        met = left.alias("p").join(right.drop("ranges").hint("merge").alias("c"), wanted)
+        return met.select(
+            "publication", "client", "interest", "values", in_time().alias("in_time"),
+            (in_time() & unspoilt()).alias("forced"), "issued_ns",
+        )  # fmt: skip
 
     @staticmethod
     def _holds(k: int) -> Column:
@@ -82,15 +87,6 @@ class ContentRule:
         """One row per interest: who, when, and its ranges."""
         from pyspark.sql import functions as F
 
-        changes, settled = question.changes, question.settled
-        # An end of which something was lost may never have reached everybody.
-        ends = revocations(changes, question.service).join(
-            settled.select(
-                F.col("change").alias("revocation"),
-                F.when(F.size("unheard") == 0, F.col("settled_ns")).otherwise(F.lit(NEVER)).alias("gone_ns"),
-            ),
-            "revocation",
-        )
         triple = F.transform(
             F.sequence(F.lit(0), F.floor(F.size("values") / 3).cast("int") - 1),
             lambda k: F.struct(
@@ -105,17 +101,11 @@ class ContentRule:
             lambda r: F.struct(r["attribute"].cast("int").alias("attribute"), r["low"], r["high"]),
         )
         return (
-            changes.filter(F.col("operation").isin(sorted(self.kind.interests)))
+            standing(question.changes, question.settled, question.service, question.places)
+            .filter(F.col("operation").isin(sorted(self.kind.interests)))
             .withColumn("ranges", ranges)
-            .drop("settled_ns")
-            .join(settled, "change")
-            .join(ends.select("interest", "gone_ns"), "interest", "left")
-            .join(question.places, "broker")
-            .select(
-                "interest", "client", F.col("place").alias("home"), "issued_ns", "settled_ns", "revoked_ns",
-                F.coalesce("gone_ns", F.lit(NEVER)).alias("gone_ns"), "unsettled", "unheard", "ranges",
-            )
-        )  # fmt: skip
+            .drop("values", "operation", "change", "broker")
+        )
 
     def reason(self, publication: dict[str, Any], change: dict[str, Any]) -> str:
         """Whether an interest wants a publication, and which range says no."""

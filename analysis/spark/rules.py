@@ -8,9 +8,20 @@ A rule is a class that is called `rule(kind)` and answers
         excused               whether it is free only because a link lost something
         since_ns              the earliest time at which a delivery to the client was in order
 
-with one row per pair. A rule computes from publications and changes alone (with dependencies and losses),
-never from deliveries: those are what it judges. The audit does the rest: sampling, comparing, counting,
-duplicates and order.
+with one row per pair. It computes from publications and changes alone (with dependencies and losses), never
+from deliveries: those are what it judges. The audit does the rest: sampling, comparing, counting, duplicates
+and order. So are judged kinds that say of each pair whether it is right, and those that bound the answer from
+below (forced) and from above (allowed).
+
+Where who is in the answer depends on the others, a rule answers instead
+
+    judge(question, delivered) -> DataFrame
+        publication, client, times, first_ns   as in `delivered`; of a pair that was not delivered: null
+        forced, excused                        as above
+        missed, unwanted                       what is wrong with the pair
+
+with a row for every pair that is not forbidden or that was delivered. `delivered` has a row per pair with how
+often and when first it was delivered.
 
 A rule may also answer `reason(publication, change) -> str`: in words, whether the change of a client wants
 the publication and why; both are rows of the trace as dictionaries.
@@ -56,9 +67,11 @@ class Question:
 
 
 class Rule(Protocol):
-    """See the module."""
+    """See the module. One of `decisions` and `judge` has to be there."""
 
     def decisions(self, question: Question) -> DataFrame: ...
+
+    def judge(self, question: Question, delivered: DataFrame) -> DataFrame: ...
 
     def reason(self, publication: dict[str, Any], change: dict[str, Any]) -> str: ...
 
@@ -72,3 +85,21 @@ def rule_of(service: Service) -> Rule:
             "attribute audit_rule = 'package.module:Class', as analysis/spark/rules.py describes"
         )
     return load(target)(service.kind)
+
+
+def judged(rule: Rule, question: Question, delivered: DataFrame) -> DataFrame:
+    """What a rule says of every pair: its own judgement, or its decisions beside what was delivered."""
+    if hasattr(rule, "judge"):
+        return rule.judge(question, delivered)
+    from pyspark.sql import functions as F
+
+    never_in_order = F.col("since_ns").isNull() | (F.col("since_ns") > F.col("first_ns"))
+    return (
+        rule.decisions(question)
+        .join(delivered, ["publication", "client"], "full")
+        .select(
+            "publication", "client", "times", "first_ns", "forced", "excused",
+            (F.col("forced") & F.col("times").isNull()).alias("missed"),
+            (F.col("times").isNotNull() & never_in_order).alias("unwanted"),
+        )
+    )  # fmt: skip

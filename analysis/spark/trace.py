@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import sys
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -79,7 +80,10 @@ def services_of(run: RunFolder) -> list[Service]:
     from protocols.registry import KINDS, PROTOCOLS
 
     found = []
+    beside = (run.path / run.manifest["engine"].get("scenario_folder", ".")).resolve()
     for number, section in enumerate(run.manifest["scenario"]["services"]):
+        if ":" in section["kind"] + section["protocol"] and str(beside) not in sys.path:
+            sys.path.append(str(beside))  # a third party's module may lie beside the scenario
         kind = load(resolve(section["kind"], KINDS, "kind"))
         known = set(kind.Params.model_fields)
         params = {key: value for key, value in section.items() if key in known}

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
+import sys
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -422,3 +425,90 @@ def test_nothing_but_examples_and_totals_goes_through_the_driver(news, spark):
     assert audit(run.path).verdict == "valid"
     (found,) = analyze([str(run.path)])
     assert found.shown["services"][0]["deliveries"] == run.rows("deliveries")
+
+
+# ---- rules of other kinds ----------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def podium(tmp_path_factory):
+    """The run of the kind that docs/analysis.md writes a rule for: three clients get what is published."""
+    from scenarios.run import run
+
+    folder = tmp_path_factory.mktemp("podium")
+    page = (Path(__file__).parents[2] / "docs" / "analysis.md").read_text("utf-8")
+    for language, name in (("python", "podium.py"), ("yaml", "podium.yaml")):
+        (block,) = re.findall(rf"```{language} file={name}\n(.*?)```", page, re.DOTALL)
+        (folder / name).write_text(block, encoding="utf-8")
+    yield run(folder / "podium.yaml", engine="inline", out=folder / "runs").folder
+    sys.modules.pop("podium", None)
+    sys.path.remove(str(folder))
+
+
+def test_an_answer_is_judged_as_a_whole_where_the_kind_says_so(podium, tampered):
+    whole = one(podium.path)
+    assert (whole.verdict, counts(whole)) == ("valid", dict.fromkeys(NAMES, 0))
+    assert whole.forced > 5 * whole.free > 0
+    deliveries = podium.read("deliveries")
+    got = {}
+    for row, (publication, client) in enumerate(zip(*(deliveries[n].to_pylist() for n in ("publication", "client")))):
+        got.setdefault(publication, {})[client] = row
+    # By the end all has settled that will. A fourth client wants it too, but may not have it.
+    late = max(publication for publication, clients in got.items() if len(clients) == 3)
+    last = got[late][max(got[late])]
+    lost = one(tampered(podium, deliveries=lambda table: without(table, last)))
+    assert counts(lost) | {"missed": 0} == dict.fromkeys(NAMES, 0)
+    assert lost.missed.count == 1 and lost.missed.examples[0]["publication"] == late
+
+
+def test_who_comes_after_the_last_place_is_unwanted(podium, tampered):
+    deliveries = podium.read("deliveries")
+    rows = deliveries.to_pylist()
+    last = max(client for client in (row["client"] for row in rows))
+    # Client `last` comes after all others: it is right only where fewer than three want a publication.
+    by = {}
+    for number, row in enumerate(rows):
+        by.setdefault(row["publication"], {})[row["client"]] = number
+    full = next(clients for clients in by.values() if len(clients) == 3 and last not in clients)
+    changed = pa.array([last if n == full[max(full)] else row["client"] for n, row in enumerate(rows)], pa.int64())
+    column = deliveries.schema.get_field_index("client")
+    service = one(tampered(podium, deliveries=lambda table: table.set_column(column, "client", changed)))
+    assert service.verdict == "invalid"
+    assert service.unwanted.count == 1 and service.unwanted.examples[0]["client"] == last
+
+
+def test_a_change_counts_until_what_replaces_or_revokes_it_has_settled(spark):
+    from analysis.spark.changes import BEHIND, WINDOW, standing
+    from analysis.spark.trace import Service
+    from brokers.contract import NEVER, Kind
+
+    class Values(Kind):
+        name, interests, revocations, replacements = "values", {1, 3}, {2}, {1}
+        row_bytes = oracle = None
+
+    # change, operation, interest, issued, settled, revoked, what lies behind lost messages
+    told = [
+        (10, 1, 7, 100, 110, 200, []),
+        (11, 1, 7, 200, 220, 300, []),  # replaces 10
+        (12, 1, 7, 300, 330, 400, [(0, 5, True)]),  # replaces 11, but not everybody heard of it
+        (13, 2, 7, 400, 410, NEVER, []),  # revokes what is left
+        (14, 1, 8, 100, 130, NEVER, []),  # of another word
+        (15, 3, 9, 100, 105, 150, []),
+        (16, 2, 9, 150, NEVER, NEVER, []),  # revokes 15, and never settles
+    ]
+    changes = spark.createDataFrame(
+        [(c, o, i, 0, 1, issued, 0, [0.5], settled, revoked) for c, o, i, issued, settled, revoked, _ in told],
+        "change long, operation byte, interest long, broker int, client long, issued_ns long, lost int, "
+        "values array<double>, settled_ns long, revoked_ns long",
+    )
+    settled = spark.createDataFrame(
+        [(c, settled, [], unheard) for c, _, _, _, settled, _, unheard in told],
+        f"change long, settled_ns long, unsettled array<{WINDOW}>, unheard array<{BEHIND}>",
+    )
+    places = spark.createDataFrame([(0, 42)], "broker int, place long")
+    service = Service(0, "values", "values", "x:P", Values({}), None)
+    rows = {row["change"]: row for row in standing(changes, settled, service, places).collect()}
+    assert {change: row["gone_ns"] for change, row in rows.items()} == {
+        10: 220, 11: NEVER, 12: 410, 14: NEVER, 15: NEVER,
+    }  # fmt: skip
+    assert {row["home"] for row in rows.values()} == {42}
