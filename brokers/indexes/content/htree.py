@@ -118,8 +118,12 @@ class HTree(ContentIndex):
 
     def delete(self, ids: Any) -> None:
         """Remove subscriptions by the stored path. O(levels) each; if disjoint, and by the bucket."""
+        overlapping = self._wishes.overlapping
+        if overlapping and (taken := self._store.take(ids)) is not None:
+            self._tree.remove(taken)
+            return
         known, slots = self._store.slots_of(ids)
-        if self._wishes.overlapping:
+        if overlapping:
             self._tree.remove(slots)
         else:
             paths, _, which, _, _ = self._described(slots)

@@ -165,10 +165,10 @@ def _new_node(nodes, state, level, children):
 
 
 @njit(cache=True)
-def remove(nodes, buckets, quick, owner, state, plan, where, slots):
+def remove(nodes, buckets, quick, owner, state, where, slots):
     """Take out slots that stand in one bucket each, by the place stored when they were entered."""
     for i in range(slots.size):
-        _drop(nodes, buckets, quick, owner, state, plan, where, where[slots[i], 0], where[slots[i], 1])
+        _drop(nodes, buckets, quick, owner, state, where, where[slots[i], 0], where[slots[i], 1])
 
 
 @njit(cache=True)
@@ -179,11 +179,11 @@ def remove_paths(nodes, buckets, quick, owner, state, plan, where, paths, slots)
         at = np.int64(buckets[bucket, START])
         while owner[at] != slots[i]:
             at += 1
-        _drop(nodes, buckets, quick, owner, state, plan, where, bucket, at)
+        _drop(nodes, buckets, quick, owner, state, where, bucket, at)
 
 
 @njit(cache=True)
-def _drop(nodes, buckets, quick, owner, state, plan, where, bucket, at):
+def _drop(nodes, buckets, quick, owner, state, where, bucket, at):
     last = buckets[bucket, START] + buckets[bucket, COUNT] - 1
     quick[at], owner[at] = quick[last], owner[last]
     where[owner[at], 1] = at
@@ -197,7 +197,7 @@ def _drop(nodes, buckets, quick, owner, state, plan, where, bucket, at):
     state[FREE_BUCKET] = bucket + 1
     state[BUCKETS] -= 1
     nodes[up] = 0
-    for level in range(plan.shape[0] - 1, -1, -1):
+    for level in range((state.size - LEVELS) // 2 - 1, -1, -1):
         nodes[node + LIVE] -= 1
         if nodes[node + LIVE] > 0:
             return

@@ -281,7 +281,6 @@ def _verify(ids, attribute, ends, low, high, survivors, found, total):
         if i + _AHEAD < survivors.size:
             prefetch(attribute, survivors[i + _AHEAD] * width)  # type: ignore[call-arg]
             prefetch(ends, survivors[i + _AHEAD] * 2 * width)
-            prefetch(ids, survivors[i + _AHEAD])
         slot = survivors[i]
         holds = True
         for j in range(width):
@@ -291,6 +290,7 @@ def _verify(ids, attribute, ends, low, high, survivors, found, total):
             if not (ends[slot, 2 * j] <= high[asked] and low[asked] <= ends[slot, 2 * j + 1]):
                 holds = False
                 break
-        found[total] = ids[slot]
-        total += int(holds)
+        if holds:
+            found[total] = ids[slot]
+            total += 1
     return found, total

@@ -14,6 +14,7 @@ from numba import njit
 from brokers.indexes.content.contract import Floats
 from brokers.indexes.content.store import RangeStore, Slots
 from brokers.indexes.contract import Ids
+from brokers.indexes.ids import IdMap, _find, _remove
 
 # NumPy has one object for each; to compare by identity takes a tenth of the time.
 _INT64, _FLOAT64 = np.dtype(np.int64), np.dtype(np.float64)
@@ -21,6 +22,10 @@ _INT64, _FLOAT64 = np.dtype(np.int64), np.dtype(np.float64)
 
 class SingleStore(RangeStore):
     """A RangeStore, faster for one subscription per call."""
+
+    def __init__(self, attributes: int) -> None:
+        super().__init__(attributes)
+        self._slot_of: _TakingMap = _TakingMap()
 
     def check_new(self, ids: Any, rows: Any) -> tuple[Ids, Floats]:
         """As in RangeStore."""
@@ -48,25 +53,30 @@ class SingleStore(RangeStore):
         self._slot_of.add(ids, slots)
         return slots
 
-    def slots_of(self, ids: Any) -> tuple[Ids, Slots]:
-        """As in RangeStore."""
-        if _is_one_id(ids):
-            slots = self._slot_of.find(ids)
-            if slots.item() >= 0:
-                return ids, slots
-        return super().slots_of(ids)
-
-    def delete(self, ids: Ids, slots: Slots) -> None:
-        """As in RangeStore."""
-        if len(ids) != 1:
-            super().delete(ids, slots)
-            return
-        self._slot_of.remove(ids)
+    def take(self, ids: Any) -> Slots | None:
+        """Forget one id, as `delete` does, and return its slot; None, and nothing done, where this cannot."""
+        if not _is_one_id(ids):
+            return None
+        slots = self._slot_of.take(ids)
         slot = slots.item()
+        if slot < 0:
+            return None
         self.ids[slot] = -1
         self.attribute[slot, 0] = 0
         self.ends[slot, 0], self.ends[slot, 1] = np.inf, -np.inf
         self._free.append(slot)
+        return slots
+
+
+class _TakingMap(IdMap):
+    """An IdMap that finds and removes in one step."""
+
+    def take(self, ids: Ids) -> Slots:
+        """Remove one id and return its slot, or -1 if it is absent. O(1) expected."""
+        slots: Slots = _take(self._keys, self._slots, ids)
+        if slots.item() >= 0:
+            self._count -= 1
+        return slots
 
 
 def _is_one_id(ids: Any) -> bool:
@@ -74,6 +84,14 @@ def _is_one_id(ids: Any) -> bool:
     if type(ids) is np.ndarray and ids.dtype is _INT64 and ids.shape == (1,):
         return bool(ids.flags.carray and ids.item() >= 0)
     return False
+
+
+@njit(cache=True)
+def _take(keys, slots, ids):
+    found = _find(keys, slots, ids)
+    if found[0] >= 0:
+        _remove(keys, slots, ids)
+    return found
 
 
 @njit(cache=True)

@@ -72,7 +72,7 @@ class Tree:
 
     def remove(self, slots: Slots) -> None:
         """Take out slots that stand in one bucket each."""
-        kernels.remove(*self._pools(), slots)  # type: ignore[call-arg]
+        kernels.remove(self.nodes, self.buckets, self.quick, self.owner, self.state, self.where, slots)
 
     def remove_paths(self, paths: Paths, slots: Slots) -> None:
         """Take slot i out of the bucket of path i. Longer by the length of the bucket."""
