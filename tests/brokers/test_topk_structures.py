@@ -66,9 +66,24 @@ def test_sliced_stays_exact_over_many_segments_while_filters_come_and_go(monkeyp
         for query in (Query(10), Query(70, ties="all"), Query(4, unit="receiver", exclude=int(held[0]))):
             values, weights = asked[number], np.floor(3 * asked[number + 1])
             number += 2
+            values[8 - number % 8 :] = np.nan
             for one in (message(values), message(values, weights), message(np.stack([values, values + 0.2], 1))):
                 same(fast.match(one, query), plain.match(one, query))
     assert len(fast._cover) > 3
+
+
+def test_a_block_of_smaller_sums_is_not_passed_by_if_few_of_its_constraints_can_match():
+    """Blocks are ordered by what all constraints add up to; a message with one attribute asks for one."""
+    fast, plain = Sliced(4), Quick(4)
+    flat = [x for a in range(4) for x in (a, 0.0, 1.0, 3.0)]
+    peaked = [0, 0.0, 1.0, 9.0, 1, 0.0, 1.0, 1.0, 2, 0.0, 1.0, 1.0, 3, 0.0, 1.0, 0.0]
+    low = [x for a in range(4) for x in (a, 0.0, 1.0, 1.0)]
+    rows = np.array([flat] * slices.BLOCK_SLOTS + [peaked] * slices.BLOCK_SLOTS + [low] * slices.BLOCK_SLOTS)
+    for index in (fast, plain):
+        index.insert(np.arange(len(rows)), rows)
+    for values in ([0.5, np.nan, np.nan, np.nan], [0.5, 0.5, np.nan, np.nan], [0.5] * 4):
+        for query in (Query(5), Query(5, threshold=8.5), Query(5, ties="all")):
+            same(fast.match(message(values), query), plain.match(message(values), query))
 
 
 def test_sliced_packs_itself_when_most_filters_have_gone():

@@ -306,8 +306,10 @@ def search(
     for turn in range(order.size):
         block = order[turn]
         sums = best[block if best.shape[0] > 1 else 0]
-        if most == 0 or sums[most] < floor:
+        if most == 0 or sums[sums.size - 1] < floor:
             break
+        if sums[most] < floor:  # in order are the sums of all weights, not of as many as can match here
+            continue
         segment, part = block // blocks, block % blocks
         _gather(cover[segment], begun[segment], picks[segment], part * block_words, block_words, rows)
         if turn + 1 < order.size:
