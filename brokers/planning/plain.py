@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from brokers.indexes.contract import Ids
+from brokers.planning.kernels import best_partition
 from brokers.planning.model import TooLarge
 from brokers.planning.plan import Plan, by_first_row, members_of
 from brokers.planning.problem import Problem
@@ -21,7 +22,7 @@ Set = tuple[int, ...]
 Pair = tuple[Set, Set]
 
 EXHAUSTIVE_QUERIES_MAX = 4
-PARTITION_QUERIES_MAX = 13
+PARTITION_QUERIES_MAX = 14
 EPSILON = 1e-12  # a gain below this part of the costs it is taken from is rounding
 
 
@@ -75,18 +76,8 @@ def partition(problem: Problem) -> Plan:
             f"the partition algorithm would weigh about {bell(n):.3g} partitions of {n} queries; "
             f"it takes up to {PARTITION_QUERIES_MAX}; use the subset programme"
         )
-    costs = problem.subset_costs()
-    best: list[int] = []
-    cost_min, seen = np.inf, 0
-    for numbers in partitions(n):
-        seen += 1
-        masks = [0] * n
-        for row, number in enumerate(numbers):
-            masks[number] |= 1 << row
-        cost = float(sum(costs[mask] for mask in masks))
-        if cost < cost_min or seen == 1:
-            best, cost_min = list(numbers), cost
-    return Plan.of(problem, best, cost_min - problem.relevant_cost, seen, 0, "partition")
+    best, cost_min, leaves = best_partition(problem.subset_costs(), n)
+    return Plan.of(problem, best, cost_min - problem.relevant_cost, leaves, 0, "partition")
 
 
 def bell(n: int) -> int:
@@ -203,7 +194,7 @@ def random_starts(n: int, count: int, seed: int) -> NDArray[np.int64]:
 def directed_search(problem: Problem, starts: Iterable[Ids], moves: bool = False) -> Plan:
     """The best of the descents from several starts; of equal ones the first. Section 6.3."""
     found = [descend(problem, start, moves) for start in starts]
-    best = min(found, key=lambda plan: plan.cost)
+    best = min(found, key=lambda plan: problem.total(plan.sets()))
     evaluated, applied = sum(plan.evaluated for plan in found), sum(plan.applied for plan in found)
     return Plan.of(problem, best.group, best.lower_bound, evaluated, applied, "directed search")
 

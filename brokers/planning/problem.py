@@ -55,7 +55,10 @@ class Problem(ABC):
 
     def total(self, groups: Sequence[Any]) -> float:
         """The absolute cost of a collection of sets."""
-        return sum(self.set_cost(group) for group in groups)
+        total = 0.0  # one by one: from Python 3.12 on, sum() rounds otherwise
+        for group in groups:
+            total += self.set_cost(group)
+        return total
 
     @property
     def relevant_cost(self) -> float:

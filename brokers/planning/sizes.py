@@ -23,6 +23,7 @@ AREA, HISTOGRAM, COUNT = 0, 1, 2
 
 BINS_PER_AXIS = 64
 HISTOGRAM_BINS_MAX = 1 << 22
+BOXES_CUT_MAX = 64
 OBJECTS_PER_CELL = 4
 CELLS_PER_AXIS_MAX = 4096
 
@@ -151,10 +152,22 @@ class Histogram(Size):
         )
 
     def of_union(self, low: Floats, high: Floats) -> float:
-        """O((2n)^d)."""
+        """Few boxes are cut into disjoint ones, O((2n)^d); many are clipped bin by bin, O(n bins)."""
         if len(low) == 0:
             return 0.0
-        return float(self.of_boxes(*disjoint(low, high)).sum())
+        if len(low) <= BOXES_CUT_MAX:
+            return float(self.of_boxes(*disjoint(low, high)).sum())
+        origin, step, cells = self.table.origin, self.table.step, self.table.cells
+        total = 0.0
+        for bin_ in np.ndindex(*cells):
+            bottom = origin + np.array(bin_) * step
+            top = bottom + step
+            touching = ((low < top) & (high > bottom)).all(axis=1)
+            if touching.any():
+                inside = np.maximum(low[touching], bottom), np.minimum(high[touching], top)
+                here = float(self.of_boxes(bottom[None], top[None])[0])
+                total += here * union_volume(*inside) / float(step.prod()) if here else 0.0
+        return total
 
 
 def _checked_points(points: Any) -> Floats:
