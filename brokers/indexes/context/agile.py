@@ -15,7 +15,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from brokers.errors import InvalidInput
-from brokers.indexes.context import skiplist
+from brokers.indexes.context import skiplist_kernels as kernels
 from brokers.indexes.context.contract import Schema
 from brokers.indexes.context.filter import Filter
 from brokers.indexes.context.policies import Counter, Fixed, Policy
@@ -23,8 +23,8 @@ from brokers.indexes.context.skiplist import IntervalSkipList
 from brokers.indexes.context.store import Floats
 from brokers.indexes.contract import claim
 
-ESCALATIONS = {"piecewise": skiplist.PIECEWISE, "range": skiplist.RANGE}
-DEESCALATIONS = {"full": skiplist.FULL, "step": skiplist.STEP}
+ESCALATIONS = {"piecewise": kernels.PIECEWISE, "range": kernels.RANGE}
+DEESCALATIONS = {"full": kernels.FULL, "step": kernels.STEP}
 FIXED = Fixed(1000)  # the paper's good value
 _NEVER = 255  # needs of a conjunct that is not held
 _CHUNK = 64  # words looked at together
@@ -33,7 +33,7 @@ _CHUNK = 64  # words looked at together
 class SkipListFilter(Filter):
     """Message O(log n + regions met + candidates), update O(log^2 n) expected for each region that moves."""
 
-    rule = skiplist.EXACT
+    rule = kernels.EXACT
 
     def __init__(
         self, schema: Schema, indexed: Iterable[str], seed: int = 0,
@@ -56,7 +56,7 @@ class SkipListFilter(Filter):
                 index.reserve(room)
                 index.needs = needs
         self._needs[slots] = 0
-        rule = skiplist.PARTIAL if self.rule == skiplist.PARTIAL else skiplist.EXACT
+        rule = kernels.PARTIAL if self.rule == kernels.PARTIAL else kernels.EXACT
         for i, index in enumerate(self.lists):
             entries, asked = self.store.indexed(slots, i)
             self._needs[entries] += np.uint8(1)
@@ -72,12 +72,12 @@ class SkipListFilter(Filter):
         for index, attribute in zip(self.lists, self._attributes):
             value = values[attribute]
             if value == value:
-                count, read = skiplist.count_off(index.state, value, self._hits, self._out, count)
+                count, read = kernels.count_off(index.state, value, self._hits, self._out, count)
                 self.counters.probed += read
         return self._out[:count]
 
     def _exact(self) -> bool:
-        return self.rule == skiplist.EXACT
+        return self.rule == kernels.EXACT
 
     def _asked_anew(self, entries: NDArray[np.int64], asked: Floats) -> None:
         for i, index in enumerate(self.lists):
@@ -100,7 +100,7 @@ class SkipListFilter(Filter):
             reach = index.reach[entries]
             covered = (reach[:, 0] <= asked[:, 0]) & (asked[:, 1] <= reach[:, 1])
             claim((covered | (asked[:, 0] > asked[:, 1])).all(), "a region covers what its conjunct asks")
-            if self.rule == skiplist.EXACT:
+            if self.rule == kernels.EXACT:
                 claim(np.array_equal(reach, asked), "an exact region is what its conjunct asks")
             others = np.setdiff1d(np.arange(len(index.reach)), entries)
             claim((index.reach[others, 0] > index.reach[others, 1]).all(), "others have no region")
@@ -120,7 +120,7 @@ class Eager(SkipListFilter):
 class Partial(SkipListFilter):
     """PARTIAL: K is I where I lies within the scope, else everything."""
 
-    rule = skiplist.PARTIAL
+    rule = kernels.PARTIAL
 
     def __init__(self, schema: Schema, indexed: Iterable[str], scope: tuple[float, float], seed: int = 0) -> None:
         low, high = scope
@@ -132,7 +132,7 @@ class Partial(SkipListFilter):
 class Gbu(SkipListFilter):
     """GBU: an I that leaves K takes it to the nodes around; K never shrinks of itself."""
 
-    rule = skiplist.GBU
+    rule = kernels.GBU
 
     def __init__(self, schema: Schema, indexed: Iterable[str], seed: int = 0) -> None:
         super().__init__(schema, indexed, seed)

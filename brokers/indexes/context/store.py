@@ -21,29 +21,16 @@ from array import array
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from brokers.indexes.context import store_kernels as kernels
 from brokers.indexes.context.contract import Schema
-from brokers.indexes.context.table import (
-    EQUAL,
-    GREATER,
-    GREATER_EQUAL,
-    LESS,
-    LESS_EQUAL,
-    UNEQUAL,
-    WITHIN,
-    ProfileTable,
-)
+from brokers.indexes.context.store_kernels import BLOCK, UNSET
+from brokers.indexes.context.table import ProfileTable
 from brokers.indexes.contract import Ids, claim
 from brokers.indexes.ids import IdMap
-from brokers.indexes.intrinsics import prefetch, trailing_zeros
 
 Floats = NDArray[np.float64]
-
-BLOCK = 512  # conjuncts per block of the scan; a block on one attribute is compared without lookups
-_UNSET, _MIXED = -2, -1
-_AHEAD = 64  # updates whose memory is asked for together
 
 CELL = np.dtype([("value", "f8"), ("first", "i4"), ("spare", "i4")])
 BINDING = np.dtype([
@@ -103,20 +90,20 @@ class Store:
         last[table.conjuncts[1:] - 1] = True
         self.following[slots] = np.where(last, -1, np.append(slots[1:], -1))
         self.profiles.add(ids, slots[table.conjuncts[:-1]])
-        _enter(
+        kernels.enter(
             slots, starts, table.atoms, table.attribute, table.operator, rows, bindings,
             table.context, table.context_attribute, table.constant, table.epsilon, self.rank,
             self.context_attributes, self.cells, self.bindings, self.start, self.count, self.bounds, self.code,
             self.binding_of,
         )  # fmt: skip
-        _fill_columns(slots, self.attributes, *self._columns())
+        kernels.fill_columns(slots, self.attributes, *self._columns())
         return slots
 
     def delete(self, ids: Ids) -> NDArray[np.int64]:
         """Remove profiles that are held; returns what were their conjuncts. O(atoms)."""
-        slots = _conjuncts_of(self.following, self.profiles.find(ids))
+        slots = kernels.conjuncts_of(self.following, self.profiles.find(ids))
         self.profiles.remove(ids)
-        freed = _leave(slots, self.start, self.count, self.binding_of, self.bindings, self.cells)
+        freed = kernels.leave(slots, self.start, self.count, self.binding_of, self.bindings, self.cells)
         self._free_bindings.frombytes(freed.tobytes())
         sizes, starts = self.count[slots], self.start[slots].astype(np.int64)
         for size in np.unique(sizes):
@@ -148,7 +135,7 @@ class Store:
         Returns what conjuncts ask of indexed attributes after each change, in order: rows of (index, conjunct),
         and (low, high) each.
         """
-        return _update(
+        return kernels.update(
             keys, values, self.cells, self.cells.view(np.int64), self.bindings, self.bindings.view(np.int64),
             self.bounds, self.bounds.reshape(-1), self.code, self.start, self.count, self.low, self.high,
             self.second, self.second.reshape(-1), self.index_of,
@@ -157,18 +144,18 @@ class Store:
     def asked(self, conjunct: int, index: int) -> tuple[float, float]:
         """What a conjunct asks of an indexed attribute now."""
         attribute = int(np.flatnonzero(self.index_of == index)[0])
-        low, high = _asked(conjunct, attribute, self.start, self.count, self.bounds, self.code)
+        low, high = kernels.asked_interval(conjunct, attribute, self.start, self.count, self.bounds, self.code)
         return float(low), float(high)
 
     def indexed(self, conjuncts: NDArray[np.int64], index: int) -> tuple[NDArray[np.int64], Floats]:
         """Those of the conjuncts with an atom on the indexed attribute, and (low, high) each."""
         attribute = int(np.flatnonzero(self.index_of == index)[0])
-        return _indexed(conjuncts, attribute, self.start, self.count, self.bounds, self.code)
+        return kernels.indexed(conjuncts, attribute, self.start, self.count, self.bounds, self.code)
 
     def scan(self, message: Floats, out: NDArray[np.int32]) -> int:
         """Append to `out` the conjuncts whose first two intervals do not rule the message out."""
         asked = message.astype(np.float32)
-        return int(_scan(asked, self.conjuncts_used, self.low, self.high, self.second, self.second.reshape(-1),
+        return int(kernels.scan(asked, self.conjuncts_used, self.low, self.high, self.second, self.second.reshape(-1),
                          self.codes, self.uniform, out))
 
     def verify(
@@ -178,7 +165,7 @@ class Store:
 
         With `skip_indexed`, what is asked of indexed attributes is taken to hold.
         """
-        return _verify(candidates, message, skip_indexed, self.start, self.count, self.bounds,
+        return kernels.verify(candidates, message, skip_indexed, self.start, self.count, self.bounds,
                        self.bounds.reshape(-1), self.code, self.index_of)
 
     @property
@@ -199,7 +186,7 @@ class Store:
         self.contexts.check()
         self.profiles.check()
         ids, firsts = self.profiles.items()
-        held = _conjuncts_of(self.following, firsts)
+        held = kernels.conjuncts_of(self.following, firsts)
         both = np.concatenate([held, np.array(self._free_conjuncts, np.int64)])
         claim(np.array_equal(np.sort(both), np.arange(self.conjuncts_used)), "a conjunct is held or free, once")
         claim((self.count[held] >= 0).all(), "a held conjunct counts its atoms")
@@ -215,7 +202,7 @@ class Store:
                     self._check_binding(conjunct, atom, self.bindings[self.binding_of[atom]])
         claim(bound == self._bindings_used - len(self._free_bindings), "a binding is held or free")
         fresh = [column.copy() for column in self._columns()]
-        _fill_columns(held, self.attributes, *fresh)
+        kernels.fill_columns(held, self.attributes, *fresh)
         for column, again in zip(self._columns()[4:7], fresh[4:7]):
             claim(np.array_equal(column[held], again[held]), "columns repeat the first two intervals")
 
@@ -223,7 +210,7 @@ class Store:
         claim((binding["atom"], binding["conjunct"]) == (atom, conjunct), "a binding names its atom")
         claim(binding["place"] == atom - self.start[conjunct], "a binding knows its place")
         value = float(self.cells["value"][binding["key"]])
-        low, high = _interval(
+        low, high = kernels.interval(
             int(binding["operator"]), value, float(binding["epsilon"]), float(binding["constant"]),
             self.code[atom] == self.attributes,
         )  # fmt: skip
@@ -253,7 +240,7 @@ class Store:
             self.codes[old:] = self.attributes
             blocks = len(self.uniform)
             self.uniform = grown(self.uniform, size // BLOCK, exact=True)
-            self.uniform[blocks:] = _UNSET
+            self.uniform[blocks:] = UNSET
         return slots
 
     def _take_atoms(self, sizes: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -299,326 +286,3 @@ def _reused(free: array[int], wanted: int, used: int) -> NDArray[np.int64]:
         del free[-reused:]
     slots[reused:] = np.arange(used, used + wanted - reused)
     return slots
-
-
-# ---- kernels: one family, compiled together ------------------------------------------------------------
-
-
-@njit(cache=True)
-def _interval(operator, value, epsilon, constant, on_context_alone):
-    """What an atom asks for, given the value on its right, or on its left if it is on the context alone."""
-    if value != value:
-        return (-np.inf, np.inf) if operator == UNEQUAL and not on_context_alone else (np.inf, -np.inf)
-    if on_context_alone:
-        low, high = _interval_of(operator, constant, epsilon)
-        inside = low <= value and value <= high
-        holds = inside != (operator == UNEQUAL)
-        return (-np.inf, np.inf) if holds else (np.inf, -np.inf)
-    return _interval_of(operator, value, epsilon)
-
-
-@njit(cache=True)
-def _interval_of(operator, value, epsilon):
-    if operator == WITHIN:
-        return value - epsilon, value + epsilon
-    if operator in (EQUAL, UNEQUAL):
-        return value, value
-    if operator == LESS:
-        return -np.inf, np.nextafter(value, -np.inf)
-    if operator == LESS_EQUAL:
-        return -np.inf, value
-    if operator == GREATER_EQUAL:
-        return value, np.inf
-    if operator == GREATER:
-        return np.nextafter(value, np.inf), np.inf
-    return -np.inf, np.inf  # KNOWN
-
-
-@njit(cache=True)
-def _enter(slots, starts, atoms, attribute, operator, rows, bindings_free, context, context_attribute, constant,
-           epsilon, rank, context_attributes, cells, bindings, start, count, bounds, code, binding_of):
-    attributes = rank.size
-    taken = 0
-    for j in range(slots.size):
-        conjunct, begin = slots[j], starts[j]
-        size = atoms[j + 1] - atoms[j]
-        start[conjunct], count[conjunct] = begin, size
-        ranks = np.empty(size, np.int64)
-        order = np.empty(size, np.int64)
-        row_of = np.empty(size, np.int64)
-        for k in range(size):
-            i = atoms[j] + k
-            a = attribute[i]
-            r = rank[a] if a >= 0 else attributes
-            if operator[i] == UNEQUAL and a >= 0:
-                r += attributes + 1
-            row_of[k] = -1
-            if context[i] >= 0:
-                row_of[k] = taken
-                taken += 1
-            place = k
-            while place > 0 and ranks[place - 1] > r:  # insertion sort: few atoms, and stable
-                ranks[place], order[place] = ranks[place - 1], order[place - 1]
-                place -= 1
-            ranks[place], order[place] = r, k
-        for place in range(size):
-            k = order[place]
-            i = atoms[j] + k
-            atom = begin + place
-            a = np.int64(attribute[i])
-            alone = a < 0
-            if alone:
-                a = attributes
-            code[atom] = ~a if operator[i] == UNEQUAL and not alone else a
-            binding_of[atom] = -1
-            value = constant[i]
-            if context[i] >= 0:
-                key = rows[row_of[k]] * context_attributes + context_attribute[i]
-                number = bindings_free[row_of[k]]
-                first = cells[key].first
-                b = bindings[number]
-                b.epsilon, b.constant, b.key, b.atom, b.conjunct = epsilon[i], constant[i], key, atom, conjunct
-                b.next, b.previous, b.operator, b.place = first, -1, operator[i], place
-                if first >= 0:
-                    bindings[first].previous = number
-                cells[key].first = number
-                binding_of[atom] = number
-                value = cells[key].value
-            bounds[atom, 0], bounds[atom, 1] = _interval(operator[i], value, epsilon[i], constant[i], alone)
-
-
-@njit(cache=True)
-def _leave(slots, start, count, binding_of, bindings, cells):
-    """Unbind the atoms of conjuncts; returns the bindings that became free."""
-    total = 0
-    for conjunct in slots:
-        total += count[conjunct]
-    freed = np.empty(total, np.int64)
-    n = 0
-    for conjunct in slots:
-        for atom in range(start[conjunct], start[conjunct] + count[conjunct]):
-            number = binding_of[atom]
-            if number < 0:
-                continue
-            before, after = bindings[number].previous, bindings[number].next
-            if before >= 0:
-                bindings[before].next = after
-            else:
-                cells[bindings[number].key].first = after
-            if after >= 0:
-                bindings[after].previous = before
-            freed[n] = number
-            n += 1
-    return freed[:n]
-
-
-@njit(cache=True)
-def _conjuncts_of(following, firsts):
-    total = 0
-    for first in firsts:
-        while first >= 0:
-            total += 1
-            first = np.int64(following[first])
-    out = np.empty(total, np.int64)
-    total = 0
-    for first in firsts:
-        while first >= 0:
-            out[total] = first
-            total += 1
-            first = np.int64(following[first])
-    return out
-
-
-@njit(cache=True)
-def _fill_columns(slots, attributes, start, count, bounds, code, low, high, second, codes, uniform):
-    for conjunct in slots:
-        for place in range(2):
-            lower, upper, attribute = -np.inf, np.inf, attributes
-            atom = start[conjunct] + place
-            if place < count[conjunct] and code[atom] >= 0:
-                lower, upper, attribute = bounds[atom, 0], bounds[atom, 1], np.int64(code[atom])
-            codes[conjunct, place] = attribute
-            if place == 0:
-                low[conjunct], high[conjunct] = lower, upper
-                block = conjunct // BLOCK
-                if uniform[block] == _UNSET:
-                    uniform[block] = attribute
-                elif uniform[block] != attribute:
-                    uniform[block] = _MIXED
-            else:
-                second[conjunct, 0], second[conjunct, 1] = lower, upper
-
-
-@njit(cache=True)
-def _asked(conjunct, attribute, start, count, bounds, code):
-    """What a conjunct asks of an attribute: all its intervals there at once; nothing is [inf, -inf]."""
-    low, high = -np.inf, np.inf
-    for atom in range(start[conjunct], start[conjunct] + count[conjunct]):
-        if code[atom] == attribute:
-            low, high = max(low, bounds[atom, 0]), min(high, bounds[atom, 1])
-    if low > high:
-        low, high = np.inf, -np.inf
-    return low, high
-
-
-@njit(cache=True)
-def _indexed(conjuncts, attribute, start, count, bounds, code):
-    found = np.empty(conjuncts.size, np.int64)
-    asked = np.empty((conjuncts.size, 2))
-    n = 0
-    for conjunct in conjuncts:
-        for atom in range(start[conjunct], start[conjunct] + count[conjunct]):
-            if code[atom] == attribute:
-                found[n] = conjunct
-                asked[n, 0], asked[n, 1] = _asked(conjunct, attribute, start, count, bounds, code)
-                n += 1
-                break
-    return found[:n], asked[:n]
-
-
-@njit(cache=True)
-def _update(keys, values, cells, cell_words, bindings, binding_words, bounds, bounds_flat, code, start, count,
-            low, high, second, second_flat, index_of):
-    entries = np.empty((64, 2), np.int64)
-    asked = np.empty((64, 2))
-    n = 0
-    alone = index_of.size - 1
-    for begin in range(0, keys.size, _AHEAD):
-        end = min(begin + _AHEAD, keys.size)
-        for i in range(begin, end):
-            prefetch(cell_words, 2 * keys[i])  # type: ignore[call-arg]
-        for i in range(begin, end):
-            first = cells[keys[i]].first
-            if first >= 0:
-                prefetch(binding_words, 6 * np.int64(first))  # type: ignore[call-arg]
-        for i in range(begin, end):
-            first = cells[keys[i]].first
-            if first >= 0:
-                atom, conjunct = np.int64(bindings[first].atom), np.int64(bindings[first].conjunct)
-                prefetch(bounds_flat, 2 * atom)  # type: ignore[call-arg]
-                prefetch(code, atom)
-                prefetch(start, conjunct)
-                prefetch(count, conjunct)
-                if bindings[first].place == 0:
-                    prefetch(low, conjunct)
-                    prefetch(high, conjunct)
-                elif bindings[first].place == 1:
-                    prefetch(second_flat, 2 * conjunct)
-        for i in range(begin, end):
-            key, value = keys[i], values[i]
-            cells[key].value = value
-            number = np.int64(cells[key].first)
-            while number >= 0:
-                b = bindings[number]
-                atom, conjunct = np.int64(b.atom), np.int64(b.conjunct)
-                attribute = np.int64(code[atom])
-                lower, upper = _interval(np.int64(b.operator), value, b.epsilon, b.constant, attribute == alone)
-                bounds[atom, 0], bounds[atom, 1] = lower, upper
-                if attribute >= 0:
-                    if b.place == 0:
-                        low[conjunct], high[conjunct] = lower, upper
-                    elif b.place == 1:
-                        second[conjunct, 0], second[conjunct, 1] = lower, upper
-                    index = np.int64(index_of[attribute])
-                    if index >= 0:
-                        if n + 1 >= entries.shape[0]:
-                            entries, asked = _wider(entries, asked, n)
-                        entries[n, 0], entries[n, 1] = index, conjunct
-                        asked[n] = _asked(conjunct, attribute, start, count, bounds, code)
-                        n += 1
-                number = np.int64(b.next)
-    return entries[:n], asked[:n]
-
-
-@njit(cache=True)
-def _wider(entries, asked, n):
-    entries_wider, asked_wider = np.empty((2 * n + 64, 2), np.int64), np.empty((2 * n + 64, 2))
-    entries_wider[:n], asked_wider[:n] = entries[:n], asked[:n]
-    return entries_wider, asked_wider
-
-
-@njit(cache=True)
-def _scan(message, used, low, high, second, second_flat, codes, uniform, out):
-    flags = np.zeros(BLOCK, np.uint8)
-    words = flags.view(np.uint64)
-    n = 0
-    for block in range((used + BLOCK - 1) // BLOCK):
-        begin = block * BLOCK
-        lows, highs = low[begin : begin + BLOCK], high[begin : begin + BLOCK]
-        if uniform[block] >= 0:
-            value = message[uniform[block]]
-            for i in range(BLOCK):
-                flags[i] = np.uint8(lows[i] <= value) & np.uint8(value <= highs[i])
-        else:
-            for i in range(BLOCK):
-                value = message[codes[begin + i, 0]]
-                flags[i] = np.uint8(lows[i] <= value) & np.uint8(value <= highs[i])
-        first = n
-        for w in range(words.size):
-            word = words[w]
-            while word != 0:
-                conjunct = begin + 8 * w + np.int64(trailing_zeros(word)) // 8  # type: ignore[call-arg]
-                prefetch(second_flat, 2 * conjunct)
-                out[n] = conjunct
-                n += 1
-                word &= word - np.uint64(1)
-        kept = first
-        for i in range(first, n):
-            conjunct = out[i]
-            value = message[codes[conjunct, 1]]
-            out[kept] = conjunct
-            kept += int(second[conjunct, 0] <= value) & int(value <= second[conjunct, 1])
-        n = kept
-    return n
-
-
-@njit(cache=True)
-def _verify(candidates, message, skip_indexed, start, count, bounds, bounds_flat, code, index_of):
-    held = np.empty(16, np.int64)
-    failed = np.empty((16, 2), np.int64)
-    held_count, failed_count, tested_count = 0, 0, 0
-    for begin in range(0, candidates.size, _AHEAD):
-        end = min(begin + _AHEAD, candidates.size)
-        for i in range(begin, end):
-            first = np.int64(start[candidates[i]])
-            prefetch(bounds_flat, 2 * first)  # type: ignore[call-arg]
-            prefetch(bounds_flat, 2 * first + 8)
-            prefetch(code, first)
-        for i in range(end, min(end + _AHEAD, candidates.size)):
-            prefetch(start, np.int64(candidates[i]))  # type: ignore[call-arg]
-            prefetch(count, np.int64(candidates[i]))
-        for i in range(begin, end):
-            conjunct = candidates[i]
-            holds, tested = True, 0
-            for atom in range(start[conjunct], start[conjunct] + count[conjunct]):
-                attribute = np.int64(code[atom])
-                if attribute >= 0:
-                    if skip_indexed and index_of[attribute] >= 0:
-                        continue
-                    tested = 1
-                    value = message[attribute]
-                    holds = bounds[atom, 0] <= value and value <= bounds[atom, 1]
-                    if not holds:
-                        if index_of[attribute] >= 0:
-                            if failed_count == failed.shape[0]:
-                                wider = np.empty((2 * failed_count, 2), np.int64)
-                                wider[:failed_count] = failed
-                                failed = wider
-                            failed[failed_count, 0], failed[failed_count, 1] = index_of[attribute], conjunct
-                            failed_count += 1
-                        break
-                else:
-                    tested = 1
-                    value = message[~attribute]
-                    holds = value == value and not (bounds[atom, 0] <= value and value <= bounds[atom, 1])
-                    if not holds:
-                        break
-            tested_count += tested
-            if holds:
-                if held_count == held.size:
-                    more = np.empty(2 * held_count, np.int64)
-                    more[:held_count] = held
-                    held = more
-                held[held_count] = conjunct
-                held_count += 1
-    return held[:held_count], failed[:failed_count], tested_count

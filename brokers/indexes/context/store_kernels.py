@@ -1,0 +1,345 @@
+"""Kernels of the store: entering and leaving, updates, the scan, the post-filter; `store.py` says how it works.
+
+One family, compiled together.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from brokers.indexes.context.table import (
+    EQUAL,
+    GREATER,
+    GREATER_EQUAL,
+    LESS,
+    LESS_EQUAL,
+    UNEQUAL,
+    WITHIN,
+)
+from brokers.indexes.intrinsics import prefetch, trailing_zeros
+
+BLOCK = 512  # conjuncts per block of the scan; a block on one attribute is compared without lookups
+UNSET = -2  # of a block without conjuncts
+_MIXED = -1  # of a block whose conjuncts begin with different attributes
+_AHEAD = 64  # updates whose memory is asked for together
+
+
+@njit(cache=True)
+def interval(operator, value, epsilon, constant, on_context_alone):
+    """What an atom asks for, given the value on its right, or on its left if it is on the context alone."""
+    if value != value:
+        return (-np.inf, np.inf) if operator == UNEQUAL and not on_context_alone else (np.inf, -np.inf)
+    if on_context_alone:
+        low, high = _interval_of(operator, constant, epsilon)
+        inside = low <= value and value <= high
+        holds = inside != (operator == UNEQUAL)
+        return (-np.inf, np.inf) if holds else (np.inf, -np.inf)
+    return _interval_of(operator, value, epsilon)
+
+
+@njit(cache=True)
+def _interval_of(operator, value, epsilon):
+    if operator == WITHIN:
+        return value - epsilon, value + epsilon
+    if operator in (EQUAL, UNEQUAL):
+        return value, value
+    if operator == LESS:
+        return -np.inf, np.nextafter(value, -np.inf)
+    if operator == LESS_EQUAL:
+        return -np.inf, value
+    if operator == GREATER_EQUAL:
+        return value, np.inf
+    if operator == GREATER:
+        return np.nextafter(value, np.inf), np.inf
+    return -np.inf, np.inf  # KNOWN
+
+
+@njit(cache=True)
+def enter(slots, starts, atoms, attribute, operator, rows, bindings_free, context, context_attribute, constant,
+           epsilon, rank, context_attributes, cells, bindings, start, count, bounds, code, binding_of):
+    attributes = rank.size
+    taken = 0
+    for j in range(slots.size):
+        conjunct, begin = slots[j], starts[j]
+        size = atoms[j + 1] - atoms[j]
+        start[conjunct], count[conjunct] = begin, size
+        ranks = np.empty(size, np.int64)
+        order = np.empty(size, np.int64)
+        row_of = np.empty(size, np.int64)
+        for k in range(size):
+            i = atoms[j] + k
+            a = attribute[i]
+            r = rank[a] if a >= 0 else attributes
+            if operator[i] == UNEQUAL and a >= 0:
+                r += attributes + 1
+            row_of[k] = -1
+            if context[i] >= 0:
+                row_of[k] = taken
+                taken += 1
+            place = k
+            while place > 0 and ranks[place - 1] > r:  # insertion sort: few atoms, and stable
+                ranks[place], order[place] = ranks[place - 1], order[place - 1]
+                place -= 1
+            ranks[place], order[place] = r, k
+        for place in range(size):
+            k = order[place]
+            i = atoms[j] + k
+            atom = begin + place
+            a = np.int64(attribute[i])
+            alone = a < 0
+            if alone:
+                a = attributes
+            code[atom] = ~a if operator[i] == UNEQUAL and not alone else a
+            binding_of[atom] = -1
+            value = constant[i]
+            if context[i] >= 0:
+                key = rows[row_of[k]] * context_attributes + context_attribute[i]
+                number = bindings_free[row_of[k]]
+                first = cells[key].first
+                b = bindings[number]
+                b.epsilon, b.constant, b.key, b.atom, b.conjunct = epsilon[i], constant[i], key, atom, conjunct
+                b.next, b.previous, b.operator, b.place = first, -1, operator[i], place
+                if first >= 0:
+                    bindings[first].previous = number
+                cells[key].first = number
+                binding_of[atom] = number
+                value = cells[key].value
+            bounds[atom, 0], bounds[atom, 1] = interval(operator[i], value, epsilon[i], constant[i], alone)
+
+
+@njit(cache=True)
+def leave(slots, start, count, binding_of, bindings, cells):
+    """Unbind the atoms of conjuncts; returns the bindings that became free."""
+    total = 0
+    for conjunct in slots:
+        total += count[conjunct]
+    freed = np.empty(total, np.int64)
+    n = 0
+    for conjunct in slots:
+        for atom in range(start[conjunct], start[conjunct] + count[conjunct]):
+            number = binding_of[atom]
+            if number < 0:
+                continue
+            before, after = bindings[number].previous, bindings[number].next
+            if before >= 0:
+                bindings[before].next = after
+            else:
+                cells[bindings[number].key].first = after
+            if after >= 0:
+                bindings[after].previous = before
+            freed[n] = number
+            n += 1
+    return freed[:n]
+
+
+@njit(cache=True)
+def conjuncts_of(following, firsts):
+    total = 0
+    for first in firsts:
+        while first >= 0:
+            total += 1
+            first = np.int64(following[first])
+    out = np.empty(total, np.int64)
+    total = 0
+    for first in firsts:
+        while first >= 0:
+            out[total] = first
+            total += 1
+            first = np.int64(following[first])
+    return out
+
+
+@njit(cache=True)
+def fill_columns(slots, attributes, start, count, bounds, code, low, high, second, codes, uniform):
+    for conjunct in slots:
+        for place in range(2):
+            lower, upper, attribute = -np.inf, np.inf, attributes
+            atom = start[conjunct] + place
+            if place < count[conjunct] and code[atom] >= 0:
+                lower, upper, attribute = bounds[atom, 0], bounds[atom, 1], np.int64(code[atom])
+            codes[conjunct, place] = attribute
+            if place == 0:
+                low[conjunct], high[conjunct] = lower, upper
+                block = conjunct // BLOCK
+                if uniform[block] == UNSET:
+                    uniform[block] = attribute
+                elif uniform[block] != attribute:
+                    uniform[block] = _MIXED
+            else:
+                second[conjunct, 0], second[conjunct, 1] = lower, upper
+
+
+@njit(cache=True)
+def asked_interval(conjunct, attribute, start, count, bounds, code):
+    """What a conjunct asks of an attribute: all its intervals there at once; nothing is [inf, -inf]."""
+    low, high = -np.inf, np.inf
+    for atom in range(start[conjunct], start[conjunct] + count[conjunct]):
+        if code[atom] == attribute:
+            low, high = max(low, bounds[atom, 0]), min(high, bounds[atom, 1])
+    if low > high:
+        low, high = np.inf, -np.inf
+    return low, high
+
+
+@njit(cache=True)
+def indexed(conjuncts, attribute, start, count, bounds, code):
+    found = np.empty(conjuncts.size, np.int64)
+    asked = np.empty((conjuncts.size, 2))
+    n = 0
+    for conjunct in conjuncts:
+        for atom in range(start[conjunct], start[conjunct] + count[conjunct]):
+            if code[atom] == attribute:
+                found[n] = conjunct
+                asked[n, 0], asked[n, 1] = asked_interval(conjunct, attribute, start, count, bounds, code)
+                n += 1
+                break
+    return found[:n], asked[:n]
+
+
+@njit(cache=True)
+def update(keys, values, cells, cell_words, bindings, binding_words, bounds, bounds_flat, code, start, count,
+            low, high, second, second_flat, index_of):
+    entries = np.empty((64, 2), np.int64)
+    asked = np.empty((64, 2))
+    n = 0
+    alone = index_of.size - 1
+    for begin in range(0, keys.size, _AHEAD):
+        end = min(begin + _AHEAD, keys.size)
+        for i in range(begin, end):
+            prefetch(cell_words, 2 * keys[i])  # type: ignore[call-arg]
+        for i in range(begin, end):
+            first = cells[keys[i]].first
+            if first >= 0:
+                prefetch(binding_words, 6 * np.int64(first))  # type: ignore[call-arg]
+        for i in range(begin, end):
+            first = cells[keys[i]].first
+            if first >= 0:
+                atom, conjunct = np.int64(bindings[first].atom), np.int64(bindings[first].conjunct)
+                prefetch(bounds_flat, 2 * atom)  # type: ignore[call-arg]
+                prefetch(code, atom)
+                prefetch(start, conjunct)
+                prefetch(count, conjunct)
+                if bindings[first].place == 0:
+                    prefetch(low, conjunct)
+                    prefetch(high, conjunct)
+                elif bindings[first].place == 1:
+                    prefetch(second_flat, 2 * conjunct)
+        for i in range(begin, end):
+            key, value = keys[i], values[i]
+            cells[key].value = value
+            number = np.int64(cells[key].first)
+            while number >= 0:
+                b = bindings[number]
+                atom, conjunct = np.int64(b.atom), np.int64(b.conjunct)
+                attribute = np.int64(code[atom])
+                lower, upper = interval(np.int64(b.operator), value, b.epsilon, b.constant, attribute == alone)
+                bounds[atom, 0], bounds[atom, 1] = lower, upper
+                if attribute >= 0:
+                    if b.place == 0:
+                        low[conjunct], high[conjunct] = lower, upper
+                    elif b.place == 1:
+                        second[conjunct, 0], second[conjunct, 1] = lower, upper
+                    index = np.int64(index_of[attribute])
+                    if index >= 0:
+                        if n + 1 >= entries.shape[0]:
+                            entries, asked = _wider(entries, asked, n)
+                        entries[n, 0], entries[n, 1] = index, conjunct
+                        asked[n] = asked_interval(conjunct, attribute, start, count, bounds, code)
+                        n += 1
+                number = np.int64(b.next)
+    return entries[:n], asked[:n]
+
+
+@njit(cache=True)
+def _wider(entries, asked, n):
+    entries_wider, asked_wider = np.empty((2 * n + 64, 2), np.int64), np.empty((2 * n + 64, 2))
+    entries_wider[:n], asked_wider[:n] = entries[:n], asked[:n]
+    return entries_wider, asked_wider
+
+
+@njit(cache=True)
+def scan(message, used, low, high, second, second_flat, codes, uniform, out):
+    flags = np.zeros(BLOCK, np.uint8)
+    words = flags.view(np.uint64)
+    n = 0
+    for block in range((used + BLOCK - 1) // BLOCK):
+        begin = block * BLOCK
+        lows, highs = low[begin : begin + BLOCK], high[begin : begin + BLOCK]
+        if uniform[block] >= 0:
+            value = message[uniform[block]]
+            for i in range(BLOCK):
+                flags[i] = np.uint8(lows[i] <= value) & np.uint8(value <= highs[i])
+        else:
+            for i in range(BLOCK):
+                value = message[codes[begin + i, 0]]
+                flags[i] = np.uint8(lows[i] <= value) & np.uint8(value <= highs[i])
+        first = n
+        for w in range(words.size):
+            word = words[w]
+            while word != 0:
+                conjunct = begin + 8 * w + np.int64(trailing_zeros(word)) // 8  # type: ignore[call-arg]
+                prefetch(second_flat, 2 * conjunct)
+                out[n] = conjunct
+                n += 1
+                word &= word - np.uint64(1)
+        kept = first
+        for i in range(first, n):
+            conjunct = out[i]
+            value = message[codes[conjunct, 1]]
+            out[kept] = conjunct
+            kept += int(second[conjunct, 0] <= value) & int(value <= second[conjunct, 1])
+        n = kept
+    return n
+
+
+@njit(cache=True)
+def verify(candidates, message, skip_indexed, start, count, bounds, bounds_flat, code, index_of):
+    held = np.empty(16, np.int64)
+    failed = np.empty((16, 2), np.int64)
+    held_count, failed_count, tested_count = 0, 0, 0
+    for begin in range(0, candidates.size, _AHEAD):
+        end = min(begin + _AHEAD, candidates.size)
+        for i in range(begin, end):
+            first = np.int64(start[candidates[i]])
+            prefetch(bounds_flat, 2 * first)  # type: ignore[call-arg]
+            prefetch(bounds_flat, 2 * first + 8)
+            prefetch(code, first)
+        for i in range(end, min(end + _AHEAD, candidates.size)):
+            prefetch(start, np.int64(candidates[i]))  # type: ignore[call-arg]
+            prefetch(count, np.int64(candidates[i]))
+        for i in range(begin, end):
+            conjunct = candidates[i]
+            holds, tested = True, 0
+            for atom in range(start[conjunct], start[conjunct] + count[conjunct]):
+                attribute = np.int64(code[atom])
+                if attribute >= 0:
+                    if skip_indexed and index_of[attribute] >= 0:
+                        continue
+                    tested = 1
+                    value = message[attribute]
+                    holds = bounds[atom, 0] <= value and value <= bounds[atom, 1]
+                    if not holds:
+                        if index_of[attribute] >= 0:
+                            if failed_count == failed.shape[0]:
+                                wider = np.empty((2 * failed_count, 2), np.int64)
+                                wider[:failed_count] = failed
+                                failed = wider
+                            failed[failed_count, 0], failed[failed_count, 1] = index_of[attribute], conjunct
+                            failed_count += 1
+                        break
+                else:
+                    tested = 1
+                    value = message[~attribute]
+                    holds = value == value and not (bounds[atom, 0] <= value and value <= bounds[atom, 1])
+                    if not holds:
+                        break
+            tested_count += tested
+            if holds:
+                if held_count == held.size:
+                    more = np.empty(2 * held_count, np.int64)
+                    more[:held_count] = held
+                    held = more
+                held[held_count] = conjunct
+                held_count += 1
+    return held[:held_count], failed[:failed_count], tested_count
