@@ -1,8 +1,8 @@
 """The group `topk`: every top-k index on the same filters, beside the compiled scan of the same run.
 
 Rules are those of the group `matching`: medians over single `match` calls from Python, index and scan in
-turns, the wall time or the CPU time of the thread, whichever is less. What a call answers is compared with the
-scan's before it is timed.
+turns, the wall time or the CPU time of the thread, whichever is less. Some answers are compared with the scan's
+before any is timed.
 
 `Sizes` holds everything that may be scaled down; the tests do.
 """
@@ -85,7 +85,8 @@ def weights_of_all_kinds(sizes: Sizes) -> Iterator[Row]:
             asked = messages(FILTERS, sizes.messages, width=0.05)
             yield timed(f"interval messages of 0.05, k = 10: {FAST}", fast, scan, asked, Query(10), sizes)
             everyone = Query(10, ties="all", unit="receiver", prorate=True)
-            yield timed(f"the same, prorated, all ties, by receiver: {FAST}", fast, scan, asked, everyone, sizes)
+            label = f"the same, prorated, all ties, by receiver: {FAST}"
+            yield timed(label, fast, scan, asked, everyone, sizes)
             yield row(f"{sizes.filters:,} filters: {FAST}, memory", fast.memory_bytes() / 1e6, "MB",
                       baseline=scan.memory_bytes() / 1e6)
         del fast, scan
@@ -123,7 +124,8 @@ def rivals(sizes: Sizes) -> Iterator[Row]:
         for sent in (None, "uniform"):
             asked = messages(FILTERS, sizes.messages_slow, sent)
             whose = "uniform weights" if sent is None else "weights of the sender"
-            yield timed(f"{sizes.filters:,} filters, {whose}, k = 10: {name}", index, scan, asked, Query(10), sizes)
+            label = f"{sizes.filters:,} filters, {whose}, k = 10: {name}"
+            yield timed(label, index, scan, asked, Query(10), sizes)
         del index
 
 

@@ -1,9 +1,9 @@
 """Weighted top-k partial matching (Culhane, Jayaram, Eugster): the structure's bound, measured.
 
-The source gives time O(M log N + S log k) and space O(M N + k), for N filters, M attributes of a message and S
-constraints that match it, and no figures. One factor varies at a time; the paper's structure, the fast index and
-the compiled scan get the same filters and messages, and all answers are compared. Times are medians over single
-calls of one process; counters are those of the paper's structure.
+The source gives time O(M log N + S log k) and space O(M N + k), for N filters, M attributes of a message and
+S constraints that match it, and no figures. One factor varies at a time; the paper's structure, the fast index
+and the compiled scan get the same filters and messages, and all answers are compared. Times are medians over
+single calls of one process; counters are those of the paper's structure.
 """
 
 from __future__ import annotations
@@ -70,7 +70,9 @@ def library(report: Report) -> None:
     sweeps: dict[str, tuple[str, Sequence[Point]]] = {
         "filters": ("N, filters", [replace(base, filters=n) for n in scale.growth]),
         "present": ("M, attributes of a message", [replace(base, present=m) for m in (2, 5, 10, 15, 20)]),
-        "width": ("chance that a constraint is met", [replace(base, width=w) for w in (0.01, 0.05, 0.1, 0.2, 0.4)]),
+        "width": ("chance that a constraint is met", [
+            replace(base, width=w) for w in (0.01, 0.05, 0.1, 0.2, 0.4)
+        ]),
         "k": ("k", [replace(base, k=k) for k in (1, 3, 10, 30, 100, 300, 1_000)]),
         "constraints": ("constraints per filter", [replace(base, constraints=c) for c in (1, 2, 5, 10, 20)]),
         "sender": ("M, weights of the sender", [
@@ -150,7 +152,7 @@ def bound(report: Report, rows: Table) -> None:
     report.claim(
         "time grows as M log N + S log k where k does not change", SOURCE,
         f"a line, which explains at least {FIT_LEAST:.0%} of the variance",
-        f"{slope * 1e3:.2g} ns per unit and {start:.0f} µs, {explained:.1%} explained, {fixed.sum()} settings",
+        f"{slope * 1e3:.2g} ns per unit and {start:.0f} µs explain {explained:.1%} of {fixed.sum()} settings",
         explained >= FIT_LEAST,
     )
     worst = max(row["steps"] / row["bound"] for row in rows)
@@ -176,7 +178,8 @@ def factors(report: Report, rows: Table) -> None:
     growth = large["filters"] / small["filters"]
     memory = large["memory_mb"] / small["memory_mb"]
     report.claim(
-        "space is O(M N + k)", SOURCE, f"at most {growth:g} times the filters, {2 * growth:g} times the memory",
+        "space is O(M N + k)", SOURCE,
+        f"for {growth:g} times the filters, at most {2 * growth:g} times the memory",
         f"{memory:.1f} times, {large['memory_mb'] * 1e6 / large['filters']:.0f} bytes per filter",
         memory <= 2 * growth,
     )

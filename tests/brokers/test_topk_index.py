@@ -10,6 +10,7 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initial
 
 from brokers.errors import InvalidInput
 from brokers.indexes.contract import BadEvent, BadSubscription, DuplicateId, UnknownId
+from brokers.indexes.topk import sliced
 from brokers.indexes.topk.contract import Query, message
 from topology.draws import stream, uniforms
 
@@ -138,6 +139,24 @@ class TestIndexesAgree(IndexMachine.TestCase):
     settings = settings(max_examples=80, stateful_step_count=20, deadline=None)
 
 
+class SmallSegmentsMachine(IndexMachine):
+    """The same with segments of the fast index so small that there are several, sorted all the time."""
+
+    def __init__(self):
+        super().__init__()
+        self.patch = pytest.MonkeyPatch()
+        self.patch.setattr(sliced, "SEGMENT_SLOTS", 64)
+        self.patch.setattr(sliced, "SORT_MIN", 4)
+        self.patch.setattr(sliced, "SPARSE", 2)
+
+    def teardown(self):
+        self.patch.undo()
+
+
+class TestIndexesAgreeOverSeveralSegments(SmallSegmentsMachine.TestCase):
+    settings = settings(max_examples=60, stateful_step_count=20, deadline=None)
+
+
 def random_filters(count, attributes, constraints, width, weights, purpose="rows"):
     """Filters on distinct attributes, ranges uniform in 0..1, weights by name."""
     drawn = uniforms(stream(1, 0, purpose), 0, count * (attributes + 2 * constraints))
@@ -161,7 +180,8 @@ QUERIES = [
 
 @pytest.mark.parametrize("weights", ["uniform", "equal", "pareto", "integers", "signed"])
 @pytest.mark.parametrize(
-    ("attributes", "constraints", "width"), [(20, 5, 0.2), (4, 3, 0.1), (3, 3, 0.0), (100, 3, 0.4), (20, 10, 0.5)]
+    ("attributes", "constraints", "width"),
+    [(20, 5, 0.2), (4, 3, 0.1), (3, 3, 0.0), (100, 3, 0.4), (20, 10, 0.5)],
 )
 @pytest.mark.parametrize("name", [name for name in RANKED if name != "topk-scan"])
 def test_an_index_ranks_thousands_of_filters_as_the_scan_does(

@@ -67,7 +67,8 @@ def test_sliced_stays_exact_over_many_segments_while_filters_come_and_go(monkeyp
             values, weights = asked[number], np.floor(3 * asked[number + 1])
             number += 2
             values[8 - number % 8 :] = np.nan
-            for one in (message(values), message(values, weights), message(np.stack([values, values + 0.2], 1))):
+            intervals = message(np.stack([values, values + 0.2], axis=1))
+            for one in (message(values), message(values, weights), intervals):
                 same(fast.match(one, query), plain.match(one, query))
     assert len(fast._cover) > 3
 
@@ -233,7 +234,7 @@ def test_a_tree_of_three_levels_stays_sound_while_it_grows_shrinks_and_runs_empt
 
 
 def long_and_short(count, attributes):
-    """Every constraint short but one in two hundred, which spans all: what leaves sorted by low are bad at."""
+    """Every constraint short but one in two hundred, which spans all: bad for leaves sorted by low end."""
     rows = drawn_rows(count, attributes, 3, 0.001)
     rows[::200, 1::4], rows[::200, 2::4] = 0.0, 1.0
     return rows

@@ -42,7 +42,8 @@ class Fagin(StoredIndex):
 
     def memory_bytes(self) -> int:
         """Bytes of all arrays."""
-        return super().memory_bytes() + self._list_slot.nbytes + self._list_weight.nbytes + self._starts.nbytes
+        lists = self._list_slot, self._list_weight, self._starts
+        return super().memory_bytes() + sum(column.nbytes for column in lists)
 
     def _added(self, slots: Slots) -> None:
         self._sorted = False

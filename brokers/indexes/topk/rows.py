@@ -51,7 +51,8 @@ def checked_filters(ids: Any, rows: Any, receivers: Any, attributes: int) -> Fil
     array = _numbers(rows, "filters")
     if array.ndim != 2 or array.shape[1] % 4:
         raise BadSubscription(
-            f"filters have shape {array.shape}; pass one row of [attribute, low, high, weight] quadruples each"
+            f"filters have shape {array.shape}; "
+            "pass one row of [attribute, low, high, weight] quadruples each"
         )
     if len(array) != len(fresh):
         raise BadSubscription(f"{len(array)} rows for {len(fresh)} ids; pass one row per id")
@@ -121,7 +122,7 @@ def _numbers(values: Any, what: str) -> Floats:
 
 @njit(cache=True)
 def _inspect(rows, attributes, weight_max, constraints):
-    """(index into _WHY, row, constraint) of the first fault, (0, 0, 0) if there is none; counts constraints."""
+    """Count constraints; (index into _WHY, row, constraint) of the first fault, (0, 0, 0) if there is none."""
     for i in range(rows.shape[0]):
         constraints[i] = 0
         for p in range(rows.shape[1] // 4):

@@ -94,8 +94,11 @@ class Sliced(StoredIndex):
 
     def memory_bytes(self) -> int:
         """Bytes of all arrays."""
-        own = self._cover, self._begun, self._borders, self._bounds, self._hints, self._constrained, self._changed
-        return self._store.memory_bytes() + sum(a.nbytes for a in own) + self._sorted.nbytes
+        own = (
+            self._cover, self._begun, self._borders, self._bounds, self._hints, self._constrained,
+            self._changed, self._sorted,
+        )
+        return self._store.memory_bytes() + sum(a.nbytes for a in own)
 
     def check(self) -> None:
         """Every invariant. O(slots * attributes * cells / 64)."""
@@ -155,8 +158,8 @@ class Sliced(StoredIndex):
         store = self._store
         width = store.weight.shape[1] + 1
         if width > self._bounds.shape[1]:
-            missing = width - self._bounds.shape[1]
-            self._bounds = np.concatenate([self._bounds, np.repeat(self._bounds[:, -1:], missing, axis=1)], axis=1)
+            missing = ((0, 0), (0, width - self._bounds.shape[1]))
+            self._bounds = np.pad(self._bounds, missing, "edge")
         width, slots_max = store.attribute.shape[1], len(store.ids)
         columns = -(-3 * width // 16) * 8
         if self._hints.shape != (slots_max, columns):

@@ -85,7 +85,7 @@ class Store:
         self.free.frombytes(slots.tobytes())
 
     def rearrange(self, first: int, last: int, order: Slots) -> None:
-        """Put what stands in the slots `order`, all that is held in first..last, at its front in that order."""
+        """Put what is held in first..last, in the slots `order`, at its front in that order."""
         filters = self.filters(order)
         self.slot_of.remove(filters.ids)
         self.slot_of.add(filters.ids, np.arange(first, first + len(order)))
@@ -123,7 +123,8 @@ class Store:
     def memory_bytes(self) -> int:
         """Bytes of all arrays."""
         columns = self.ids, self.receivers, self.attribute, self.ends, self.weight
-        return sum(c.nbytes for c in columns) + self.slot_of.memory_bytes() + self.free.itemsize * len(self.free)
+        free = self.free.itemsize * len(self.free)
+        return sum(column.nbytes for column in columns) + self.slot_of.memory_bytes() + free
 
     def check(self) -> None:
         """Every invariant. O(slots * constraints)."""
@@ -133,7 +134,8 @@ class Store:
         claim(np.array_equal(np.sort(np.concatenate([held, free])), np.arange(self.used)),
               "each written slot is held or free, once")
         claim(np.array_equal(self.ids[held], ids), "a held slot carries its id")
-        claim((self.attribute[free, 0] == -1).all() and (self.ids[free] == -1).all(), "a free slot has no filter")
+        claim((self.attribute[free, 0] == -1).all(), "a free slot has no constraints")
+        claim((self.ids[free] == -1).all(), "a free slot has no id")
         attribute, low, high = self.attribute[held], self.ends[held, 0::2], self.ends[held, 1::2]
         real = attribute >= 0
         claim((real[:, :-1] | ~real[:, 1:]).all(), "padding comes last")

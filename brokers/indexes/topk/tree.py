@@ -119,7 +119,8 @@ class IntervalTree:
 
     def _arrays(self) -> tuple[Any, Any, Any, Any, Any, Any, Any]:
         return (
-            self.head, self.leaf_size, self.leaf_slot, self.leaf, self.node_size, self.node_child, self.node_key
+            self.head, self.leaf_size, self.leaf_slot, self.leaf,
+            self.node_size, self.node_child, self.node_key,
         )
 
     def _reserve(self) -> None:
@@ -132,7 +133,8 @@ class IntervalTree:
         if self.head[_NODES] + height + 1 > len(self.node_size):
             more = 2 * len(self.node_size) + height + 1
             self.node_size = _longer(self.node_size, more, 0)
-            self.node_child, self.node_key = _longer(self.node_child, more, 1), _longer(self.node_key, more, 1)
+            self.node_child = _longer(self.node_child, more, 1)
+            self.node_key = _longer(self.node_key, more, 1)
 
 
 def _longer(column: NDArray[Any], length: int, axis: int) -> NDArray[Any]:
@@ -150,7 +152,7 @@ def _key_before(low, slot, other_low, other_slot):
 
 @njit(inline="always", cache=True)
 def _child_of(node_size, node_child, node_key, node, low, slot):
-    """The last child whose separator is not behind (low, slot); the first child's separator is not looked at."""
+    """The last child whose separator is not behind (low, slot); the first child's is not looked at."""
     first, last = 0, node_size[node] - 1
     while first < last:
         middle = (first + last + 1) >> 1
@@ -253,7 +255,9 @@ def _is_full(leaf_size, node_size, node, height):
 
 
 @njit(cache=True)
-def _insert(head, leaf_size, leaf_slot, leaf, node_size, node_child, node_key, lows, highs, weights, slots, done):
+def _insert(
+    head, leaf_size, leaf_slot, leaf, node_size, node_child, node_key, lows, highs, weights, slots, done
+):
     """Enter intervals from number `done` on while there is room for splits; how many are done then."""
     while done < slots.size:
         if head[_LEAVES] + 1 > leaf_size.size or head[_NODES] + head[_HEIGHT] + 1 > node_size.size:
@@ -295,7 +299,7 @@ def _insert(head, leaf_size, leaf_slot, leaf, node_size, node_child, node_key, l
 
 @njit(cache=True)
 def _find(head, leaf_size, leaf_slot, node_size, node_child, node_key, low, slot, path, places):
-    """The place of an interval in its leaf; the nodes from the root to the leaf, and the places taken there."""
+    """The place of an interval in its leaf; fills the nodes on the way there, and the places taken in them."""
     node = head[_ROOT]
     for depth in range(head[_HEIGHT]):
         path[depth] = node
@@ -312,7 +316,9 @@ def _find(head, leaf_size, leaf_slot, node_size, node_child, node_key, low, slot
 def _remove(head, leaf_size, leaf_slot, leaf, node_size, node_child, node_key, lows, slots):
     path, places = np.empty(64, np.int64), np.empty(64, np.int64)
     for i in range(slots.size):
-        at = _find(head, leaf_size, leaf_slot, node_size, node_child, node_key, lows[i], slots[i], path, places)
+        at = _find(
+            head, leaf_size, leaf_slot, node_size, node_child, node_key, lows[i], slots[i], path, places
+        )
         height = head[_HEIGHT]
         node = path[height]
         leaf_size[node] -= 1

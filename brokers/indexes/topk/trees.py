@@ -70,7 +70,7 @@ class Trees(StoredIndex):
         for attribute in range(self.attributes):
             rows, places = np.nonzero(store.attribute[held] == attribute)
             tree = self._trees.get(attribute)
-            claim((tree is None) == (len(rows) == 0), "exactly the attributes that are constrained have a tree")
+            claim((tree is None) == (len(rows) == 0), "what is constrained has a tree, and only that")
             if tree is not None:
                 tree.check()
                 slots = held[rows]
