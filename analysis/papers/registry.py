@@ -8,6 +8,10 @@ from __future__ import annotations
 from brokers.registry import Entry
 
 PAPERS: dict[str, Entry] = {
+    "merging": Entry(
+        "analysis.papers.merging:reproduce",
+        "query merging: figures 13 to 20, heuristics beside the optimum, and beyond where the source stops",
+    ),
     "htree": Entry(
         "analysis.papers.htree:reproduce",
         "matching by cells: the H-Tree beside a scan, Tama, Siena's counting and Rein",
@@ -15,5 +19,13 @@ PAPERS: dict[str, Entry] = {
     "topk": Entry(
         "analysis.papers.topk:reproduce",
         "weighted top-k partial matching: time and space against the bound, beside the fast index and a scan",
+    ),
+    "part": Entry(
+        "analysis.papers.part:experiments",
+        "PART and B-PART: time and work over objects, subscriptions, batches, k, delta, keywords and node sizes",
+    ),
+    "agile": Entry(
+        "analysis.papers.agile:reproduce",
+        "context-aware filtering: tables 3 to 6 and figures 11 to 15, operations, modelled and real throughput",
     ),
 }

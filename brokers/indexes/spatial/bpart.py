@@ -21,7 +21,7 @@ from brokers.indexes.spatial.part import FAN_OUT, GROUP_SIZE, Part
 from brokers.indexes.spatial.words import Vocabulary
 
 BATCH_MAX = 16
-SPREAD = 1.0
+SPREAD = 0.5
 
 
 class BPart(Part):

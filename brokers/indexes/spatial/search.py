@@ -381,11 +381,11 @@ def _roomy(array, needed):
 
 
 @njit(cache=True)
-def _part_word(world, asked, i, word, strict, work, out, total):
-    """Algorithm 1 for one query and one of its keywords. Returns (subscriptions so far, how many)."""
-    groups, point = world.groups, asked.points[i]
-    axes, k, delta, own = point.size, asked.k[i], asked.delta[i], asked.own[i]
-    queried = asked.words[asked.ptr[i] : asked.ptr[i + 1]]
+def _part_word(world, asked, members, word, strict, work, out, owner, total):
+    """Algorithm 1 for a keyword and queries that have it, each on its own. Group by group, since the search for a
+    far query looks at what is near the group. Returns (subscriptions, the query of each, how many)."""
+    groups = world.groups
+    axes = world.places.shape[1]
     root = _root(groups, word)
     size = 0
     if root != NONE:
@@ -394,45 +394,51 @@ def _part_word(world, asked, i, word, strict, work, out, total):
     while size > 0:
         size -= 1
         g = work.group_stack[size]
-        members = groups.meta[g, COUNT]
+        subscriptions = groups.meta[g, COUNT]
         if groups.meta[g, LEVEL] > 0:
-            for j in range(members):
+            for j in range(subscriptions):
                 work.group_stack[size + j] = groups.child[g, j]
-            size += members
+            size += subscriptions
             continue
-        work.state[GROUPS] += 1
         mbr = groups.mbr[g]
-        near, far = _near_far(mbr, point)
-        _begin_set(work, 0)
-        count, kept = _candidates(
-            world.trees, word, mbr[:axes], mbr[axes:], near, _reach_above(far, delta, axes), own, k, 0, work,
-            work.leaves, 0,
-        )
-        if count >= k:
-            continue
-        out = _roomy(out, total + members)
-        for j in range(members):
-            s = groups.child[g, j]
-            if not _first_shared(world.words[s], queried, word):
+        for i in members:
+            point, k, delta, own = asked.points[i], asked.k[i], asked.delta[i], asked.own[i]
+            queried = asked.words[asked.ptr[i] : asked.ptr[i + 1]]
+            work.state[GROUPS] += 1
+            near, far = _near_far(mbr, point)
+            _begin_set(work, 0)
+            count, kept = _candidates(
+                world.trees, word, mbr[:axes], mbr[axes:], near, _reach_above(far, delta, axes), own, k, 0, work,
+                work.leaves, 0,
+            )
+            if count >= k:
                 continue
-            work.state[SUBSCRIPTIONS] += 1
-            squared = _squared(world.places[s], point)
-            if _matters(world, s, word, squared, k, delta, own, strict, count, kept, work):
-                out[total] = s
-                total += 1
-    return out, total
+            out, owner = _roomy(out, total + subscriptions), _roomy(owner, total + subscriptions)
+            for j in range(subscriptions):
+                s = groups.child[g, j]
+                if not _first_shared(world.words[s], queried, word):
+                    continue
+                work.state[SUBSCRIPTIONS] += 1
+                squared = _squared(world.places[s], point)
+                if _matters(world, s, word, squared, k, delta, own, strict, count, kept, work):
+                    out[total] = s
+                    owner[total] = i
+                    total += 1
+    return out, owner, total
 
 
 @njit(cache=True)
 def part(world, asked, strict, work):
-    """PART: (ptr, subscription slots) of the queries."""
+    """PART: (ptr, subscription slots) of the queries, one after the other."""
     queries = asked.k.size
     ptr = np.zeros(queries + 1, np.int64)
-    out = np.empty(256, np.int64)
+    out, owner = np.empty(256, np.int64), np.empty(256, np.int64)
+    one = np.empty(1, np.int64)
     total = 0
     for i in range(queries):
+        one[0] = i
         for t in range(asked.ptr[i], asked.ptr[i + 1]):
-            out, total = _part_word(world, asked, i, asked.words[t], strict, work, out, total)
+            out, owner, total = _part_word(world, asked, one, asked.words[t], strict, work, out, owner, total)
         ptr[i + 1] = total
     return ptr, out[:total].copy()
 
@@ -712,17 +718,12 @@ def batch_part(world, asked, words, word_ptr, by_word, count_max, spread, strict
             edge = groups.mbr[root, axes + axis] - groups.mbr[root, axis]
             width += edge * edge
         cluster, clusters = _clusters(asked.points, queries, count_max, spread * spread * width / groups.leaves[word])
-        for c in range(clusters):
+        held = np.bincount(cluster, minlength=clusters)
+        alone = queries[held[cluster] == 1]
+        out, owner, total = _part_word(world, asked, alone, word, strict, work, out, owner, total)
+        for c in np.flatnonzero(held > 1):
             members = queries[cluster == c]
-            if members.size == 1:
-                begin = total
-                out, total = _part_word(world, asked, members[0], word, strict, work, out, total)
-                owner = _roomy(owner, total)
-                owner[begin:total] = members[0]
-            else:
-                out, owner, total = _batch_word(
-                    world, asked, members, word, strict, work, batch, out, owner, total
-                )
+            out, owner, total = _batch_word(world, asked, members, word, strict, work, batch, out, owner, total)
     ptr = np.zeros(asked.k.size + 1, np.int64)
     for t in range(total):
         ptr[owner[t] + 1] += 1
