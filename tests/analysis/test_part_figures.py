@@ -1,0 +1,77 @@
+"""The figures of PART and B-PART: every row and claim is made, at a size that proves nothing about speed."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import numpy as np
+
+from analysis.bench import part as bench
+from analysis.papers import part as paper
+from analysis.papers.report import Report
+
+TINY = bench.Sizes(
+    objects=600, subscriptions=120, words=20, k=3, deltas=(1.0, 2.0), queries=5, repeats=1, batch=8, batches=2,
+    near=0.1, brute_subscriptions=10, brute_queries=2, turnover=10,
+)  # fmt: skip
+
+
+def test_the_bench_measures_all_it_names():
+    rows = {row["name"]: row for row in bench.measure(TINY)}
+    for name in ("PART, δ = 1: mean", "PART, δ = 2: 95th percentile", "PART, δ = 2: nodes visited"):
+        assert rows[name]["value"] > 0
+    assert rows["PART, δ = 1: mean"]["target"] == "at most 50 ms"
+    assert rows["PART, δ = 1: precision"]["value"] == 1.0
+    assert 0 < rows["PART, δ = 2: precision"]["value"] <= 1.0
+    for name in ("PART, δ = 1, beside brute force", "PART, δ = 1, beside materialised"):
+        assert rows[name]["baseline"] > 0 and rows[name]["ratio"] > 0
+    assert rows["B-PART, near batches of 8"]["target"] == "at least 1.5 times PART"
+    assert rows["B-PART, random batches of 8"]["target"] == "at least 1 times PART"
+
+
+def test_the_turnover_leaves_the_index_as_it_was():
+    crowd = bench.Crowd(20, 3)
+    index = bench.filled(bench.Materialised(vocabulary=crowd.vocabulary, k_max=3), crowd.rows(50), crowd.rows(9))
+    before = index.kth_squared(3)[1]
+    assert bench.lives_per_s(index, crowd.rows(7), 3, 1.0) > 0
+    assert len(index.objects) == 50 and np.array_equal(index.kth_squared(3)[1], before)
+    index.check()
+
+
+def test_the_same_seed_draws_the_same_crowd():
+    one, two, other = (bench.Crowd(20, 3, seed).rows(30) for seed in (1, 1, 2))
+    assert np.array_equal(one.places, two.places) and np.array_equal(one.keywords.words, two.keywords.words)
+    assert not np.array_equal(one.places, other.places)
+
+
+def test_the_reproduction_makes_every_table_and_claim(tmp_path, monkeypatch):
+    small = paper.Setting(objects=800, subscriptions=150, words=20, queries=6, side=0.5)
+    monkeypatch.setattr(paper, "Setting", lambda: small)
+    monkeypatch.setattr(paper, "SMALL", replace(small, queries=3))
+    monkeypatch.setattr(paper, "VALUES", {**{name: values[:2] for name, values in paper.VALUES.items()},
+                                          "queries": (2, 64)})
+    report = Report("part", tmp_path, 1, False, lambda line: None)
+    drawn = []
+    monkeypatch.setattr(report, "plot", lambda name, *rest, **scales: drawn.append(name))
+    paper.experiments(report)
+    report.finish()
+    assert len(drawn) == 2 * (len(paper.SCALED) + len(paper.VALUES))
+    claims = {claim["name"]: claim for claim in json.loads((tmp_path / "claims.json").read_text())["claims"]}
+    assert claims["no subscription in RT is lost"]["holds"] is True
+    assert claims["no subscription outside of RT_delta is answered"]["holds"] is True
+    assert len(claims) == 7
+    for name in (*paper.SCALED, *paper.VALUES, "small"):
+        assert (tmp_path / f"{name}.parquet").exists()
+
+
+def test_a_wrong_answer_is_counted():
+    setting = paper.Setting(objects=400, subscriptions=100, words=10, queries=8, side=1.0, delta=2.0)
+    right = paper.measure(setting)
+    assert (right.lost, right.beyond, right.asked) == (0, 0, 16)
+    indexes = paper.built(400, 100, 10, 5, 16, 32, 10, 1)
+    indexes.part.expire_objects(np.arange(0, 200))  # answers more than it may
+    assert paper.measure(setting).beyond > 0
+    indexes.part.delete_subscriptions(np.arange(0, 50))
+    assert paper.measure(setting).lost > 0
+    paper.built.cache_clear()
