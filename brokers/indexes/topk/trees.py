@@ -166,14 +166,18 @@ def _select(
 ):
     """The k best of the slots touched: (how many, how many went into the heap)."""
     size = entered = 0
+    least = threshold
     for i in range(state.shape[0] if dense else touched.size):
         slot = i if dense else touched[i]
         score = state[slot, 0]
-        if state[slot, 1] != epoch or score <= threshold or (size == scores.size and score < scores[0]):
+        # Few scores, stale ones included, pass the first test once the heap is full: a branch that is foreseen.
+        if score < least or score <= threshold or state[slot, 1] != epoch:
             continue
         receiver = held_receivers[slot]
         if not (excluding and receiver == excluded):
             entered += 1
             size = offer(scores, ids, receivers, size, score, held_ids[slot], receiver, by_receiver)
+            if size == scores.size:
+                least = scores[0]
     arrange(scores, ids, receivers, size)
     return size, entered
