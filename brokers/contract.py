@@ -77,6 +77,7 @@ class SourceContext:
     duration_ns: int
     settled: bool
     service_params: Mapping[str, Any]
+    client_broker: NDArray[np.int32] | None = None  # per client number: its broker
 
 
 class Source(Protocol):
@@ -115,6 +116,8 @@ class Kind(ABC):
     revocations: ClassVar[frozenset[int]] = frozenset()  # changes that end the interest named by their word
     interests: ClassVar[frozenset[int]] = frozenset()  # changes that begin the interest named by their word
     replacements: ClassVar[frozenset[int]] = frozenset()  # changes that take the place of the last with their word
+    judge: ClassVar[str] = ""  # "module:function" that audits in the conformance kit, if pairs do not tell
+    rehearsal: ClassVar[str] = ""  # "module:function" that says what clients do in the kit's rehearsals
     tables: ClassVar[Mapping[str, Table]] = {}  # trace tables of this kind's own, written by `Out.record`
     Params: ClassVar[type[BaseModel]]
 

@@ -23,14 +23,14 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, cast
 
 import numpy as np
 
 from brokers import registry
 from brokers.contract import NEVER, BrokerProtocol, Emission, Guarantees, Kind, SourceContext
 from brokers.engine.model import Model, ServiceSpec, SourceSpec
-from brokers.engine.run import MemoryTraces, Result, execute
+from brokers.engine.run import MemoryTraces, Result, execute, tables_of
 from brokers.engine.shard import Cutting
 from brokers.engine.trace import DRIVER
 from brokers.errors import BrokerlabError, InvalidInput
@@ -225,11 +225,11 @@ def check_digests(model: Model, ways: Sequence[Variant] | None = None) -> list[D
     from brokers.engine.trace_compare import first_difference
 
     ways = variants(model) if ways is None else ways
-    first = MemoryTraces("full")
+    first = MemoryTraces("full", tables_of(model))
     digest = ways[0].run(model, first).digest
     found = []
     for way in ways[1:]:
-        traces = MemoryTraces("full")
+        traces = MemoryTraces("full", tables_of(model))
         try:
             result = way.run(model, None if way.engine == "ray" else traces)
         except Exception as error:  # of the protocol, which may raise anything
@@ -379,16 +379,17 @@ class _Changes:
 def audit(
     tables: Mapping[str, Mapping[str, Any]], kind: Kind, guarantees: Guarantees, service: int = 0
 ) -> Audit:
-    """Judge a run by its full trace (`MemoryTraces.tables()`), pair by pair. O(publications x interests)."""
+    """Judge a run by its full trace (`MemoryTraces.tables()`), pair by pair. O(publications x interests).
+
+    Kinds whose answers are not made of pairs bring a judge of their own.
+    """
+    if kind.judge:
+        return cast(Audit, registry.load(kind.judge)(tables, kind, guarantees, service))
     found = Audit(guarantees)
     changes = _Changes(tables, kind, service, guarantees.under_loss)
     losses = tables["losses"]
     lost = set() if guarantees.under_loss else set(losses["body"][losses["service"] == service].tolist())
-    hops = tables["hops"]
-    handled: dict[int, int] = {}
-    for body, time in zip(hops["body"].tolist(), hops["time_ns"].tolist()):
-        handled[body] = max(handled.get(body, -1), time)
-
+    handled = handled_last(tables)
     got: dict[int, dict[int, int]] = {}  # publication -> client -> deliveries
     deliveries = tables["deliveries"]
     mine = deliveries["service"] == service
@@ -407,10 +408,19 @@ def audit(
         end = max(handled.get(p, sent), sent)
         _judge(found, changes, kind, p, sent, end, published["values"][row], got.get(p, {}), p in lost)
     for p in got.keys() - known:
-        found.unwanted.add(f"publication {_name(p)}, which nobody published")
+        found.unwanted.add(f"publication {message_name(p)}, which nobody published")
     times = (deliveries[name][mine].tolist() for name in ("published_ns", "time_ns"))
-    _judge_order(found, publication, client, *times)
+    judge_order(found, publication, client, *times)
     return found
+
+
+def handled_last(tables: Mapping[str, Mapping[str, Any]]) -> dict[int, int]:
+    """When a broker last handled something that is, or stands for, each publication."""
+    hops = tables["hops"]
+    handled: dict[int, int] = {}
+    for body, time in zip(hops["body"].tolist(), hops["time_ns"].tolist()):
+        handled[body] = max(handled.get(body, -1), time)
+    return handled
 
 
 def _judge(
@@ -443,21 +453,21 @@ def _judge(
         elif changes.settled_before(change, sent, end, forgive=True):
             excused.add(client)
     for client in sorted(must - got.keys()):
-        found.missed.add(f"client {client} got nothing of publication {_name(p)}, sent at {sent} ns")
+        found.missed.add(f"client {client} got nothing of publication {message_name(p)}, sent at {sent} ns")
     for client, count in sorted(got.items()):
         if client not in may:
             found.unwanted.add(
-                f"client {client} got publication {_name(p)}, sent at {sent} ns, which it did not ask for"
+                f"client {client} got publication {message_name(p)}, sent at {sent} ns, which it did not ask for"
             )
         if count > 1:
-            found.duplicated.add(f"client {client} got publication {_name(p)} {count} times")
+            found.duplicated.add(f"client {client} got publication {message_name(p)} {count} times")
     found.forced_yes += len(must)
     found.free += len(may - must)
     found.excused += len((may & excused) - must)
     found.forced_no += len(set(changes.client.values()) - may)
 
 
-def _judge_order(
+def judge_order(
     found: Audit, publication: list[int], client: list[int], sent: list[int], time: list[int]
 ) -> None:
     """What one client gets from one publisher comes in the order in which it was sent."""
@@ -477,19 +487,19 @@ def _judge_order(
             if at > now:
                 now, latest = at, max(latest, ahead)
             if (when, p) < latest:
-                found.out_of_order.add(
-                    f"client {c} got publication {_name(p)} of client {publisher} after {_name(latest[1])}"
-                )
+                late = f"publication {message_name(p)} of client {publisher}"
+                found.out_of_order.add(f"client {c} got {late} after {message_name(latest[1])}")
             ahead = max(ahead, (when, p))
 
 
-def _name(publication: int) -> str:
+def message_name(publication: int) -> str:
+    """37#5 for the sixth message of client 37."""
     return f"{publication >> 32}#{publication & 0xFFFFFFFF}" if publication >= 0 else str(publication)
 
 
 def audit_run(model: Model, service: int = 0) -> Audit:
     """Run a model and audit one of its services on what its protocol declares."""
-    traces = MemoryTraces("full")
+    traces = MemoryTraces("full", tables_of(model))
     execute(model, trace=traces)
     spec = model.services[service]
     return audit(
@@ -664,7 +674,7 @@ class Joined:
 
     def _run(self) -> Result:
         if self._result is None:
-            self._traces = MemoryTraces("full")
+            self._traces = MemoryTraces("full", tables_of(self.model()))
             self._result = execute(self.model(), trace=self._traces, observe=self._observe)
         return self._result
 
@@ -785,11 +795,15 @@ def rehearse(
     links = LinkModel.model_validate(dict(rehearsal.links))
     overlay = build(rehearsal.topology, dict(rehearsal.params), links, seed)
     kind = registry.load(spec.kind_target)
-    if kind.name not in SCRIPTS:
-        raise InvalidInput(f"the kind {kind.name!r} has no rehearsal; there is one for {', '.join(SCRIPTS)}")
-    script = SCRIPTS[kind.name](rehearsal, overlay.brokers, clients, spec.params, seed)
+    if kind.rehearsal:
+        scripted = registry.load(kind.rehearsal)
+    elif kind.name in SCRIPTS:
+        scripted = SCRIPTS[kind.name]
+    else:
+        raise InvalidInput(f"the kind {kind.name!r} has no rehearsal; name a function in its attribute `rehearsal`")
+    script = scripted(rehearsal, overlay.brokers, clients, spec.params, seed)
     script["standing"] = script["standing"] if rehearsal.settled else []
-    at = [_Dice(seed, client, "conformance/broker").below(overlay.brokers) for client in range(clients)]
+    at = [Dice(seed, client, "conformance/broker").below(overlay.brokers) for client in range(clients)]
     source = SourceSpec(f"{_HERE}:Script", script, "all")
     return Model(
         rehearsal.name,
@@ -803,7 +817,7 @@ def rehearse(
     )
 
 
-class _Dice:
+class Dice:
     """Plain draws from one named stream."""
 
     def __init__(self, seed: int, entity: int, purpose: str) -> None:
@@ -828,7 +842,7 @@ def _content_script(
     revoked: list[tuple[int, int, int]] = []
     standing: list[tuple[int, int, int, list[float]]] = []
     for client in range(0, clients, 2):
-        dice = _Dice(seed, brokers + client, "conformance/interests")
+        dice = Dice(seed, brokers + client, "conformance/interests")
         for number in range(5):
             row: list[float] = []
             for attribute in sorted({dice.below(min(attributes, 2)) for _ in range(2)}):
@@ -847,27 +861,28 @@ def _content_script(
                 ended = begun + 1 + dice.below(end // 3)
                 revoked.append((ended + -ended % grid, client, id_))
     published = []
-    dice = _Dice(seed, 0, "conformance/publications")
+    dice = Dice(seed, 0, "conformance/publications")
     for _ in range(rehearsal.publications):
         at = 1 + dice.below(end - grid)
         values = [float(dice.below(11)) / 10 if dice.below(12) else np.nan for _ in range(attributes)]
         published.append((at + -at % grid, dice.below(clients), 0, values))
     return {
         "emissions": [
-            {"type": 0, **_columns(sorted(published, key=lambda m: m[:2]))},
-            {"type": 1, **_columns(sorted(subscribed, key=lambda m: m[:2]))},
-            {"type": 2, **_columns(sorted(revoked))},
+            {"type": 0, **columns(sorted(published, key=lambda m: m[:2]))},
+            {"type": 1, **columns(sorted(subscribed, key=lambda m: m[:2]))},
+            {"type": 2, **columns(sorted(revoked))},
         ],
-        "standing": [{"type": 1, **_columns(standing)}] if standing else [],
+        "standing": [{"type": 1, **columns(standing)}] if standing else [],
     }
 
 
-def _columns(messages: Sequence[tuple[Any, ...]]) -> dict[str, Any]:
+def columns(messages: Sequence[tuple[Any, ...]]) -> dict[str, Any]:
+    """Messages (time, client, word[, row]) as the columns that `Script` takes."""
     names = ("time", "client", "word")
-    columns: dict[str, Any] = {name: [m[i] for m in messages] for i, name in enumerate(names)}
+    found: dict[str, Any] = {name: [m[i] for m in messages] for i, name in enumerate(names)}
     if messages and len(messages[0]) > 3:
-        columns["rows"] = [m[3] for m in messages]
-    return columns
+        found["rows"] = [m[3] for m in messages]
+    return found
 
 
 # What clients do in a rehearsal, by kind: (rehearsal, brokers, clients, service's params, seed) to a script.

@@ -59,19 +59,22 @@ class Node:
         word: int = 0,
         size: int = -1,
         cause: int = SAME,
+        about: Body | None = None,
     ) -> None:
         """Send a message of a type, because of `message`. `body` is plain data, or what `keep` returned.
 
-        A body made here stands for the publication that `message` carries, if it carries one.
+        A body made here stands for the publication that `message` carries, if it carries one, or for the one
+        that `about`, a kept body, is or stands for.
         """
         a = self._adaptor
-        handle = (
-            -1
-            if body is None
-            else body.handle
-            if isinstance(body, Body)
-            else a.out.body(body, type, message[0])
-        )
+        if body is None:
+            handle = -1
+        elif isinstance(body, Body):
+            handle = body.handle
+        elif about is None:
+            handle = a.out.body(body, type, message[0])
+        else:
+            handle = a.out.body(body, type, like=about.handle)
         a.detail[len(a.send_event)] = (type, handle, word, size, a.cause_handle(cause))
         a.send_event.append(message[0])
         a.send_link.append(link)
@@ -95,10 +98,19 @@ class Node:
         a.deliver_client.append(client)
         a.deliver_body.append(message[6] if body is None else body.handle)
 
-    def timer(self, message: Message, delay_ns: int, type: int, word: int = 0, cause: int = SAME) -> None:
-        """Wake this broker `delay_ns` after the message, with a message of `type` and `word`."""
+    def timer(
+        self,
+        message: Message,
+        delay_ns: int,
+        type: int,
+        word: int = 0,
+        cause: int = SAME,
+        body: Body | None = None,
+    ) -> None:
+        """Wake this broker `delay_ns` after the message, with a message of `type`, `word` and a kept body."""
         a = self._adaptor
-        a.out.timer(message[0], delay_ns, type, word, -1, a.cause_handle(cause))
+        handle = -1 if body is None else body.handle
+        a.out.timer(message[0], delay_ns, type, word, handle, a.cause_handle(cause))
 
     def cost(self, message: Message, ns: int) -> None:
         """Charge service time beyond the scenario's cost model."""

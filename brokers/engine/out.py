@@ -126,12 +126,13 @@ class Out:
             )
             self.costs.append((event, (ns + 0.5).astype(np.int64)))
 
-    def body(self, body: Any, type: int, about: int | None = None) -> int:
+    def body(self, body: Any, type: int, about: int | None = None, like: int = -1) -> int:
         """Make a body of plain data; returns its handle. It lives while a message carries it or `held()` names it.
 
         `about` is an event whose body this one stands for: a delivery of it then counts for that publication.
+        `like` is the handle of such a body itself.
         """
-        source = -1 if about is None else int(self._batch.body[about])
+        source = like if about is None else int(self._batch.body[about])
         if source < 0:
             return self._bodies.add_object(self.service, type, body)
         bodies = self._bodies

@@ -105,7 +105,7 @@ def execute(
     notice : told, in a sentence, when the run recovered from something
     """
     began = time.time_ns()
-    trace = trace or MemoryTraces("none")
+    trace = trace or MemoryTraces("none", tables_of(model))
     notice = notice or (lambda sentence: None)
     folder = trace.folder if isinstance(trace, FileTraces) else None
     wanted = actors if actors is not None else 1

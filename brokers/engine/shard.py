@@ -284,6 +284,7 @@ class Shard:
                     duration_ns=model.duration_ns,
                     settled=spec.settled,
                     service_params=spec.params,
+                    client_broker=self.client_broker,
                 ),
             )
             # A resumed shard gets what stands, and what has come and gone since, from the checkpoint.

@@ -22,6 +22,16 @@ WORKLOADS: dict[str, Entry] = {
         "timed publications, subscriptions and unsubscriptions from a CSV or Parquet file",
         {"kinds": ["content"]},
     ),
+    "rank-publish": Entry(
+        f"{_HERE}.ranked:RankPublish",
+        "as publish, for topk: points or intervals, with the sender's weights or without, by region or everywhere",
+        {"kinds": ["topk"]},
+    ),
+    "rank-subscribe": Entry(
+        f"{_HERE}.ranked:RankSubscribe",
+        "as subscribe, for topk: weighted filters, which may get other weights, by region or everywhere",
+        {"kinds": ["topk"]},
+    ),
     "context-updates": Entry(
         f"{_HERE}.context_updates:ContextUpdates",
         "attribute values of contexts change by random walk or are drawn anew",

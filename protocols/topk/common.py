@@ -1,0 +1,142 @@
+"""What the three topk protocols share: the way of interests and answers over one tree, and the last step.
+
+All use one tree of the overlay, re-rooted where a publication enters: the overlay itself if it is one, else
+the shortest paths from its best connected broker. The broker where a publication enters is its *root*. Once the
+root knows the answer, it names the recipients in a message that flows down the tree, over each link at most once
+and only towards brokers with recipients: implicit multicast, since the publisher named nobody.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, cast
+
+import numpy as np
+from pydantic import BaseModel
+
+from brokers.contract import NEVER, BrokerProtocol, Message
+from brokers.engine.adaptor import Body
+from brokers.indexes.topk.contract import Answer, RankedIndex, Ranking
+from protocols.routes import Routes
+from protocols.topk.kind import PUBLISH, REWEIGHT, SUBSCRIBE, UNSUBSCRIBE, TopK
+
+DELIVERY = 16
+
+
+class Ranked(BrokerProtocol):
+    """A broker with an index of filters. A subclass says whose filters it keeps, and how it finds the answer."""
+
+    kind: ClassVar[str] = "topk"
+    Options: ClassVar[type[BaseModel] | None] = None
+
+    def __init__(self, node: Any) -> None:
+        super().__init__(node)
+        env = node.env
+        if "routes" not in node.shared:
+            node.shared["routes"] = Routes(env.links, env.overlay.is_tree, env.publisher_brokers, False)
+        self.routes: Routes = node.shared["routes"]
+        self.index: RankedIndex = env.new_index()
+        self.held: set[int] = set()  # the filters in the index
+        self.decided = 0  # publications answered here
+
+    @property
+    def service(self) -> TopK:
+        return cast(TopK, self.node.env.kind)
+
+    # ---- filters ---------------------------------------------------------------------------------------
+
+    def on_message(self, message: Message) -> None:
+        if message.type == PUBLISH:
+            self.publish(message)
+        elif message.type == DELIVERY:
+            self.pass_on(message)
+        elif message.type in (SUBSCRIBE, REWEIGHT, UNSUBSCRIBE):
+            self.change(message)
+
+    def publish(self, message: Message) -> None:
+        """A publication entered here."""
+        raise NotImplementedError
+
+    def change(self, message: Message) -> None:
+        """A filter came, went, or weighs otherwise."""
+        raise NotImplementedError
+
+    def apply(self, message: Message) -> None:
+        """Bring the index up to date with a change."""
+        id_ = message.word
+        if message.type == UNSUBSCRIBE:
+            if id_ in self.held:
+                self.index.delete([id_])
+                self.held.discard(id_)
+        else:
+            self.keep_filter(id_, self.node.row(message.body))
+
+    def keep_filter(self, id: int, row: Any) -> None:
+        if id in self.held:
+            self.index.delete([id])
+        self.index.insert([id], np.reshape(row, (1, -1)), np.array([id >> 32]))
+        self.held.add(id)
+
+    def home(self, interest: int) -> int:
+        """The broker of the client behind an interest's id."""
+        env = self.node.env
+        return int(env.client_broker[(interest >> 32) - env.entity_base])
+
+    # ---- publications ----------------------------------------------------------------------------------
+
+    def rank(self, message: Message, row: Any, publisher: int) -> Ranking:
+        """The best of the filters here."""
+        found = self.index.best(self.service.asked(row), self.service.query(publisher))
+        self.node.work(message, len(self.held), len(found.ids))
+        return found
+
+    def decide(self, message: Message, publication: int, answer: Answer, body: Body | None, row: Any) -> None:
+        """The answer is known: note it, serve the clients here, send it to where the others are."""
+        node = self.node
+        self.decided += 1
+        clients: dict[int, None] = {}
+        for rank, (id_, score) in enumerate(zip(answer.ids.tolist(), answer.scores.tolist())):
+            clients[id_ >> 32] = None
+            node.record(
+                message, "rankings", publication=publication, rank=rank, interest=id_, client=id_ >> 32,
+                score=score, tie=int(answer.tie_at_boundary),
+            )  # fmt: skip
+        base = node.env.entity_base
+        brokers = {client: int(node.env.client_broker[client - base]) for client in sorted(clients)}
+        for client, broker in brokers.items():
+            if broker == node.broker:
+                node.deliver(message, client - base, body)
+        away = [[client, broker] for client, broker in brokers.items() if broker != node.broker]
+        links = self.towards({broker for _, broker in away}, node.broker)
+        if links:
+            values = np.asarray(row).tolist()
+            for link in links:
+                node.send(message, link, DELIVERY, {"values": values, "to": away}, publication, about=body)
+
+    def pass_on(self, message: Message) -> None:
+        """A publication with its recipients came by: serve those here, send it on towards the others."""
+        node = self.node
+        named = node.body(message)["to"]
+        for client, broker in named:
+            if broker == node.broker:
+                node.deliver(message, client - node.env.entity_base)
+        for link in self.towards({broker for _, broker in named}, node.origin(message)):
+            node.forward(message, link)
+
+    def towards(self, brokers: set[int], root: int) -> list[int]:
+        """The links down the tree of a root that lead to at least one of these brokers, by neighbour."""
+        routes, here = self.routes, self.node.broker
+        tree = int(routes.tree_of[root])
+        return [
+            int(routes.up[tree, child]) ^ 1
+            for child in routes.children(tree, here).tolist()
+            if any(routes.is_below(tree, child, broker) for broker in brokers)
+        ]
+
+    def entries(self) -> int:
+        return len(self.held)
+
+    def describe(self) -> dict[str, Any]:
+        return {"filters": len(self.held), "decided": self.decided}
+
+
+__all__ = ["DELIVERY", "NEVER", "Ranked"]

@@ -1,0 +1,189 @@
+"""The audit of the kind `topk` in plain Python, for the conformance kit.
+
+Who is in an answer depends on the others, so a publication is judged as a whole. Every filter is in one of three
+conditions: certain (its last change had settled before the publication, and the next was not issued before the
+publication's end), free (a change of it was in flight), or out. An answer R is right if it is the definition's
+answer on the certain filters and some choice for the free ones. One choice decides it: those of R as they were
+scored, of the others what scores least. For what is not among the first k may be weakened or left out without
+changing who is. Where ties are kept out altogether, free filters may have made the tie that ends R: so R is right
+too if below it, and not below any other filter, so many could have had one score that there was no room for all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from brokers.contract import NEVER, Guarantees
+from brokers.indexes.topk.contract import Query, answered, ranked
+from brokers.indexes.topk.scan import Scan
+from protocols.conformance import Audit, handled_last, judge_order, message_name
+from protocols.topk.kind import UNSUBSCRIBE, TopK
+
+_ALL = Query(None)
+
+
+@dataclass
+class _Version:
+    """A filter as one change made it."""
+
+    number: int
+    issued: int
+    settled: int
+
+
+@dataclass
+class _Filter:
+    versions: list[_Version] = field(default_factory=list)
+    ended: int = NEVER  # when its end was issued
+    gone: int = NEVER  # when its end had settled
+
+    def possible(self, sent: int, end: int) -> tuple[list[int], bool]:
+        """The versions that may have counted for a publication, and whether none may have."""
+        if self.gone < sent:
+            return [], True
+        known = [i for i, version in enumerate(self.versions) if version.settled < sent]
+        first = known[-1] if known else 0
+        found = [version.number for version in self.versions[first:] if version.issued <= end]
+        return found, not known or self.ended <= end
+
+
+def judge(tables: Mapping[str, Mapping[str, Any]], kind: TopK, guarantees: Guarantees, service: int) -> Audit:
+    """Judge a run by its full trace. O(publications * filters)."""
+    found = Audit(guarantees)
+    filters, versions = _filters(tables, kind, service, guarantees)
+    losses = tables["losses"]
+    lost = set() if guarantees.under_loss else set(losses["body"][losses["service"] == service].tolist())
+    last = handled_last(tables)
+    answers = _answers(tables["rankings"], service)
+    deliveries = tables["deliveries"]
+    mine = deliveries["service"] == service
+    publication, client = (deliveries[name][mine].tolist() for name in ("publication", "client"))
+    got: dict[int, list[int]] = {}
+    for p, c in zip(publication, client):
+        got.setdefault(p, []).append(c)
+    found.deliveries = len(publication)
+    published = tables["publications"]
+    for row in np.flatnonzero(published["service"] == service).tolist():
+        p, sent = int(published["publication"][row]), int(published["time_ns"][row])
+        found.publications += 1
+        clients = got.pop(p, [])
+        if len(clients) > len(set(clients)):
+            found.duplicated.add(f"publication {message_name(p)} went to a client twice")
+        if p in lost:
+            found.excused += 1
+            found.free += 1
+            continue
+        answer = answers.get(p, {})
+        _judge(found, kind, filters, versions, p, sent, max(last.get(p, sent), sent), published["values"][row], answer)
+        _compare(found, p, "client", set(clients), {id_ >> 32 for id_ in answer})
+    for p in got:
+        found.unwanted.add(f"publication {message_name(p)}, which nobody published")
+    judge_order(found, publication, client, *(deliveries[n][mine].tolist() for n in ("published_ns", "time_ns")))
+    return found
+
+
+def _judge(
+    found: Audit, kind: TopK, filters: dict[int, _Filter], versions: Scan,
+    p: int, sent: int, end: int, values: Any, answer: Mapping[int, float],
+) -> None:  # fmt: skip
+    asked, query = kind.asked(np.asarray(values, np.float64)), kind.query(p >> 32)
+    best = versions.best(asked, Query(None, prorate=query.prorate))
+    score_of = dict(zip(best.ids.tolist(), best.scores.tolist()))
+    weakest, strongest, certain = {}, {}, set()
+    could: dict[float, int] = {}  # score -> how many free filters outside of the answer could have had it
+    for id_, each in filters.items():
+        possible, absent = each.possible(sent, end)
+        scores = [score_of.get(number, 0.0) for number in possible]
+        if not scores or id_ >> 32 == query.exclude:
+            continue
+        if id_ in answer and answer[id_] in scores:
+            weakest[id_] = answer[id_]
+        else:
+            weakest[id_] = 0.0 if absent else min(scores)
+            for score in set(scores) - {weakest[id_]}:
+                could[score] = could.get(score, 0) + 1
+        strongest[id_] = max(scores)
+        if len(scores) == 1 and not absent:
+            certain.add(id_)
+    right = _answer(weakest, query)
+    if query.ties == "none" and right != set(answer) and _cut_by_tie(weakest, could, answer, query):
+        right = set(answer)
+    _compare(found, p, "filter", set(answer), right)
+    forced = _answer(strongest, query) & certain
+    found.forced_yes += len(forced)
+    found.free += len((right | set(answer)) - forced)
+    found.forced_no += len(filters) - len(right | set(answer))
+
+
+def _cut_by_tie(
+    weakest: Mapping[int, float], could: Mapping[float, int], answer: Mapping[int, float], query: Query
+) -> bool:
+    """Whether an answer without ties may end where it does because of free filters."""
+    rest = [score for id_, score in weakest.items() if id_ not in answer]
+    lowest, highest = min(answer.values(), default=np.inf), max(rest, default=0.0)
+    assert query.k is not None
+    return any(
+        highest <= score < lowest and rest.count(score) + count > query.k - len(answer)
+        for score, count in could.items()
+        if score > query.threshold
+    )
+
+
+def _compare(found: Audit, p: int, what: str, got: set[int], right: set[int]) -> None:
+    for one in sorted(right - got):
+        found.missed.add(f"{what} {one} is not in the answer to publication {message_name(p)}")
+    for one in sorted(got - right):
+        found.unwanted.add(f"{what} {one} is in the answer to publication {message_name(p)}")
+
+
+def _answer(scores: Mapping[int, float], query: Query) -> set[int]:
+    ids = np.array(sorted(scores), np.int64)
+    values = np.array([scores[id_] for id_ in ids.tolist()], np.float64)
+    return set(answered(ranked(ids, values, ids >> 32, query), query).ids.tolist())
+
+
+def _answers(rankings: Mapping[str, Any], service: int) -> dict[int, dict[int, float]]:
+    """What each publication was answered with: filter -> score."""
+    mine = rankings["service"] == service
+    found: dict[int, dict[int, float]] = {}
+    for p, id_, score in zip(*(rankings[name][mine].tolist() for name in ("publication", "interest", "score"))):
+        found.setdefault(p, {})[id_] = score
+    return found
+
+
+def _filters(
+    tables: Mapping[str, Mapping[str, Any]], kind: TopK, service: int, guarantees: Guarantees
+) -> tuple[dict[int, _Filter], Scan]:
+    """Every filter with its versions, and the versions' rows under their numbers."""
+    table = tables["changes"]
+    filters: dict[int, _Filter] = {}
+    after = _leaned_on(tables)
+    versions = Scan(kind.attributes)
+    mine = np.flatnonzero(table["service"] == service)
+    order = mine[np.lexsort((table["change"][mine], table["issued_ns"][mine]))]
+    for row in order.tolist():
+        one = filters.setdefault(int(table["interest"][row]), _Filter())
+        issued, settled = int(table["issued_ns"][row]), int(table["settled_ns"][row])
+        spoilt = bool(table["lost"][row]) and not guarantees.under_loss
+        settled = -1 if issued < 0 else NEVER if settled < 0 or spoilt else settled
+        settled = max(settled, after.get(int(table["change"][row]), -1))
+        if table["operation"][row] == UNSUBSCRIBE:
+            one.ended, one.gone = issued, settled
+            continue
+        versions.insert([row], np.reshape(table["values"][row], (1, -1)))
+        one.versions.append(_Version(row, issued, settled))
+    return filters, versions
+
+
+def _leaned_on(tables: Mapping[str, Mapping[str, Any]]) -> dict[int, int]:
+    """Of each change that leans on another, when that had settled; what is leaned on leans on nothing."""
+    changes, leans = tables["changes"], tables["dependencies"]
+    settled = dict(zip(changes["change"].tolist(), changes["settled_ns"].tolist()))
+    found: dict[int, int] = {}
+    for change, on in zip(leans["change"].tolist(), leans["depends_on"].tolist()):
+        found[change] = max(found.get(change, -1), settled[on] if settled[on] >= 0 else NEVER)
+    return found
