@@ -217,6 +217,8 @@ def answered(ranking: Ranking, query: Query) -> Answer:
 
 
 def _floats(values: Any, what: str) -> Floats:
+    if type(values) is np.ndarray and values.dtype == np.float64 and values.flags.carray:
+        return values
     try:
         array = np.asarray(values)
     except ValueError:

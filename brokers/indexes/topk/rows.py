@@ -110,6 +110,8 @@ def places_of(ids: Ids, asked: Ids, attribute: NDArray[np.signedinteger[Any]]) -
 
 
 def _numbers(values: Any, what: str) -> Floats:
+    if type(values) is np.ndarray and values.dtype == np.float64 and values.flags.carray:
+        return values
     try:
         array = np.asarray(values)
     except ValueError:

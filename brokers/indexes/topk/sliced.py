@@ -12,8 +12,9 @@ Theory of operation
   score does, so it is inflated by far more than rounding takes. A filter's own bound adds in the score's
   order, where rounding is monotone. All comparisons let equality pass: ties are decided by the exact score.
 - Slots live in segments of at most 131,072, sorted by total weight: blocks with large bounds come first, and
-  what comes behind the first block that cannot reach the k-th score is not read at all. What is inserted
-  later is sorted in once half as much has changed, together with the borders of the cells.
+  what comes behind the first block that cannot reach the k-th score is not read at all. A single insert takes
+  a free slot where its weight fits in; the rest is sorted in once half as much has changed, together with the
+  borders of the cells.
 - With the message's weights the bound for c constraints is the sum of the c largest, the same for all blocks.
 - Cells only save work: scores come from the ranges. Any monotone cut will do.
 - Two rounds of looking: first what the weights of the cells' bits add up to, then the ranges.
@@ -41,6 +42,8 @@ CELL_BITS_MAX = 1280  # cells * attributes per slot; more attributes get coarser
 CELLS_MIN = 4
 SAMPLE_FILTERS = 4096  # whose range ends fix the cells of a segment
 SORT_MIN = 4096  # fewer changes than that do not make a segment worth sorting
+RESERVE = 32  # one slot in so many stays free, so that an insert has a choice
+CHOICES = 64  # free slots that an insert chooses from
 ROW_GAP = 8  # words between rows, or all rows of a message would compete for the same few cache sets
 SPARSE = 8  # an index that holds less than one slot in so many is packed anew
 
@@ -128,9 +131,27 @@ class Sliced(StoredIndex):
     # ---- changes
 
     def _add(self, filters: Filters) -> None:
+        totals = np.maximum(filters.weight, 0.0).sum(axis=1)
+        if len(totals) == 1:
+            slot = self._fitting_slot(float(totals[0]))
+            self._added(self._store.put(filters, np.array([slot])))
+            return
         # The heaviest first, so that a large batch fills blocks of falling bounds.
-        order = np.lexsort((filters.ids, -np.maximum(filters.weight, 0.0).sum(axis=1)))
+        order = np.lexsort((filters.ids, -totals))
         self._added(self._store.add(filters.picked(order)))
+
+    def _fitting_slot(self, total: float) -> int:
+        """A free slot in the block whose bound is next above, of some; a new one while few are free."""
+        store = self._store
+        if len(store.free) <= store.used // RESERVE:
+            return store.used
+        step = len(store.free) // CHOICES + 1
+        some = np.array(store.free[::step])
+        bounds = self._bounds[some // self._segment_slots * self._blocks_per_segment
+                              + some % self._segment_slots // BLOCK_SLOTS, -1]
+        fits = np.where(bounds >= total, bounds, np.inf)
+        best = fits.argmin()
+        return store.take(step * int(best if fits[best] < np.inf else bounds.argmax()))
 
     def _added(self, slots: Slots) -> None:
         self._make_room(slots)

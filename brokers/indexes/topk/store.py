@@ -71,7 +71,18 @@ class Store:
             slots[:reused] = np.sort(np.array(self.free[-reused:], np.int64))
             del self.free[-reused:]
         slots[reused:] = np.arange(self.used, self.used + count - reused)
-        self.used += count - reused
+        return self.put(filters, slots)
+
+    def take(self, place: int) -> int:
+        """Slot number `place` of the free ones, which is no longer free. O(1)."""
+        slot = self.free[place]
+        self.free[place] = self.free[-1]
+        self.free.pop()
+        return slot
+
+    def put(self, filters: Filters, slots: Slots) -> Slots:
+        """Put filters into slots that were taken, or follow the last one used. O(c) amortised per filter."""
+        self.used = max(self.used, int(slots.max(initial=-1)) + 1)
         self.reserve(self.used, filters.width)
         self.slot_of.add(filters.ids, slots)
         _write(self.ids, self.receivers, self.attribute, self.ends, self.weight, slots, *filters)

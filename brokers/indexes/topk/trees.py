@@ -11,6 +11,7 @@ O(M N + k). `TreeCounters` counts the terms.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,7 +19,7 @@ from numba import njit
 
 from brokers.indexes.contract import WorkCounters, claim
 from brokers.indexes.topk.bounds import largest_sums
-from brokers.indexes.topk.contract import Message, Query, Ranking, checked_message
+from brokers.indexes.topk.contract import Floats, Message, Query, Ranking, checked_message
 from brokers.indexes.topk.kernels import arrange, offer
 from brokers.indexes.topk.store import Slots, StoredIndex, exclusion
 from brokers.indexes.topk.tree import IntervalTree
@@ -86,17 +87,19 @@ class Trees(StoredIndex):
         if len(store.ids) > len(self._state):
             self._state = np.zeros((len(store.ids), 2))
             self._touched = np.empty(len(store.ids), np.int64)
-        for attribute, mine, places in self._by_attribute(slots):
-            tree = self._trees.setdefault(attribute, IntervalTree())
-            weight = store.weight[mine, places]
-            tree.insert(store.ends[mine, 2 * places], store.ends[mine, 2 * places + 1], weight, mine)
-            self._heaviest[attribute] = max(self._heaviest.get(attribute, 0.0), float(weight.max()))
+        for attribute, mine, low, high, weight in self._by_attribute(slots):
+            tree = self._trees.get(attribute)
+            if tree is None:
+                tree = self._trees[attribute] = IntervalTree()
+                self._heaviest[attribute] = 0.0
+            tree.insert(low, high, weight, mine)
+            heaviest = float(weight[0] if len(weight) == 1 else weight.max())
+            self._heaviest[attribute] = max(self._heaviest[attribute], heaviest)
 
     def _removing(self, slots: Slots) -> None:
-        store = self._store
-        for attribute, mine, places in self._by_attribute(slots):
+        for attribute, mine, low, _, _ in self._by_attribute(slots):
             tree = self._trees[attribute]
-            tree.remove(store.ends[mine, 2 * places], mine)
+            tree.remove(low, mine)
             if not len(tree):
                 del self._trees[attribute], self._heaviest[attribute]
 
@@ -107,17 +110,24 @@ class Trees(StoredIndex):
             self._trees[attribute].reweigh(store.ends[slot, 2 * place], slot, weight)
             self._heaviest[attribute] = max(self._heaviest[attribute], weight)
 
-    def _by_attribute(self, slots: Slots) -> list[tuple[int, Slots, Slots]]:
-        """(attribute, slots, places of its constraint there) for each attribute that is constrained."""
-        attribute = self._store.attribute[slots]
-        if len(slots) == 1:
-            return [(a, slots, np.array([place])) for place, a in enumerate(attribute[0].tolist()) if a >= 0]
-        flat = attribute.ravel()
-        order = np.argsort(flat, kind="stable")
-        names, starts = np.unique(flat[order], return_index=True)
-        parts = zip(names.tolist(), np.split(order, starts[1:]))
-        width = attribute.shape[1]
-        return [(a, slots[part // width], part % width) for a, part in parts if a >= 0]
+    def _by_attribute(self, slots: Slots) -> Iterator[tuple[int, Slots, Floats, Floats, Floats]]:
+        """(attribute, slots, low, high, weight) of the constraints in slots, for each attribute they are on."""
+        store = self._store
+        if len(slots) == 1:  # single changes are the common case, and indexing by arrays is slow
+            slot = int(slots[0])
+            low, high, weight = store.ends[slot, 0::2].copy(), store.ends[slot, 1::2].copy(), store.weight[slot]
+            for p, a in enumerate(store.attribute[slot].tolist()):
+                if a >= 0:
+                    yield a, slots, low[p : p + 1], high[p : p + 1], weight[p : p + 1]
+            return
+        attribute = store.attribute[slots].ravel()
+        order = np.argsort(attribute, kind="stable")
+        names, starts = np.unique(attribute[order], return_index=True)
+        for a, part in zip(names.tolist(), np.split(order, starts[1:])):
+            if a >= 0:
+                mine, place = slots[part // store.attribute.shape[1]], part % store.attribute.shape[1]
+                low, high = store.ends[mine, 2 * place], store.ends[mine, 2 * place + 1]
+                yield a, mine, low, high, store.weight[mine, place]
 
     # ---- matches
 
