@@ -444,16 +444,24 @@ def test_check_notices_what_broke():
     broken(misname_a_parent, "knows where it hangs")
 
 
-def test_no_use_compiles_a_kernel_again():
-    kernels = (htree_probe.match, htree_probe.describe, htree_kernels.enter, htree_kernels.remove)
+def test_after_warming_no_use_compiles_a_kernel_again():
+    kernels = (
+        htree_probe.match, htree_probe.describe, htree_probe.positions, htree_probe.cells_of,
+        htree_probe.segments_of, htree_kernels.enter, htree_kernels.remove, htree_kernels.remove_paths,
+    )
+    htree_module.warm()
+    before = [len(kernel.signatures) for kernel in kernels]
+    assert min(before) == 1
     rows = np.asfortranarray(even_rows(600, 3, 2, 0.2))
     rows.flags.writeable = False
-    every = {}, {"levels": 0}, {"levels": 2, "cells": 1}, {"domain": "cdf"}, {"division": "disjoint"}
-    for options in every:
+    disjoint = {"division": "disjoint", "levels": 2}
+    for options in ({}, {"levels": 0}, {"levels": 2, "cells": 1}, {"domain": "cdf"}, disjoint):
         index = HTree(3, **options)
         index.insert(np.arange(1_200)[::2], rows)
+        index.tune(events=np.zeros((5, 3)))
         index.match(np.zeros(6)[::2])
         index.match_many(np.zeros((4, 3)).T.copy().T)
+        index.match_intervals(np.zeros((4, 3)).T.copy().T, np.ones((4, 3)))
         index.delete(np.array([2, 4]))
         index.delete(np.array([6]))
-    assert [len(kernel.signatures) for kernel in kernels] == [1] * len(kernels)
+    assert [len(kernel.signatures) for kernel in kernels] == before

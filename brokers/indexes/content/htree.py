@@ -311,6 +311,17 @@ class HTree(ContentIndex):
         return ptr, ids
 
 
+def warm() -> None:
+    """Compile every kernel, or load it from the cache."""
+    rows = np.array([[0.0, 0.1, 0.2, 1.0, 0.3, 0.4]] * 3)
+    for division in ("overlapping", "disjoint"):
+        index = HTree.build(2, np.arange(2), rows[:2], levels=1, division=division)
+        index.insert(np.array([2]), rows[2:])
+        index.match(np.array([0.1, 0.3]))
+        index.delete(np.array([0]))
+        index.delete(np.array([1, 2]))
+
+
 def uniform_share(segments: int, levels: int, constrained: float = 1.0) -> float:
     """The candidates expected for even values: two segments in n reach a range. A share of what is held."""
     return (1.0 - constrained + constrained * min(2.0 / segments, 1.0)) ** levels
