@@ -17,7 +17,7 @@ from brokers.engine.model import Model, ServiceSpec, SourceSpec
 
 FLOODING = "protocols.content.flooding:Flooding"
 SUBSCRIPTION = "protocols.content.subscription:Subscription"
-CELLS = "brokers.indexes.content.cells:Cells"
+CELLS = "brokers.indexes.content.cells:CellBitset"
 SCAN = "brokers.indexes.content.scan:Scan"
 
 SEED = 1

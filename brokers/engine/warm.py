@@ -44,7 +44,7 @@ def _model(kind: str, params: dict[str, int], protocol: str, settled: bool) -> M
         "warm",
         "protocols.content.kind:Content",
         f"protocols.content.{protocol}",
-        "brokers.indexes.content.cells:Cells",
+        "brokers.indexes.content.cells:CellBitset",
         params={"attributes": 4},
         cost={"base": 1000.0, "per_match": 100.0},
         settled=settled,

@@ -31,8 +31,8 @@ INDEXES: dict[str, Entry] = {
         {"question": "content-match"},
     ),
     "cells": Entry(
-        "brokers.indexes.content.cells:Cells",
-        "one bitset per attribute and cell of its values, combined and verified",
+        "brokers.indexes.content.cells:CellBitset",
+        "64 subscriptions compared by cell at once, in a tree by shared attributes; survivors verified",
         {"question": "content-match"},
     ),
     "htree": Entry(
@@ -53,11 +53,6 @@ INDEXES: dict[str, Entry] = {
     "topk-trees": Entry(
         "brokers.indexes.topk.trees:Trees",
         "an interval tree per attribute and a map of scores: the paper's",
-        {"question": "ranked-match"},
-    ),
-    "topk-fagin": Entry(
-        "brokers.indexes.topk.fagin:Fagin",
-        "the threshold algorithm over lists of constraints by weight",
         {"question": "ranked-match"},
     ),
     "topk-fagin": Entry(

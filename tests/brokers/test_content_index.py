@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, rule
 
 from brokers.errors import InvalidInput
-from brokers.indexes.content import cells as cells_module
-from brokers.indexes.content.cells import Cells
+from brokers.indexes.content.cells import CellBitset
 from brokers.indexes.content.contract import verify
 from brokers.indexes.content.scan import Scan
 from brokers.indexes.contract import BadEvent, BadSubscription, DuplicateId, UnknownId
@@ -81,7 +80,7 @@ class IndexMachine(RuleBasedStateMachine):
     @initialize(attributes=st.integers(1, 4))
     def build(self, attributes):
         self.attributes = attributes
-        self.indexes = [Scan(attributes), Cells(attributes)]
+        self.indexes = [Scan(attributes), CellBitset(attributes)]
         self.model: dict[int, list] = {}
         self.spacing = 1 if attributes % 2 else 1 << 32  # dense ids, and ids of the form client << 32
 
@@ -138,24 +137,6 @@ class IndexMachine(RuleBasedStateMachine):
 
 
 class TestIndexesAgree(IndexMachine.TestCase):
-    settings = settings(max_examples=80, stateful_step_count=20, deadline=None)
-
-
-class SmallSegmentsMachine(IndexMachine):
-    """The same with segments so small that there are several."""
-
-    def __init__(self):
-        super().__init__()
-        self.patch = pytest.MonkeyPatch()
-        self.patch.setattr(cells_module, "SEGMENT_SLOTS", 128)
-        self.patch.setattr(cells_module, "FOLLOWING_SLOTS_MIN", 64)
-        self.patch.setattr(cells_module, "FINE_SLOTS", 128)
-
-    def teardown(self):
-        self.patch.undo()
-
-
-class TestIndexesAgreeOverSeveralSegments(SmallSegmentsMachine.TestCase):
     settings = settings(max_examples=80, stateful_step_count=20, deadline=None)
 
 
@@ -333,51 +314,6 @@ def test_an_event_of_another_shape_or_type_is_refused(index_class, event):
 def test_an_impossible_number_of_attributes_is_refused(index_class, attributes):
     with pytest.raises(InvalidInput, match="number of attributes"):
         index_class(attributes)
-
-
-def test_no_caller_s_array_layout_compiles_a_kernel_again():
-    cells_module.warm()
-    before = len(cells_module._match.signatures), len(cells_module._write.signatures)
-    index = Cells(2)
-    ids, rows, event = np.arange(6)[::2], np.asfortranarray(np.zeros((3, 6))), np.full(2, 0.0)
-    rows[:, 3] = 1
-    for array in (ids, rows, event):
-        array.flags.writeable = False
-    index.insert(ids, rows)
-    assert index.match(event).tolist() == [0, 2, 4]
-    index.delete(ids)
-    assert (len(cells_module._match.signatures), len(cells_module._write.signatures)) == before
-
-
-def test_check_notices_a_flipped_bit():
-    index = Cells(2)
-    index.insert([0, 1], [[0, 0.0, 0.5], [1, 0.5, 1.0]])
-    index._segments[0].excluded[3, 0] ^= np.uint64(2)
-    with pytest.raises(AssertionError, match="bits say what the stored ranges say"):
-        index.check()
-
-
-def test_cells_verify_far_fewer_than_they_hold():
-    index = Cells(4)
-    index.insert(np.arange(20_000), uniform_rows(20_000, 4, 2, 0.1, "pruning"))
-    index.match_many(uniforms(stream(3, 0, "pruning events"), 0, 400).reshape(100, 4))
-    # Two ranges of 0.1, each at most 1/64 too wide on either side.
-    assert index.counters.verified / (100 * 20_000) < 0.02
-
-
-def test_a_missing_value_rules_out_all_that_constrain_it_before_any_is_verified():
-    index = Cells(2)
-    index.insert(np.arange(300), [[i % 2, 0.0, 1.0] for i in range(300)])
-    assert index.match([NAN, 0.5]).tolist() == list(range(1, 300, 2))
-    assert index.counters.verified == 150
-
-
-def test_growing_in_single_steps_ends_in_one_segment():
-    index = Cells(2)
-    for i in range(1_000):
-        index.insert([i], [[i % 2, i / 1_000, i / 1_000 + 0.1]])
-    assert [segment.slots for segment in index._segments] == [1_024]
-    index.check()
 
 
 @given(st.lists(st.tuples(st.booleans(), st.integers(0, 30)), max_size=200), st.sampled_from([1, 8, 1 << 32]))

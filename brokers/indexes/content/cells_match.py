@@ -1,0 +1,182 @@
+"""How CellBitset answers: nodes, then leaves, then candidates, then their ranges.
+
+An event's values become cells once. A node is 64 leaves, a leaf 64 subscriptions; both are told from the
+event by one comparison of 64 cells per column, whose results are ANDed until none is left. What is left of
+a leaf are candidates: the rest of their ranges is looked at by cell, and what passes is compared with the
+ranges that were inserted. Each step works through what the step before collected and asks for the memory
+of the items ahead, since the time goes into waiting for memory.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from brokers.indexes.content.cells_blocks import NODES, PROBED, VERIFIED, WORDS, record_shape
+from brokers.indexes.content.cells_plan import cell_of
+from brokers.indexes.content.cells_vector import prefetch, trailing_zeros, within_64
+
+_ONE = np.uint64(1)
+_LOW = np.uint64(255)
+_EVERY = np.uint64(0xFFFFFFFFFFFFFFFF)
+_LEAVES = 256  # leaves collected before they are looked at
+_CANDIDATES = 512  # candidates likewise
+_AHEAD = 6  # leaves asked for ahead
+
+
+@njit(cache=True)
+def match(heads, nodes, children, leaves, further, records, border_from, borders, state, events, ptr):
+    """Fill ptr, add to the work in state; returns ids in the order of their slots."""
+    cells = np.empty(events.shape[1], np.uint8)
+    asked = np.empty((_LEAVES, nodes.shape[1] // 128), np.uint8)
+    listed = np.empty((3, _LEAVES), np.int32)
+    candidates, places = np.empty(_CANDIDATES, np.int64), np.empty(_CANDIDATES, np.int64)
+    found = np.empty(64, np.int64)
+    total = np.int64(0)
+    for e in range(events.shape[0]):
+        event = events[e]
+        for a in range(cells.size):
+            cells[a] = cell_of(border_from, borders, a, event[a])
+        node = np.int64(0)
+        while node < state[NODES]:
+            node, count = _list_leaves(heads, nodes, children, state, cells, node, asked, listed)
+            at = np.int64(0)
+            while at < count:
+                at, collected = _collect(leaves, further, state, asked, listed, at, count, candidates, places)
+                collected = _further_hold(further, cells, candidates, places, collected)
+                state[VERIFIED] += collected
+                if total + collected > found.size:
+                    larger = np.empty(max(total + collected, 2 * found.size), np.int64)
+                    larger[:total] = found[:total]
+                    found = larger
+                total = _verify(records, event, candidates, collected, found, total)
+        ptr[e + 1] = total
+    return found[:total].copy()
+
+
+@njit(cache=True)
+def _list_leaves(heads, nodes, children, state, cells, node, asked, listed):
+    """List the leaves that may match, from this node on until the list is full.
+
+    Row `i` of `asked` has an event's cells in the columns of the i-th node that has any, `listed` the leaves,
+    the numbers of their rows, and per row the columns. Returns the node to go on with and the number of leaves.
+    """
+    node_bytes = nodes.shape[1]
+    flat = nodes.reshape(-1)
+    last = state[NODES]
+    count, row, words, probed = 0, 0, 0, 0
+    while node < last and count <= _LEAVES - 64:
+        columns = np.int64(heads[node, 0])
+        left = _EVERY
+        for c in range(columns):
+            cell = cells[heads[node, 2 + 3 * c]]
+            asked[row, c] = cell
+            if cell < heads[node, 3 + 3 * c] or cell > heads[node, 4 + 3 * c]:
+                left = np.uint64(0)
+                break
+        if left != 0:
+            probed += 1
+            c = 0
+            while c < columns and left != 0:
+                left &= within_64(flat, node * node_bytes + 128 * c, asked[row, c])
+                c += 1
+            words += c
+            if left != 0:
+                listed[2, row] = columns
+                while left != 0:
+                    listed[0, count] = children[node, trailing_zeros(left)]
+                    listed[1, count] = row
+                    count += 1
+                    left &= left - _ONE
+                row += 1
+        node += 1
+    state[PROBED] += probed + count
+    state[WORDS] += words
+    return node, count
+
+
+@njit(cache=True)
+def _collect(leaves, further, state, asked, listed, at, count, candidates, places):
+    """Collect the slots of listed leaves from `at` on whose cells all hold, until there is no room for a leaf's.
+
+    Returns the leaf to go on with and the number of candidates.
+    """
+    leaf_bytes, pairs = leaves.shape[1], further.shape[1]
+    flat, tails = leaves.reshape(-1), further.reshape(-1)
+    if at == 0:
+        for i in range(min(_AHEAD, count)):
+            _ask(flat, listed[0, i] * leaf_bytes, listed[2, listed[1, i]])
+    collected, words = 0, 0
+    while at < count and collected <= _CANDIDATES - 64:
+        if at + _AHEAD < count:
+            _ask(flat, listed[0, at + _AHEAD] * leaf_bytes, listed[2, listed[1, at + _AHEAD]])
+        leaf, row = np.int64(listed[0, at]), listed[1, at]
+        columns = np.int64(listed[2, row])
+        left = _EVERY
+        c = 0
+        while c < columns and left != 0:
+            left &= within_64(flat, leaf * leaf_bytes + 128 * c, asked[row, c])
+            c += 1
+        words += c
+        while left != 0:
+            slot = leaf * 64 + trailing_zeros(left)
+            candidates[collected] = slot
+            places[collected] = slot * pairs
+            prefetch(tails, slot * pairs)
+            collected += 1
+            left &= left - _ONE
+        at += 1
+    state[WORDS] += words
+    return at, collected
+
+
+@njit(cache=True)
+def _ask(flat, start, columns):
+    for line in range(2 * columns):
+        prefetch(flat, start + 64 * line)
+
+
+@njit(cache=True)
+def _further_hold(further, cells, candidates, places, count):
+    """Keep the candidates whose ranges outside the columns hold by cell; returns how many.
+
+    Two ranges at a time, without a branch on the outcome: mispredicted ones would take longer than the test.
+    """
+    flat = further.reshape(-1)
+    for pair in range(further.shape[1]):
+        kept = 0
+        for i in range(count):
+            both = flat[places[i] + pair]
+            one = np.uint64(cells[(both >> np.uint64(16)) & np.uint64(0xFFFF)])
+            two = np.uint64(cells[both >> np.uint64(48)])
+            holds = int((both & _LOW) <= one) & int(one <= ((both >> np.uint64(8)) & _LOW))
+            holds &= int(((both >> np.uint64(32)) & _LOW) <= two) & int(two <= ((both >> np.uint64(40)) & _LOW))
+            candidates[kept] = candidates[i]
+            places[kept] = places[i]
+            kept += holds
+        count = kept
+    return count
+
+
+@njit(cache=True)
+def _verify(records, event, candidates, count, found, total):
+    """Append the ids of the candidates whose ranges hold; returns the new total. O(count * ranges)."""
+    words = records.shape[1]
+    flat = records.reshape(-1)
+    for i in range(count):
+        prefetch(flat, candidates[i] * words)
+        prefetch(flat, candidates[i] * words + words - 1)
+    width, ends = record_shape(words)
+    attributes, floats = records.view(np.int16), records.view(np.float64)
+    for i in range(count):
+        slot = candidates[i]
+        holds = 1
+        for j in range(width):
+            attribute = attributes[slot, 4 + j]
+            if attribute < 0:
+                break
+            value = event[attribute]
+            holds &= int(floats[slot, ends + 2 * j] <= value) & int(value <= floats[slot, ends + 2 * j + 1])
+        found[total] = records[slot, 0]
+        total += holds
+    return total
