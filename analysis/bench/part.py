@@ -1,8 +1,8 @@
 """The group `part`: which subscriptions does a new object matter to, among a million objects.
 
 Rules:
-- Places are uniform in the unit square. A keyword is one of `words`, the i-th with probability proportional to
-  1/i; an object and a subscription have what 1 to 5 draws give. Queries are new objects of the same kind.
+- Places are uniform in the unit square. A keyword is one of `words`, the i-th with probability proportional
+  to 1/i; an object and a subscription have what 1 to 5 draws give. Queries are new objects of the same kind.
 - Times are processor time of this process: everything here runs on one core, and a query is too short for its
   wall time to say anything on a busy machine.
 - A time per query is the median over the repeats, mean and 95th percentile are over the queries; all of it is
@@ -82,7 +82,8 @@ class Crowd:
         pairs = np.unique(row * words + word)
         ptr = np.zeros(count + 1, np.int64)
         np.cumsum(np.bincount(pairs // words, minlength=count), out=ptr[1:])
-        return Rows(corner + side * rng.random((count, 2)), KeywordSets(ptr, (pairs % words).astype(np.int32)))
+        places = corner + side * rng.random((count, 2))
+        return Rows(places, KeywordSets(ptr, (pairs % words).astype(np.int32)))
 
 
 def rows() -> Iterator[Row]:

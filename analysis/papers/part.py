@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -96,9 +96,11 @@ def experiments(report: Report) -> None:
         report.table(name, f"Over {name.replace('_', ' ')}", found)
         draw(report, name, found)
     tables["small"] = [
-        {"delta": delta, **measure(replace(SMALL, delta=delta, seed=report.seed)).row} for delta in (1.0, 1.1, 1.5, 2.0)
+        {"delta": delta, **measure(replace(SMALL, delta=delta, seed=report.seed)).row}
+        for delta in (1.0, 1.1, 1.5, 2.0)
     ]
-    report.table("small", "6,000 objects, 3,000 subscriptions, 30 keywords, 12 queries anywhere", tables["small"])
+    title = "6,000 objects, 3,000 subscriptions, 30 keywords, 12 queries anywhere"
+    report.table("small", title, tables["small"])
     judge(report, [outcome for _, outcome in outcomes], tables)
 
 
@@ -115,7 +117,7 @@ def measure(setting: Setting) -> Outcome:
         index.counters.reset()
         answers[name] = index.reverse(queries)
         work = index.counters.as_dict()
-        row[f"{name}_us"] = 1e6 * seconds(lambda index=index: index.reverse(queries)) / setting.queries
+        row[f"{name}_us"] = 1e6 * seconds(partial(index.reverse, queries)) / setting.queries
         if index is not materialised:
             row[f"{name}_nodes"] = work["probed"] / setting.queries
             row[f"{name}_leaf_objects"] = work["verified"] / setting.queries
@@ -137,16 +139,17 @@ def measure(setting: Setting) -> Outcome:
 
 @lru_cache(maxsize=2)
 def built(
-    objects: int, subscriptions: int, words: int, keywords: int, fan_out: int, group_size: int, k: int, seed: int
+    objects: int, subscriptions: int, words: int, keywords: int, fan_out: int, group_size: int, k: int,
+    seed: int,
 ) -> Indexes:
     """The indexes of a setting, kept while only the queries change."""
     crowd = Crowd(words, keywords, seed)
     some = crowd.rows(objects), crowd.rows(subscriptions)
-    sizes = {"fan_out": fan_out, "group_size": group_size}
+    shared: dict[str, Any] = {"vocabulary": crowd.vocabulary, "fan_out": fan_out, "group_size": group_size}
     return Indexes(
-        filled(Part(vocabulary=crowd.vocabulary, **sizes), *some),
-        filled(BPart(vocabulary=crowd.vocabulary, **sizes), *some),
-        filled(Materialised(vocabulary=crowd.vocabulary, k_max=k, **sizes), *some),
+        filled(Part(**shared), *some),
+        filled(BPart(**shared), *some),
+        filled(Materialised(k_max=k, **shared), *some),
         crowd,
     )
 
@@ -233,14 +236,15 @@ def judge(report: Report, outcomes: list[Outcome], tables: dict[str, list[dict[s
     )  # fmt: skip
     batch = next(row for row in tables["queries"] if row["queries"] == 64)
     report.claim(
-        "B-PART is faster than PART on batches", f"{PAPER}, section on B-PART", "above 1, prototype 1.3 to 1.9",
+        "B-PART is faster than PART on batches", f"{PAPER}, section on B-PART",
+        "above 1, prototype 1.3 to 1.9",
         f"{batch['part_us'] / batch['b_part_us']:.2f} times, 64 near queries",
         batch["part_us"] > batch["b_part_us"],
     )  # fmt: skip
     apart = tables["side"][-1]
     report.claim(
         "naive batches compare 9 to 24 times the leaf objects", "prototype of algorithm 5", "9 to 24",
-        f"{apart['b_part_leaf_objects'] / apart['part_leaf_objects']:.2f} times with batches formed by nearness",
+        f"{apart['b_part_leaf_objects'] / apart['part_leaf_objects']:.2f} times, batches formed by nearness",
         None,
     )
     report.claim(

@@ -12,8 +12,8 @@ from analysis.papers import part as paper
 from analysis.papers.report import Report
 
 TINY = bench.Sizes(
-    objects=600, subscriptions=120, words=20, k=3, deltas=(1.0, 2.0), queries=5, repeats=1, batch=8, batches=2,
-    near=0.1, brute_subscriptions=10, brute_queries=2, turnover=10,
+    objects=600, subscriptions=120, words=20, k=3, deltas=(1.0, 2.0), queries=5, repeats=1, batch=8,
+    batches=2, near=0.1, brute_subscriptions=10, brute_queries=2, turnover=10,
 )  # fmt: skip
 
 
@@ -32,7 +32,8 @@ def test_the_bench_measures_all_it_names():
 
 def test_the_turnover_leaves_the_index_as_it_was():
     crowd = bench.Crowd(20, 3)
-    index = bench.filled(bench.Materialised(vocabulary=crowd.vocabulary, k_max=3), crowd.rows(50), crowd.rows(9))
+    index = bench.Materialised(vocabulary=crowd.vocabulary, k_max=3)
+    bench.filled(index, crowd.rows(50), crowd.rows(9))
     before = index.kth_squared(3)[1]
     assert bench.lives_per_s(index, crowd.rows(7), 3, 1.0) > 0
     assert len(index.objects) == 50 and np.array_equal(index.kth_squared(3)[1], before)

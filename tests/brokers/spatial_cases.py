@@ -38,7 +38,7 @@ class World:
 
 
 def random_world(seed, geometry="plane", batch=6, box=10.0):
-    """A few dozen objects and subscriptions, some gone again, on a small grid or not; queries of all sorts."""
+    """A few dozen objects and subscriptions, some gone again, on a grid or not; queries of all sorts."""
     rng = np.random.Generator(np.random.PCG64(seed))
     letters = list("abcdef"[: rng.integers(1, 7)])
     on_grid = rng.random() < 0.6
@@ -66,7 +66,8 @@ def random_world(seed, geometry="plane", batch=6, box=10.0):
             world.steps.append((f"insert_{name}", (ids, *rows)))
             held.update(zip(ids, zip(rows[0].tolist(), rows[1])))
         if rng.random() < 0.5:
-            for method, held in (("expire_objects", world.objects), ("delete_subscriptions", world.subscriptions)):
+            both = ("expire_objects", world.objects), ("delete_subscriptions", world.subscriptions)
+            for method, held in both:
                 gone = rng.permutation(sorted(held))[: len(held) // 3].tolist()
                 world.steps.append((method, (gone,)))
                 for id_ in gone:

@@ -68,14 +68,8 @@ def test_the_kernels_as_plain_python_are_right(monkeypatch):
     assert first_wrong(BOTH, range(WORLDS)) is None
 
 
-LINE_9 = (
-    "mbr[:axes], mbr[axes:], near, _reach_above(far, delta, axes), own",
-    "mbr[:axes], mbr[axes:], far, _reach_above(far, delta, axes), own", 1,
-)  # fmt: skip
-LINE_15 = (
-    "mbr[:axes], mbr[axes:], near, _reach_above(far, delta, axes), own",
-    "mbr[:axes], mbr[axes:], near, _reach_above(near, delta, axes), own", 1,
-)  # fmt: skip
+LINE_9 = ("mbr[:axes], mbr[axes:], near, reach, own", "mbr[:axes], mbr[axes:], far, reach, own", 1)
+LINE_15 = ("reach = _reach_above(far, delta, axes)", "reach = _reach_above(near, delta, axes)", 1)
 LINE_18 = ("work.far[j] < near[first]", "work.far[j] < far[first]", 1)
 SHRUNK = (
     "        if first == end:\n            continue\n        out = _roomy",
@@ -89,7 +83,7 @@ EARLY_RETURN = (
 ONCE_PER_KEYWORD = (" and work.seen[child] != epoch", "", 2)
 ONCE_PER_KEYWORD_IN_BATCHES = (" or work.seen[child] == epoch", "", 1)
 ITSELF = ("child != own and ", "", 2)
-ITSELF_IN_BATCHES = ("distance < batch.limit[a] and child != asked.own[alive[a]]", "distance < batch.limit[a]", 1)
+ITSELF_IN_BATCHES = (" and child != asked.own[alive[a]]", "", 1)
 ITSELF_IN_SHARED_SETS = ("asked.k[query] + (1 if asked.own[query] != NONE else 0)", "asked.k[query]", 1)
 BY_NEAR = (
     "_sort_by_far(batch.group, batch.near, batch.far, end)",
@@ -101,8 +95,8 @@ FIRST_QUERY_ONLY = (
 )  # fmt: skip
 
 MISREADINGS = {
-    "algorithm 2, line 9: the largest distance to the query in place of the least": (PART, "lacks", [LINE_9]),
-    "algorithm 2, line 15: the least distance to the query in place of the largest": (PART, "too many", [LINE_15]),
+    "algorithm 2, line 9: the largest distance in place of the least": (PART, "lacks", [LINE_9]),
+    "algorithm 2, line 15: the least in place of the largest": (PART, "too many", [LINE_15]),
     "algorithm 5, line 18: the largest distance in place of the least": (BPART, "lacks", [LINE_18]),
     "queries ruled out for one group stay away from the next": (BPART, "lacks", [SHRUNK]),
     "queries ruled out by algorithm 5 are verified nevertheless": (BPART, "too many", [EARLY_RETURN]),
@@ -132,7 +126,7 @@ def test_a_set_never_grows_beyond_what_is_needed_so_that_equal_does_for_at_least
 
 
 def line_23():
-    """Two subscriptions in a group, two leaves of objects; the query with the least bound is not the farthest."""
+    """Two subscriptions in a group, two leaves of objects; near and far are largest for different queries."""
     index = BPart(fan_out=2, group_size=2, spread=1e3)
     index.insert_objects([1, 2, 3, 4], [[19, 0], [19, 1], [500, 500], [501, 500]], [["w"]] * 4)
     index.insert_subscriptions([10, 11], [[0, 0], [10, 0]], [["w"]] * 2)

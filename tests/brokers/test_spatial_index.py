@@ -325,7 +325,8 @@ def test_no_caller_s_array_layout_compiles_a_kernel_again():
     ids, places = np.arange(4), np.array([[0.0, 0], [1, 0], [2, 0], [3, 0]])
     first = [ask(class_(), ids, places, ids) for class_ in (Part, BPart)]
     before = len(search.part.signatures), len(search.batch_part.signatures)
-    strided, column_major = np.arange(8, dtype=np.uint32)[::2] // 2, np.asfortranarray(places.astype(np.float32))
+    strided = np.arange(8, dtype=np.uint32)[::2] // 2
+    column_major = np.asfortranarray(places.astype(np.float32))
     strided.flags.writeable = column_major.flags.writeable = False
     assert [ask(class_(), strided, column_major, strided) for class_ in (Part, BPart)] == first
     assert (len(search.part.signatures), len(search.batch_part.signatures)) == before

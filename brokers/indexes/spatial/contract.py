@@ -111,7 +111,7 @@ class ReverseTopK(Index):
     # ---- questions -----------------------------------------------------------------------------------
 
     def queries(self, ids: Any, places: Any, keywords: Keywords, k: Any, delta: Any = 1.0) -> Queries:
-        """Objects as queries; k and delta one for all, or one each. The same object may be asked repeatedly."""
+        """Objects as queries; k and delta one for all, or one each. An object may be asked repeatedly."""
         numbers = _query_ids(ids)
         points = self.geometry.points(places, len(numbers), "queries")
         sets = self._encoded(keywords, len(numbers), "queries", enter=False)
@@ -181,7 +181,7 @@ class ReverseTopK(Index):
 
     @abstractmethod
     def _kth_squared(self, slots: Slots, k: int) -> Floats:
-        """The squared distance of each subscription's k-th nearest relevant object; inf if there are fewer."""
+        """Squared, of each subscription's k-th nearest relevant object; inf if there are fewer."""
 
     # ---- checks --------------------------------------------------------------------------------------
 

@@ -2,14 +2,15 @@
 
 A subscription is in RT iff the query is no farther than its k-th nearest object. Its `2 (k_max + 1)` nearest
 are listed in order; an arriving object is entered where it is near enough, an expiring one is struck out. A
-list that has fallen to k_max entries is filled again from the keyword trees: the spare half pays for that, and
-one more than k_max is for a queried object that is held itself and does not count. A list that is `whole` has
-all relevant objects and needs no filling.
+list that has fallen to k_max entries is filled again from the keyword trees: the spare half pays for that,
+and one more than k_max is for a queried object that is held itself and does not count. So a list of k_max
+entries or fewer has all relevant objects.
 
 Per group of subscriptions two bounds are kept: the farthest query that may matter, and the farthest object
 that may enter or leave a list. They are computed when a group is opened, and are never too small between.
 
-What it trades: a query costs little, but each arrival and expiry searches the groups as well, and k_max is fixed.
+What it trades: a query costs little, but each arrival and expiry searches the groups as well, and k_max is
+fixed.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ class Lists(NamedTuple):
 
 class Materialised(Treed):
     """Nearest objects kept per subscription. A query, an arrival and an expiry look at the groups of their
-    keywords, O(groups + near subscriptions * k_max); an expiry also refills lists, O(log objects) amortised."""
+    keywords, O(groups + near subscriptions * k_max); an expiry also refills lists, O(log objects) each."""
 
     exact = True
 
@@ -121,8 +122,9 @@ class Materialised(Treed):
     def _lists(self) -> Lists:
         items = self.subscriptions
         return Lists(
-            self.groups.forest, self._bound, items.points, items.words, self._squared, self._nearest, self._held
-        )
+            self.groups.forest, self._bound, items.points, items.words, self._squared, self._nearest,
+            self._held,
+        )  # fmt: skip
 
     def _refill(self, slots: Slots) -> None:
         """List the nearest objects of subscriptions anew."""
@@ -212,7 +214,7 @@ def _tight_bounds(forest, leaf, squared, held, k_max):
 
 @njit(cache=True)
 def _open(lists, word, point, kind, k_max, stack, leaves):
-    """The groups of a word that a point may concern, by one of the bounds: fills `leaves`, returns how many."""
+    """The groups of a word that a point may concern, by one of the bounds, into `leaves`; how many."""
     forest, bound = lists.forest, lists.bound
     if word >= forest.root.size or forest.root[word] == NONE:
         return 0

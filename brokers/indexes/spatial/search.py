@@ -1,9 +1,9 @@
 """Kernels that search the keyword trees: PART, B-PART, and the k nearest objects. One family.
 
-They read two forests: `trees` over the objects, `groups` over the
-subscriptions, whose leaves are the groups of the algorithms. The paper's names: O+ is `found[:count]`, N_c
-are `leaves[:kept]`. All distances are squared, see `brokers.indexes.spatial.geometry`; `near` and `far` are
-the least and the largest of a box, `reach` is what relaxes a comparison by delta.
+They read two forests: `trees` over the objects, `groups` over the subscriptions, whose leaves are the groups
+of the algorithms. The paper's names: O+ is `found[:count]`, N_c are `leaves[:kept]`. All distances are
+squared, see `brokers.indexes.spatial.geometry`; `near` and `far` are the least and the largest of a box,
+`reach` is what relaxes a comparison by delta.
 
 Each object stands once in the tree of each of its keywords, so sets over several trees have to be sets of
 slots: `seen[slot] == epoch` marks the members of the set that is being built.
@@ -24,7 +24,7 @@ from brokers.indexes.spatial.tree_kernels import COUNT, LEVEL, NONE, Forest
 
 EPOCH, GROUPS, NODES, OBJECTS, SUBSCRIPTIONS = 0, 1, 2, 3, 4  # places of `state`
 STATE_LENGTH = 5
-TOO_MANY = -1  # in place of a number of leaves: a group has too many of them to be looked at for each subscription
+TOO_MANY = -1  # leaves of a group, to be looked at again for each of its subscriptions
 
 # Great-circle bounds pass through polynomials, which are monotone but for their last bits.
 _SLACK = 1.0 + 1e-9
@@ -283,8 +283,8 @@ def _candidates(trees, word, low, high, least, reach, own, k, count, work, leave
     """GetCandidates (algorithm 2) for a box or point.
 
     `least` is the least squared distance of the box to the query, `reach` what the largest one is relaxed to.
-    Adds objects that are closer than the query to all of the box, leaves that may hold others in reach. Gives up
-    when there is no room for a leaf: kept is TOO_MANY then, and whoever is in the box has to search alone.
+    Adds objects that are closer than the query to all of the box, leaves that may hold others in reach. Gives
+    up when there is no room for a leaf: kept is TOO_MANY then, and whoever is in the box has to search alone.
     """
     root = _root(trees, word)
     if root == NONE:
@@ -382,8 +382,8 @@ def _roomy(array, needed):
 
 @njit(cache=True)
 def _part_word(world, asked, members, word, strict, work, out, owner, total):
-    """Algorithm 1 for a keyword and queries that have it, each on its own. Group by group, since the search for a
-    far query looks at what is near the group. Returns (subscriptions, the query of each, how many)."""
+    """Algorithm 1 for a keyword and queries that have it, each on its own. Group by group, since the search
+    for a far query looks at what is near the group. Returns (subscriptions, the query of each, how many)."""
     groups = world.groups
     axes = world.places.shape[1]
     root = _root(groups, word)
@@ -406,10 +406,10 @@ def _part_word(world, asked, members, word, strict, work, out, owner, total):
             queried = asked.words[asked.ptr[i] : asked.ptr[i + 1]]
             work.state[GROUPS] += 1
             near, far = _near_far(mbr, point)
+            reach = _reach_above(far, delta, axes)
             _begin_set(work, 0)
             count, kept = _candidates(
-                world.trees, word, mbr[:axes], mbr[axes:], near, _reach_above(far, delta, axes), own, k, 0, work,
-                work.leaves, 0,
+                world.trees, word, mbr[:axes], mbr[axes:], near, reach, own, k, 0, work, work.leaves, 0
             )
             if count >= k:
                 continue
@@ -466,7 +466,7 @@ def _need(asked, query):
 
 @njit(cache=True)
 def _bounds_of(asked, queries, near, far, begin, end):
-    """What holds for all queries in begin..end: (least distance, widest reach, a set this large rules out all)."""
+    """Of the queries in begin..end: (least distance, widest reach, how large a set rules out all)."""
     axes = asked.points.shape[1]
     least, reach, need = np.inf, 0.0, 0
     for t in range(begin, end):
@@ -520,7 +520,7 @@ def _batch_candidates(
                 if count >= need:
                     return count, kept, end
                 continue
-            # What this tree gave to O+ is disjoint from what lies below the child, what others gave may not be.
+            # What this tree gave to O+ is disjoint from what lies below the child, what others gave may not.
             closer = max(count, count - before + trees.below[n, j])
             ruled_out = 0
             while first < end and work.far[j] < near[first] and closer >= _need(asked, queries[first]):
@@ -601,7 +601,8 @@ def _batch_matters(world, asked, subscription, word, batch, end, strict, count, 
                     batch.missing[a] -= 1
                 if batch.missing[a] == 0:
                     left -= 1
-                    alive[a], batch.missing[a], batch.limit[a] = alive[left], batch.missing[left], batch.limit[left]
+                    alive[a], batch.missing[a] = alive[left], batch.missing[left]
+                    batch.limit[a] = batch.limit[left]
                 else:
                     a += 1
             if left == 0:
@@ -698,7 +699,7 @@ def _clusters(points, queries, count_max, width_squared_max):
 
 @njit(cache=True)
 def batch_part(world, asked, words, word_ptr, by_word, count_max, spread, strict, work, batch):
-    """B-PART: (ptr, subscription slots). Queries by_word[word_ptr[w]:word_ptr[w + 1]] have the keyword words[w].
+    """B-PART: (ptr, subscription slots). The queries by_word[word_ptr[w]:word_ptr[w + 1]] have words[w].
 
     Queries of one keyword are handled together, at most `count_max` and as near to each other as `spread`
     times the typical group of that keyword is wide. Who is left alone is handled as by PART.
@@ -717,13 +718,16 @@ def batch_part(world, asked, words, word_ptr, by_word, count_max, spread, strict
         for axis in range(axes):
             edge = groups.mbr[root, axes + axis] - groups.mbr[root, axis]
             width += edge * edge
-        cluster, clusters = _clusters(asked.points, queries, count_max, spread * spread * width / groups.leaves[word])
+        width *= spread * spread / groups.leaves[word]
+        cluster, clusters = _clusters(asked.points, queries, count_max, width)
         held = np.bincount(cluster, minlength=clusters)
         alone = queries[held[cluster] == 1]
         out, owner, total = _part_word(world, asked, alone, word, strict, work, out, owner, total)
         for c in np.flatnonzero(held > 1):
             members = queries[cluster == c]
-            out, owner, total = _batch_word(world, asked, members, word, strict, work, batch, out, owner, total)
+            out, owner, total = _batch_word(
+                world, asked, members, word, strict, work, batch, out, owner, total
+            )
     ptr = np.zeros(asked.k.size + 1, np.int64)
     for t in range(total):
         ptr[owner[t] + 1] += 1

@@ -278,8 +278,8 @@ def _add_child(forest, words, leaf_of, word, node, box, child, below):
             _put(forest, words, leaf_of, word, parent, 0, forest.mbr[node], node, _items_below(forest, node))
             forest.meta[parent, COUNT] = 1
         else:
-            place = forest.meta[node, PLACE]
-            _put(forest, words, leaf_of, word, parent, place, forest.mbr[node], node, _items_below(forest, node))
+            place, left = forest.meta[node, PLACE], _items_below(forest, node)
+            _put(forest, words, leaf_of, word, parent, place, forest.mbr[node], node, left)
         box, child, below = forest.mbr[twin].copy(), np.int64(twin), _items_below(forest, twin)
         node = parent
     count = forest.meta[node, COUNT]
@@ -325,8 +325,8 @@ def _remove_child(forest, words, leaf_of, word, node, place):
     last = forest.meta[node, COUNT] - 1
     if place != last:
         touched = forest.meta[node, TOUCHED]
-        box = forest.box[node, :, last].copy()
-        _put(forest, words, leaf_of, word, node, place, box, forest.child[node, last], forest.below[node, last])
+        box, child = forest.box[node, :, last].copy(), forest.child[node, last]
+        _put(forest, words, leaf_of, word, node, place, box, child, forest.below[node, last])
         forest.meta[node, TOUCHED] = touched
     forest.meta[node, COUNT] = last
 

@@ -127,7 +127,8 @@ class KeywordTrees:
             sums = [int(forest.below[c, : forest.meta[c, COUNT]].sum()) for c in children]
             claim(forest.below[n, :count].tolist() == sums, "items below are counted")
             stack.extend(children.tolist())
-        claim(leaves == forest.leaves[word] and len(found) == forest.size[word], "leaves and items are counted")
+        claim(leaves == forest.leaves[word], "leaves are counted")
+        claim(len(found) == forest.size[word], "items are counted")
         return np.array(found, np.int64)
 
     def _entries(self, slots: Slots) -> tuple[Slots, NDArray[np.int32]]:
@@ -180,10 +181,10 @@ class KeywordTrees:
         words, old = int(self.items.words.max(initial=NONE)) + 1, self.forest
         if words > len(old.root):
             words = max(words, 2 * len(old.root))
-            root, size, leaves = np.full(words, NONE, np.int32), np.zeros(words, np.int32), np.zeros(words, np.int32)
-            root[: len(old.root)], size[: len(old.root)] = old.root, old.size
-            leaves[: len(old.root)] = old.leaves
-            self.forest = old._replace(root=root, size=size, leaves=leaves)
+            root, counts = np.full(words, NONE, np.int32), np.zeros((2, words), np.int32)
+            root[: len(old.root)] = old.root
+            counts[:, : len(old.root)] = old.size, old.leaves
+            self.forest = old._replace(root=root, size=counts[0], leaves=counts[1])
 
 
 def _empty_forest(nodes: int, axes: int, fan_out: int, words: int) -> Forest:

@@ -1,7 +1,7 @@
 """Which objects count: those of the last so many nanoseconds, or the last so many.
 
-A window is told of objects in the order of their publication, and says which have to expire. It holds ids and
-times and nothing of an index, so that every broker that is told the same in the same order keeps the same objects.
+A window is told of objects in the order of their publication, and says which have to expire. It holds ids
+and times and nothing of an index: brokers that are told the same in the same order keep the same objects.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Window(ABC):
         return len(self._queue)
 
     def add(self, ids: Iterable[int], now_ns: int) -> Ids:
-        """Objects are published now; returns the ids that leave for it, oldest first. O(1) each, amortised."""
+        """Objects are published now; returns the ids that leave for it, oldest first. O(1) each."""
         if self._queue and now_ns < self._queue[-1][0]:
             raise InvalidInput(f"time {now_ns} lies before {self._queue[-1][0]}, the last one told")
         self._queue.extend((now_ns, int(id_)) for id_ in ids)

@@ -60,7 +60,8 @@ class Vocabulary:
         """As `encode`, but strings that are not in the vocabulary are left out and not entered."""
         number_of = self._number_of
         numbers = [
-            sorted(number_of[string] for string in strings if string in number_of) for strings in _checked(sets)
+            sorted(number_of[string] for string in strings if string in number_of)
+            for strings in _checked(sets)
         ]
         ptr = np.zeros(len(numbers) + 1, np.int64)
         np.cumsum([len(words) for words in numbers], out=ptr[1:])
