@@ -177,6 +177,8 @@ def asked_interval(conjunct, attribute, start, count, bounds, code):
     for atom in range(start[conjunct], start[conjunct] + count[conjunct]):
         if code[atom] == attribute:
             low, high = max(low, bounds[atom, 0]), min(high, bounds[atom, 1])
+        elif low > -np.inf or high < np.inf:
+            break  # they stand side by side
     if low > high:
         low, high = np.inf, -np.inf
     return low, high
@@ -200,8 +202,8 @@ def indexed(conjuncts, attribute, start, count, bounds, code):
 @njit(cache=True)
 def update(keys, values, cells, cell_words, bindings, binding_words, bounds, bounds_flat, code, start, count,
             low, high, second, second_flat, index_of):
-    entries = np.empty((64, 2), np.int64)
-    asked = np.empty((64, 2))
+    room = keys.size // 8 + 64
+    entries, asked = np.empty((room, 2), np.int64), np.empty((room, 2))
     n = 0
     alone = index_of.size - 1
     for begin in range(0, keys.size, _AHEAD):
