@@ -88,12 +88,15 @@ class CellBitset(ContentIndex):
     def delete(self, ids: Any) -> None:
         """Remove subscriptions. O(columns) each."""
         gone = _ids(ids)
-        places = places_of(gone, self._slot_of.find(gone))
+        places = self._slot_of.find(gone)
+        if len(gone) != 1 or places[0] < 0:
+            places_of(gone, places)
         self._slot_of.remove(gone)
-        for side, blocks in enumerate(self._sides):
-            if blocks is not None:
-                mine = places if self._other() is None else places[places & 1 == side]
-                delete(blocks.tree, blocks.items, blocks.state, mine >> 1)
+        side = self._side
+        if (blocks := self._sides[side]) is not None:
+            delete(*blocks.freed, places, side)
+        if (other := self._sides[1 - side]) is not None:
+            delete(*other.freed, places, 1 - side)
         self._changed(len(gone))
 
     def rows(self, ids: Any) -> Floats:
@@ -214,13 +217,16 @@ class CellBitset(ContentIndex):
             if held <= AT_ONCE:
                 self._lay_out(np.empty(0, np.int64), np.empty((0, 0)))
             else:
-                self._turn(Blocks(self._plan(PLAN_ROWS), blocks.ranges, 1, 1))
+                self._turn(Blocks(self._plan(), blocks.ranges, 1, 1))
 
-    def _plan(self, rows: int) -> Plan:
+    def _plan(self) -> Plan:
+        """A plan for what is held, by a subscription of every so many leaves."""
         blocks = self._sides[self._side]
         assert blocks is not None
-        slots = blocks.slots()
-        sample = blocks.rows(slots[:: -(-len(slots) // rows)])
+        leaves = np.flatnonzero(blocks.held.rows[: blocks.state[LEAVES], 0])
+        leaves = leaves[:: len(leaves) // PLAN_ROWS + 1]
+        ids = blocks.records.rows[:, 0].reshape(-1, 64)[leaves]
+        sample = blocks.rows(64 * leaves + (ids >= 0).argmax(axis=1))
         return make_plan(sample, self.attributes, max(EXPECTED_MIN, len(self)))
 
     def _lay_out(self, ids: Ids, rows: Floats) -> None:
@@ -260,7 +266,7 @@ class CellBitset(ContentIndex):
             first = 64 * (self._left - 1)
             slots = first + np.flatnonzero(other.records.rows[first : first + 64, 0] >= 0)[:count]
             ids, rows = other.records.rows[slots, 0], other.rows(slots)
-            delete(other.tree, other.items, other.state, slots)
+            delete(*other.freed, 2 * slots + 1 - self._side, 1 - self._side)
             self._slot_of.remove(ids)
             self._enter(ids, rows)
             count -= len(slots)
@@ -273,7 +279,7 @@ def warm() -> None:
     index.insert(np.arange(100), rows[:100])
     index.insert(np.arange(100, 150), rows[:50])
     index.delete(np.arange(50))
-    index._turn(Blocks(index._plan(PLAN_ROWS), 2, 1, 1))
+    index._turn(Blocks(index._plan(), 2, 1, 1))
     index.match_many(np.array([[0.1, 0.3], [0.1, 0.3]]))
     index._move(len(index))
 

@@ -114,8 +114,9 @@ class Blocks:
         self.tree = (self.heads.rows, self.nodes.rows, self.children.rows, self.next_node.rows.reshape(-1),
                      self.parent.rows.reshape(-1), self.held.rows.reshape(-1), self.first_node)
         self.items = self.leaves.rows, self.further.rows, self.records.rows
-        self.asked = (self.heads.rows, self.nodes.rows, self.children.rows, *self.items, plan.border_from,
-                      plan.borders, self.state)
+        heads, nodes, children, _, parent, held, _ = self.tree
+        self.freed = nodes, children, parent, held, self.leaves.rows, self.records.rows, self.state
+        self.asked = heads, nodes, children, *self.items, plan.border_from, plan.borders, self.state
 
     def slots(self) -> NDArray[np.int64]:
         """The slots that hold a subscription, ascending. O(slots)."""

@@ -75,17 +75,17 @@ def insert(tree, items, columns, state, border_from, borders, routes, rows, ids,
 
 
 @njit(cache=True)
-def delete(tree, items, state, slots):
-    """Free these slots. O(columns) each."""
-    _, nodes, children, _, parent, held, _ = tree
-    leaves, _, records = items
-    for i in range(slots.size):
-        leaf, lane = slots[i] >> 6, slots[i] & 63
-        _free_lane(leaves, records, leaf, lane)
+def delete(nodes, children, parent, held, leaves, records, state, places, side):
+    """Free the slots of those places, 2 * slot + side, that are on this side. O(columns) each."""
+    for i in range(places.size):
+        if places[i] & 1 != side:
+            continue
+        slot = places[i] >> 1
+        leaf = slot >> 6
+        _free_lane(leaves, records, leaf, slot & 63)
         held[leaf] -= 1
         if held[leaf] == 0:
-            node, position = parent[leaf] >> 6, parent[leaf] & 63
-            _forget_child(nodes, children, node, position)
+            _forget_child(nodes, children, parent[leaf] >> 6, parent[leaf] & 63)
             parent[leaf] = ~(state[FREE_LEAF] + 1)
             state[FREE_LEAF] = leaf
 
