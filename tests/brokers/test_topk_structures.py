@@ -108,6 +108,17 @@ def test_bounds_let_sliced_look_at_a_small_part_of_what_matches():
     assert fast.counters.probed < 20 * (50_000 // slices.BLOCK_SLOTS + 1)  # blocks left out
 
 
+def test_filters_of_a_few_more_constraints_leave_the_hints_of_others_as_they_were():
+    fast, plain = Sliced(5), Quick(5)
+    for width in range(1, 6):
+        rows = drawn_rows(100, 5, width, 0.4, seed=width)
+        for index in (fast, plain):
+            index.insert(np.arange(100) + 100 * width, rows)
+        fast.check()
+        for values in drawn_messages(5, 5):
+            same(fast.match(message(values), Query(3)), plain.match(message(values), Query(3)))
+
+
 def test_sliced_counts_more_constraints_than_three_binary_digits_hold():
     attributes = 40
     fast, plain = Sliced(attributes), Quick(attributes)

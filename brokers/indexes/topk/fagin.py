@@ -11,9 +11,12 @@ them by. If the message brings weights, a list has one weight throughout, and th
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 from numba import njit
 
+from brokers.indexes.contract import claim
 from brokers.indexes.topk.bounds import INFLATED, largest_sums
 from brokers.indexes.topk.contract import Floats, Message, Query, Ranking, checked_message
 from brokers.indexes.topk.kernels import arrange, offer, score_of
@@ -44,6 +47,20 @@ class Fagin(StoredIndex):
         """Bytes of all arrays."""
         lists = self._list_slot, self._list_weight, self._starts
         return super().memory_bytes() + sum(column.nbytes for column in lists)
+
+    def check(self) -> None:
+        """Every invariant. O(constraints)."""
+        super().check()
+        if not self._sorted:
+            return
+        store = self._store
+        claim((store.attribute[store.slot_of.items()[1]] >= 0).sum() == len(self._list_slot), "all are listed")
+        for attribute, (start, end) in enumerate(pairwise(self._starts.tolist())):
+            slots, weight = self._list_slot[start:end], self._list_weight[start:end]
+            rows, places = np.nonzero(store.attribute[slots] == attribute)
+            claim(np.array_equal(rows, np.arange(len(slots))), "a list has constraints on its attribute")
+            claim(np.array_equal(store.weight[slots, places], weight), "a list knows the weights")
+            claim((weight[1:] <= weight[:-1]).all(), "the heaviest comes first")
 
     def _added(self, slots: Slots) -> None:
         self._sorted = False

@@ -121,7 +121,12 @@ class Sliced(StoredIndex):
         claim((self._bounds >= best).all(), "no block holds more than its bounds")
         counted = np.bincount(store.attribute[held][store.attribute[held] >= 0], minlength=self.attributes)
         claim(np.array_equal(counted, self._constrained), "constrained attributes are counted")
+        hints = _aligned(*self._hints.shape)
+        slices.hint(hints, hints.view(np.int16), store.attribute, store.weight, held)
+        same = hints.view(np.int32)[held] == self._hints.view(np.int32)[held]  # bits: some are no numbers
+        claim(same.all(), "hints are attributes, and weights rounded up")
         order = self._block_order()
+        claim(len(order) == len(best), "every block is in order")
         claim((np.diff(self._bounds[order, -1]) <= 0).all(), "blocks with large bounds come first")
 
     @property
@@ -205,6 +210,7 @@ class Sliced(StoredIndex):
             for name in ("_cover", "_begun", "_borders", "_changed", "_sorted"):
                 setattr(self, name, _longer(getattr(self, name), segments))
             self._bounds = _longer(self._bounds, segments * self._blocks_per_segment)
+            self._order = None
             self._learn(range(first, segments), slots)
 
     def _learn(self, segments: range, slots: Slots) -> None:

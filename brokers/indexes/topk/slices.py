@@ -200,13 +200,22 @@ def _reach(planes, digits, need, mask):
                 mask[w] |= plane[w]
 
 
+@njit(inline="always", cache=True)
+def _room(hints):
+    """The constraints that a hint has room for: a weight of 32 bits and an attribute of 16 each."""
+    return 2 * hints.shape[1] // 3
+
+
 @njit(cache=True)
 def hint(hints, hint_attributes, attribute, weight, slots):
     """Copy filters' attributes, and their weights rounded up to 32 bits, to where one cache line has all."""
-    width = attribute.shape[1]
+    room = _room(hints)
     for slot in slots:
-        for j in range(width):
-            hint_attributes[slot, 2 * width + j] = attribute[slot, j]
+        for j in range(room):
+            if j >= attribute.shape[1]:
+                hint_attributes[slot, 2 * room + j] = -1
+                continue
+            hint_attributes[slot, 2 * room + j] = attribute[slot, j]
             positive = max(weight[slot, j], 0.0)
             hints[slot, j] = np.float32(positive)
             if hints[slot, j] < positive:
@@ -226,7 +235,7 @@ def _fetch(cover, picks, first, words):
 @njit(cache=True)
 def _list_by_weights(mask, words, first, rows, place, hints, hint_attributes, width, floor, candidates):
     """Slots of the mask whose weights, summed over the attributes whose bits are set, reach the floor."""
-    columns = hints.shape[1]
+    columns, attributes_from = hints.shape[1], 2 * _room(hints)
     count = 0
     for w in range(words):
         word = mask[w]
@@ -242,7 +251,7 @@ def _list_by_weights(mask, words, first, rows, place, hints, hint_attributes, wi
         w, shift = (slot - first) >> 6, np.uint64(slot & 63)
         own = 0.0
         for j in range(width):
-            a = hint_attributes[slot, 2 * width + j]
+            a = hint_attributes[slot, attributes_from + j]
             if a < 0:
                 break
             if (rows[place[a] * BLOCK_WORDS + w] >> shift) & _ONE:
