@@ -110,7 +110,7 @@ def growth(report: Report, scale: Scale) -> Table:
     point = Point()
     tables: dict[str, Table] = {"match": [], "insert": [], "delete": [], "memory": []}
     for count in scale.growth:
-        changes = count // 20
+        changes = count // 7  # enough for the compiled ones to compile anew
         ids, rows, events = drawn(point, count + changes, scale, report.seed)
         line: dict[str, dict[str, Any]] = {table: {"subscriptions": count} for table in tables}
         expected = None
@@ -127,7 +127,7 @@ def growth(report: Report, scale: Scale) -> Table:
     settled = "one by one, and a match in the end, µs per change"
     for table, title, y in (
         ("match", "Matching time against the number of subscriptions", "µs"),
-        ("insert", f"A twentieth more subscriptions inserted {settled}", "µs"),
+        ("insert", f"A seventh more subscriptions inserted {settled}", "µs"),
         ("delete", f"The same deleted {settled}", "µs"),
         ("memory", "Bytes per subscription, ids and constraints included", "bytes"),
     ):
