@@ -44,8 +44,7 @@ def command(arguments: list[str]) -> int:
     if options.seed < 0:
         raise InvalidInput(f"--seed {options.seed} is negative; pass zero or more")
 
-    from analysis.papers.report import reproduce
-
+    reproduce = load("analysis.papers.report:reproduce")
     folder = options.out or Path("reproductions") / options.name
     reproduce(options.name, load(papers[options.name].target), folder, options.seed, options.full, options.json)
     return 0
