@@ -14,6 +14,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from brokers.errors import InvalidInput
+from brokers.indexes.context import agile, cells, skiplist_kernels, store_kernels
+from brokers.indexes.context import filter as filter_module
 from brokers.indexes.context.agile import Agile, Eager, Partial
 from brokers.indexes.context.brute import Brute
 from brokers.indexes.context.cells import CellFilter
@@ -29,6 +31,7 @@ from brokers.indexes.context.contract import (
 )
 from brokers.indexes.context.filter import NoIndex
 from brokers.indexes.context.policies import ALWAYS, Auto, Counter, Fixed
+from brokers.indexes.context.warm import warm
 from brokers.indexes.contract import DuplicateId, UnknownId
 from brokers.indexes.registry import INDEXES
 from brokers.registry import load
@@ -337,6 +340,29 @@ def test_auto_ignores_more_when_updates_are_many_and_fewer_when_false_positives_
     counter.updates = 4  # 40 / false positives: 10 at the fourth, 40 / 9 at the ninth
     assert counter.due(6).tolist() == [4]
     assert counter.false_positives == 9
+
+
+def test_no_caller_s_array_layout_compiles_a_kernel_again():
+    warm()
+    kernels = [
+        kernel
+        for module in (agile, cells, filter_module, skiplist_kernels, store_kernels)
+        for kernel in vars(module).values()
+        if hasattr(kernel, "signatures")
+    ]
+    before = [len(kernel.signatures) for kernel in kernels]
+    schema, profiles, _ = numbers(3)
+    for index in (NoIndex(schema), Agile(schema, ["m"]), CellFilter(schema, ["m"])):
+        arrays = np.arange(6)[::2], np.zeros(3, np.int32), np.full(6, 7.0)[::2]
+        messages = np.asfortranarray(np.full((2, 2), 7.0))
+        for array in (*arrays, messages):
+            array.flags.writeable = False
+        index.insert(arrays[0], profiles)
+        index.update_many(np.arange(3, dtype=np.uint8), *arrays[1:])
+        index.update_many(np.arange(3)[::-1], np.ones(3, np.uint64), [7, 7, 7])
+        assert index.handle_many(messages)[1].tolist() == [0, 2, 4] * 2
+        index.delete(arrays[0])
+    assert [len(kernel.signatures) for kernel in kernels] == before
 
 
 def test_memory_per_profile_is_counted():
