@@ -89,7 +89,7 @@ def make_plan(rows: Floats, attributes: int, expected: int) -> Plan:
         sorting = np.lexsort(paths.T[::-1])
         paths, widths = paths[sorting], widths[sorting]
         marks = np.zeros(paths.shape, np.bool_)
-        cost = _cost(paths, widths, 0, len(paths), 0, scale, marks)
+        cost = _cost(paths, widths, scale, marks)
         if cost < best:
             best, groups, path, refined, order = cost, tried, paths, marks, sorting
     assert path is not None and refined is not None and order is not None
@@ -295,7 +295,10 @@ def _stop_cost(widths, start, end, depth, scale):
     if depth > 0:
         parts = max(1.0, leaves) ** (1.0 / depth)
         for d in range(depth):
-            width = widths[start:end, d].mean()
+            width = 0.0
+            for row in range(start, end):
+                width += widths[row, d]
+            width /= end - start
             looked *= width + (1.0 - width) / parts
             hit *= width
     nodes = np.ceil(leaves / 64)
@@ -303,29 +306,50 @@ def _stop_cost(widths, start, end, depth, scale):
             + hit * CANDIDATE_NS)
 
 
-@njit("f8(i4[:,::1], f8[:,::1], i8, i8, i8, f8, b1[:,::1])", cache=True)
-def _cost(paths, widths, start, end, depth, scale, refined):
-    """The least that sorted rows with a common path so far can cost; marks the nodes worth refining."""
-    if start == end:
-        return 0.0
-    stop = _stop_cost(widths, start, end, depth, scale)
-    if depth == paths.shape[1] or (end - start) * scale <= 2 * LEAF_ROWS:
-        return stop
-    split = 0.0
+@njit(cache=True)
+def _cost(paths, widths, scale, refined):
+    """The least that sorted rows can cost; marks, by first row and depth, the nodes that are worth refining.
+
+    From the deepest nodes up: `least[i]` is the cost of the node, a level deeper, whose rows start at `i`.
+    """
+    rows, depths = paths.shape
+    shared = np.zeros(rows, np.int64)  # attributes that a row's path has in common with the row before
+    for i in range(1, rows):
+        while shared[i] < depths and paths[i, shared[i]] == paths[i - 1, shared[i]]:
+            shared[i] += 1
+    least = np.zeros(rows)
+    for depth in range(depths, -1, -1):
+        start = 0
+        while start < rows:
+            end = start + 1
+            while end < rows and shared[end] >= depth:
+                end += 1
+            if depth == 0 or paths[start, depth - 1] >= 0:
+                stop = _stop_cost(widths, start, end, depth, scale)
+                split = np.inf
+                if depth < depths and (end - start) * scale > 2 * LEAF_ROWS:
+                    split = _split_cost(paths, widths, shared, least, start, end, depth, scale)
+                    refined[start, depth] = split < stop
+                least[start] = min(split, stop)
+            start = end
+    return least[0] if rows else 0.0
+
+
+@njit(cache=True)
+def _split_cost(paths, widths, shared, least, start, end, depth, scale):
+    """What the children of a node cost, and the rows whose path ends at it."""
+    total = 0.0
     first = start
     while first < end:
         last = first + 1
-        while last < end and paths[last, depth] == paths[first, depth]:
+        while last < end and shared[last] > depth:
             last += 1
         if paths[first, depth] < 0:
-            split += _stop_cost(widths, first, last, depth, scale)
+            total += _stop_cost(widths, first, last, depth, scale)
         else:
-            split += _cost(paths, widths, first, last, depth + 1, scale, refined)
+            total += least[first]
         first = last
-    if split < stop:
-        refined[start, depth] = True
-        return split
-    return stop
+    return total
 
 
 @njit(cache=True)
