@@ -6,13 +6,14 @@ import numpy as np
 import pytest
 
 from brokers.errors import InvalidInput
-from brokers.indexes.content import compiled
+from brokers.indexes.content import compiled, counting, quick_scan, rein, store, tama
 from brokers.indexes.content.compiled import Grid, ranges_of
 from brokers.indexes.content.contract import checked_rows, verify
 from brokers.indexes.content.counting import Counting
 from brokers.indexes.content.rein import Rein
 from brokers.indexes.content.store import RangeStore
 from brokers.indexes.content.tama import Tama
+from brokers.indexes.content.warm import warm
 
 KINDS = [Counting, Tama, Rein]
 N = 2_000
@@ -112,15 +113,15 @@ def test_tama_enters_a_range_in_the_fewest_cells_that_cover_it():
 
 
 def test_the_grid_is_monotone_and_covers_everything():
-    store = RangeStore(3)
-    store.insert(np.arange(3), checked_rows([[0, -1e308, 1e308], [1, 5.0, 5.0], [2, -np.inf, np.inf]], 3))
-    grid = Grid(store, np.arange(3), 10)
+    held = RangeStore(3)
+    held.insert(np.arange(3), checked_rows([[0, -1e308, 1e308], [1, 5.0, 5.0], [2, -np.inf, np.inf]], 3))
+    grid = Grid(held, np.arange(3), 10)
     values = np.array([-np.inf, -1e308, -1.0, 0.0, 5e-324, 1.0, 5.0, 1e308, np.inf])
     for attribute in range(3):
         cells = grid.cells_of(values, np.full(len(values), attribute))
         assert (np.diff(cells) >= 0).all() and cells.min() == 0 and cells.max() == 9
     assert grid.cells_of(np.array([np.nan]), np.array([0])).tolist() == [-1]
-    slot, attribute, low, _ = ranges_of(store, np.arange(3))
+    slot, attribute, low, _ = ranges_of(held, np.arange(3))
     assert slot.tolist() == [0, 1, 2] and attribute.tolist() == [0, 1, 2] and low[1] == 5.0
 
 
@@ -155,3 +156,21 @@ def test_check_notices_damage(kind, damage):
 def test_impossible_options_are_refused(kind, options):
     with pytest.raises(InvalidInput, match="pass 1"):
         kind(2, **options)
+
+
+def test_warming_compiles_every_kernel_that_a_life_uses():
+    warm()
+    kernels = [
+        *(getattr(store, name) for name in ("_write", "_verified", "_in_order")),
+        quick_scan._scan, counting._count, tama._enter, tama._count, rein._bucketed, rein._mark,
+    ]
+    before = [len(kernel.signatures) for kernel in kernels]
+    assert min(before) >= 1
+    rows, events = table()
+    for kind in (*KINDS, quick_scan.QuickScan):
+        index = kind.build(4, np.arange(N), rows)
+        index.match_many(events)
+        index.update([3], rows[:1])
+        index.match(events[0])
+        index.delete(np.arange(N))
+    assert [len(kernel.signatures) for kernel in kernels] == before
