@@ -11,7 +11,7 @@ KINDS: dict[str, Entry] = {
     "topk": Entry(
         "protocols.topk.kind:TopK",
         "weighted partial matching: a publication reaches the k best-scoring filters of the whole network",
-        {"question": "ranked-match", "default_index": "topk-scan"},
+        {"question": "ranked-match", "default_index": "topk-sliced"},
     ),
 }
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from brokers.engine import checkpoint
-from brokers.engine.run import FileTraces, execute
+from brokers.engine.run import FileTraces, execute, tables_of
 from brokers.engine.runfolder import create_run, same_rows
 from brokers.errors import ActorsLost, EnvironmentProblem
 from protocols.conformance import REHEARSALS, rehearse
@@ -26,7 +26,7 @@ def folder_for(root: Path, model):
 
 def undisturbed(root: Path, model):
     new = folder_for(root, model)
-    result = execute(model, trace=FileTraces(str(new.path), "full"))
+    result = execute(model, trace=FileTraces(str(new.path), "full", tables_of(model)))
     return new.finish(result.digest), result
 
 
@@ -41,7 +41,7 @@ def stopped_at(share: float, model, path: Path, actors: int) -> None:
         execute(
             model,
             actors=actors,
-            trace=FileTraces(str(path), "full"),
+            trace=FileTraces(str(path), "full", tables_of(model)),
             progress=stop,
             checkpoint_every_s=0.0,
             max_window_ns=WINDOW_NS,
@@ -49,7 +49,7 @@ def stopped_at(share: float, model, path: Path, actors: int) -> None:
 
 
 def continued(model, path: Path, actors: int):
-    return execute(model, actors=actors, trace=FileTraces(str(path), "full"), resume=True)
+    return execute(model, actors=actors, trace=FileTraces(str(path), "full", tables_of(model)), resume=True)
 
 
 def differing_tables(one, other) -> list[str]:
@@ -67,6 +67,7 @@ CASES = [
     ("subscription", SETTLED, 1, 3, 0.5),
     ("covering", SETTLED, 3, 2, 0.4),
     ("pings:Pings", LOSSY, 2, 3, 0.4),
+    ("topk-bounded", CYCLES, 2, 3, 0.5),
 ]
 
 
@@ -162,7 +163,7 @@ def test_actors_that_are_lost_again_and_again_without_progress_end_the_run(tmp_p
     model = rehearse(TREE, "flooding")
     new = folder_for(tmp_path, model)
     with pytest.raises(EnvironmentProblem, match="3 attempts from the same point failed"):
-        execute(model, trace=FileTraces(str(new.path), "full"))
+        execute(model, trace=FileTraces(str(new.path), "full", tables_of(model)))
     new.fail("tested")
 
 

@@ -63,7 +63,7 @@ def test_random_overlays_and_churn(protocol, rehearsal, seed):
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_any_index_gives_the_same_trace(protocol):
     model = rehearse(TREE, protocol, params=params())
-    for index in ("topk-quick", "topk-trees"):
+    for index in ("topk-scan", "topk-quick", "topk-trees", "topk-fagin"):
         other = rehearse(TREE, protocol, params=params(), index=index)
         assert execute(other).digest == execute(model).digest
 
