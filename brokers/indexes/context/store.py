@@ -58,8 +58,7 @@ class Store:
         # by conjunct
         self.conjuncts_used = 0
         self._free_conjuncts = array("q")
-        self.start = np.empty(0, np.int32)
-        self.count = np.empty(0, np.int16)  # -1: free
+        self._spans = np.empty((0, 2), np.int32)  # first atom, number of atoms; -1: free
         self.owner = np.empty(0, np.int64)
         self.following = np.empty(0, np.int32)  # the next conjunct of the profile
         self.low = np.empty(0, np.float32)  # the first interval
@@ -168,6 +167,15 @@ class Store:
         return kernels.verify(candidates, message, skip_indexed, self.start, self.count, self.bounds,
                        self.bounds.reshape(-1), self.code, self.index_of)
 
+    # Side by side in memory: whoever needs one needs the other.
+    @property
+    def start(self) -> NDArray[np.int32]:
+        return self._spans[:, 0]
+
+    @property
+    def count(self) -> NDArray[np.int32]:
+        return self._spans[:, 1]
+
     @property
     def conjuncts_held(self) -> int:
         return self.conjuncts_used - len(self._free_conjuncts)
@@ -175,7 +183,7 @@ class Store:
     def memory_bytes(self) -> int:
         """Bytes of all arrays."""
         names = (
-            "cells", "start", "count", "owner", "following", "low", "high", "second", "codes", "uniform", "bounds",
+            "cells", "_spans", "owner", "following", "low", "high", "second", "codes", "uniform", "bounds",
             "code", "binding_of", "bindings",
         )  # fmt: skip
         return (sum(getattr(self, name).nbytes for name in names)
@@ -233,7 +241,7 @@ class Store:
             old = len(self.start)
             size = max(2 * old, self.conjuncts_used, BLOCK)
             size = (size + BLOCK - 1) // BLOCK * BLOCK
-            for name in ("start", "count", "owner", "following", "low", "high", "second", "codes"):
+            for name in ("_spans", "owner", "following", "low", "high", "second", "codes"):
                 setattr(self, name, grown(getattr(self, name), size, exact=True))
             self.count[old:] = -1
             self.low[old:], self.high[old:] = np.inf, -np.inf

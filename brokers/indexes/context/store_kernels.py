@@ -1,6 +1,7 @@
 """Kernels of the store: entering and leaving, updates, the scan, the post-filter; `store.py` says how it works.
 
-One family, compiled together.
+One family, compiled together. `start` and `count` are the columns of one array, so that to prefetch is to ask for
+element 2 * conjunct from the start of either.
 """
 
 from __future__ import annotations
@@ -221,8 +222,7 @@ def update(keys, values, cells, cell_words, bindings, binding_words, bounds, bou
                 atom, conjunct = np.int64(bindings[first].atom), np.int64(bindings[first].conjunct)
                 prefetch(bounds_flat, 2 * atom)  # type: ignore[call-arg]
                 prefetch(code, atom)
-                prefetch(start, conjunct)
-                prefetch(count, conjunct)
+                prefetch(start, 2 * conjunct)
                 if bindings[first].place == 0:
                     prefetch(low, conjunct)
                     prefetch(high, conjunct)
@@ -312,8 +312,7 @@ def verify(candidates, message, skip_indexed, start, count, bounds, bounds_flat,
             prefetch(bounds_flat, 2 * first + 8)
             prefetch(code, first)
         for i in range(end, min(end + _AHEAD, candidates.size)):
-            prefetch(start, np.int64(candidates[i]))  # type: ignore[call-arg]
-            prefetch(count, np.int64(candidates[i]))
+            prefetch(start, 2 * np.int64(candidates[i]))  # type: ignore[call-arg]
         for i in range(begin, end):
             conjunct = candidates[i]
             holds, tested = True, 0
