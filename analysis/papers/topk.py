@@ -18,6 +18,7 @@ from analysis.bench.filters import filters, messages
 from analysis.bench.matching import call_us
 from analysis.bench.subscriptions import Workload
 from analysis.papers.report import Report
+from analysis.papers.topk_network import network
 from brokers.indexes.topk.contract import Message, Query, RankedIndex
 from brokers.indexes.topk.quick import Quick
 from brokers.indexes.topk.sliced import Sliced
@@ -195,4 +196,4 @@ def factors(report: Report, rows: Table) -> None:
         )
 
 
-PARTS: tuple[Callable[[Report], None], ...] = (library,)
+PARTS: tuple[Callable[[Report], None], ...] = (library, network)
