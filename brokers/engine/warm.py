@@ -11,6 +11,7 @@ import time
 
 import numpy as np
 
+from brokers import registry
 from brokers.contract import NEVER
 from brokers.engine.model import Model, ServiceSpec, SourceSpec
 from brokers.engine.run import execute
@@ -18,6 +19,12 @@ from topology.build import build
 from topology.links import LinkModel
 
 _MS = 1_000_000
+# Each compiles the kernels of the indexes that it belongs to.
+_INDEXES = (
+    "brokers.indexes.content.cells:warm",
+    "brokers.indexes.content.htree:warm",
+    "brokers.indexes.topk.warm:warm",
+)
 _PROTOCOLS = ("flooding:Flooding", "subscription:Subscription", "covering:Covering")
 
 
@@ -63,9 +70,8 @@ def warm() -> float:
         for protocol in _PROTOCOLS:
             for settled in (False, True):
                 execute(_model(kind, params, protocol, settled), actors=2)
-    from brokers.indexes.content import cells
-
-    cells.warm()
+    for target in _INDEXES:
+        registry.load(target)()
     return time.perf_counter() - began
 
 
