@@ -1,4 +1,4 @@
-"""CellBitset: that it stays exact and sound while it splits, moves to new plans and shrinks, and what it saves."""
+"""CellBitset stays exact and sound while it splits, moves to new plans and shrinks; what it saves."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def assert_same(index, oracle, events):
 
 
 class Turning(RuleBasedStateMachine):
-    """A small index that takes every way a large one takes: plans outgrown and shrunk, subscriptions under way."""
+    """A small index that takes every way a large one takes: plans outgrown, subscriptions under way."""
 
     def __init__(self):
         super().__init__()
@@ -73,7 +73,9 @@ class Turning(RuleBasedStateMachine):
         self.index, self.oracle = CellBitset(attributes), Scan(attributes)
         self.held: list[int] = []
 
-    @rule(seed=st.integers(0, 1 << 30), count=st.integers(1, 80), ranges=st.integers(0, 5), single=st.booleans())
+    @rule(
+        seed=st.integers(0, 1 << 30), count=st.integers(1, 80), ranges=st.integers(0, 5), single=st.booleans()
+    )
     def insert(self, seed, count, ranges, single):
         rows = random_rows(generator(seed), count, self.attributes, min(ranges, self.attributes))
         ids = (np.arange(self.next, self.next + count) % 512) * self.spacing

@@ -11,9 +11,9 @@ with the ranges themselves, so that cells only save work and any monotone functi
 - `cells_build` lays out many at once, `cells_edit` inserts and deletes in place;
 - `cells_match` answers.
 
-A plan is made for a number of subscriptions. When there are several times as many, or far fewer, a new plan is made,
-and what is held moves to blocks of their own, at once if it is little, else some with every change: blocks
-have two sides, and a match asks both. `docs/cells.md` has the reasons and the figures.
+A plan is made for a number of subscriptions. When there are several times as many, or far fewer, a new one is
+made, and what is held moves to new blocks: at once if it is little, else some with every change, while a
+match asks both sides. `docs/cells.md` has the reasons and the figures.
 """
 
 from __future__ import annotations
@@ -158,7 +158,8 @@ class CellBitset(ContentIndex):
             slots = blocks.slots()
             total += len(slots)
             claim(np.array_equal(np.sort(places[here] >> 1), slots), "the slots in use are those of the ids")
-            claim(np.array_equal(blocks.records.rows[places[here] >> 1, 0], ids[here]), "a slot carries its id")
+            carried = blocks.records.rows[places[here] >> 1, 0]
+            claim(np.array_equal(carried, ids[here]), "a slot carries its id")
         claim(total == len(self), "every id has a slot")
         claim(self._sides[self._side] is not None or not len(self), "the side for inserts is there")
 
@@ -286,9 +287,8 @@ def warm() -> None:
 
 def _ids(ids: Any) -> Ids:
     """`checked_ids`, quicker for a single one."""
-    if type(ids) is np.ndarray and ids.shape == (1,) and ids.dtype == np.int64 and ids[0] >= 0 and ids.flags.carray:
-        return ids
-    return checked_ids(ids)
+    quick = type(ids) is np.ndarray and ids.shape == (1,) and ids.dtype == np.int64
+    return ids if quick and ids[0] >= 0 and ids.flags.carray else checked_ids(ids)
 
 
 def _ranges_max(rows: Floats) -> int:

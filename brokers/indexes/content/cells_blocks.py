@@ -79,7 +79,7 @@ class Blocks:
         self.leaves = Growing(np.uint8, 128 * columns, leaves)
         self.further = Growing(np.uint64, plan.further_words, 64 * leaves)
         self.records = Growing(np.int64, ends_from(ranges) + 2 * ranges, 64 * leaves)
-        self.parent = Growing(np.int32, 1, leaves)  # 64 * node + position; ~(next free leaf + 1) of a free leaf
+        self.parent = Growing(np.int32, 1, leaves)  # 64 * node + position; if free, ~(next free leaf + 1)
         self.held = Growing(np.int32, 1, leaves)  # subscriptions in the leaf
         self.first_node = np.full(len(plan.columns), -1, np.int32)  # per class
         self.state = np.zeros(6, np.int64)
@@ -127,8 +127,8 @@ class Blocks:
         return _rows(self.records.rows, slots)
 
     def memory_bytes(self) -> int:
-        arrays = (self.heads, self.nodes, self.children, self.next_node, self.leaves, self.further, self.records,
-                  self.parent, self.held)
+        arrays = (self.heads, self.nodes, self.children, self.next_node,
+                  self.leaves, self.further, self.records, self.parent, self.held)
         return sum(a.rows.nbytes for a in arrays) + self.first_node.nbytes + self.plan.memory_bytes()
 
     def check(self) -> None:
@@ -137,9 +137,11 @@ class Blocks:
         heads, _, children, next_node, parent, held, first_node = self.tree
         leaves, columns = int(self.state[LEAVES]), plan.columns.shape[1]
         used = np.flatnonzero(parent[:leaves] >= 0)
-        claim(np.array_equal(np.bincount(slots >> 6, minlength=leaves), held[:leaves]), "leaves count what they hold")
+        counted = np.bincount(slots >> 6, minlength=leaves)
+        claim(np.array_equal(counted, held[:leaves]), "leaves count what they hold")
         claim((held[used] > 0).all() and held[:leaves].sum() == held[used].sum(), "no leaf in use is empty")
-        claim((children[parent[used] >> 6, parent[used] & 63] == used).all(), "leaves stand where their node says")
+        listed_leaves = children[parent[used] >> 6, parent[used] & 63]
+        claim((listed_leaves == used).all(), "leaves stand where their node says")
         claim((children[: self.state[NODES]] >= 0).sum() == len(used), "nodes have no other leaves")
         free, at = 0, int(self.state[FREE_LEAF])
         while at >= 0:
@@ -156,7 +158,8 @@ class Blocks:
         expected = Blocks(plan, self.ranges, 1, max(1, -(-len(slots) // 64)))
         rows = self.rows(slots)
         attribute, cell = quantised(rows, plan.border_from, plan.borders)
-        claim(np.array_equal(kinds, classify(attribute, cell, *plan.routes)), "subscriptions are in their class")
+        routed = classify(attribute, cell, *plan.routes)
+        claim(np.array_equal(kinds, routed), "subscriptions are in their class")
         _put_all(*expected.items, plan.columns, kinds, attribute, cell, rows, self.records.rows[slots, 0])
         lanes = self.leaves.rows[:leaves].reshape(leaves, columns, 2, 64)
         others = expected.leaves.rows.reshape(-1, columns, 2, 64)
@@ -166,7 +169,8 @@ class Blocks:
         claim(np.array_equal(self.further.rows[slots], expected.further.rows[again]), "so do further ranges")
         empty = np.ones(64 * leaves, np.bool_)
         empty[slots] = False
-        claim((lanes[:, 0, 0] > lanes[:, 0, 1])[empty.reshape(leaves, 64)].all(), "no event lies in a free lane")
+        barred = lanes[:, 0, 0] > lanes[:, 0, 1]
+        claim(barred[empty.reshape(leaves, 64)].all(), "no event lies in a free lane")
         _check_boxes(self, used)
 
 
@@ -178,12 +182,16 @@ def _check_boxes(blocks: Blocks, used: NDArray[np.int64]) -> None:
     boxes = nodes.reshape(len(nodes), columns, 2, 64)[: blocks.state[NODES]]
     mine = boxes[node, :, :, position]
     valid = np.arange(columns) < heads[node, 0][:, None]
-    claim((mine[:, :, 0] <= lanes[:, :, 0].min(axis=2))[valid].all(), "a leaf's box covers its cells from below")
-    claim((mine[:, :, 1] >= lanes[:, :, 1].max(axis=2))[valid].all(), "a leaf's box covers its cells from above")
+    below = mine[:, :, 0] <= lanes[:, :, 0].min(axis=2)
+    above = mine[:, :, 1] >= lanes[:, :, 1].max(axis=2)
+    claim(below[valid].all(), "a leaf's box covers its cells from below")
+    claim(above[valid].all(), "a leaf's box covers its cells from above")
     ends = heads[: len(boxes), 2:].reshape(len(boxes), columns, 3)
     valid = np.arange(columns) < heads[: len(boxes), :1]
-    claim((ends[:, :, 1] <= boxes[:, :, 0].min(axis=2))[valid].all(), "a node's box covers its leaves from below")
-    claim((ends[:, :, 2] >= boxes[:, :, 1].max(axis=2))[valid].all(), "a node's box covers its leaves from above")
+    below = ends[:, :, 1] <= boxes[:, :, 0].min(axis=2)
+    above = ends[:, :, 2] >= boxes[:, :, 1].max(axis=2)
+    claim(below[valid].all(), "a node's box covers its leaves from below")
+    claim(above[valid].all(), "a node's box covers its leaves from above")
     absent = children[: len(boxes)] < 0
     claim((boxes[:, 0, 0] > boxes[:, 0, 1])[absent].all(), "no event lies in an absent leaf")
 
@@ -224,8 +232,8 @@ def put(leaves, further, records, slot, columns, attribute, cell, row, id_, colu
             entry = np.uint64(255 << 8)  # attribute 0 in 0..255: always holds
             if 2 * word + half < count:
                 j = others[2 * word + half]
-                entry = (np.uint64(attribute[j]) << np.uint64(16)) | (np.uint64(cell[2 * j + 1]) << np.uint64(8))
-                entry |= np.uint64(cell[2 * j])
+                entry = np.uint64(attribute[j]) << np.uint64(16)
+                entry |= np.uint64(cell[2 * j + 1]) << np.uint64(8) | np.uint64(cell[2 * j])
             both |= entry << np.uint64(32 * half)
         further[slot, word] = both
     _record(records, slot, row, id_)
@@ -275,7 +283,8 @@ def _put_all(leaves, further, records, columns, kinds, attribute, cell, rows, id
     """Write rows into slots 0, 1, ..."""
     column, others = np.empty(2 * columns.shape[1], np.uint8), np.empty(attribute.shape[1], np.int32)
     for i in range(ids.size):
-        put(leaves, further, records, i, columns[kinds[i]], attribute[i], cell[i], rows[i], ids[i], column, others)
+        mine = columns[kinds[i]]
+        put(leaves, further, records, i, mine, attribute[i], cell[i], rows[i], ids[i], column, others)
 
 
 @njit(cache=True)

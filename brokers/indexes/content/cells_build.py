@@ -1,4 +1,4 @@
-"""How CellBitset lays out many subscriptions at once: by class, then split at midpoints into nodes and leaves."""
+"""How CellBitset lays out many subscriptions at once: by class, then split at midpoints."""
 
 from __future__ import annotations
 
@@ -18,6 +18,9 @@ from brokers.indexes.content.cells_plan import LEAF_ROWS, Plan, classify, quanti
 from brokers.indexes.content.contract import Floats
 from brokers.indexes.contract import Ids
 
+# The first growth of a large array takes 50 ms, later ones less than 1; done here, no insert waits for it.
+LARGE_LEAVES = 1024
+
 
 def build(plan: Plan, ids: Ids, rows: Floats) -> Blocks:
     """New blocks that hold these subscriptions. O(n (k + log n))."""
@@ -29,6 +32,8 @@ def build(plan: Plan, ids: Ids, rows: Floats) -> Blocks:
     blocks = Blocks(plan, max(1, ranges), max(1, int(first.sum())), max(1, len(first)))
     _fill(order, starts, first, kinds, plan.columns, attribute, cell, rows, ids, *blocks.tree, *blocks.items)
     blocks.state[LEAVES], blocks.state[NODES] = len(first), first.sum()
+    if len(first) > LARGE_LEAVES:
+        blocks.grow()
     return blocks
 
 
@@ -99,7 +104,7 @@ def _part(cells, order, spare, start, middle, end, column):
 
 @njit(cache=True)
 def _split(cells, kinds, columns, order):
-    """Reorder rows that stand by kind; returns where each leaf starts, and whether it is the first of a node."""
+    """Reorder rows that stand by kind; returns where each leaf starts, and whether it opens a node."""
     n = order.size
     spare = np.empty(n, np.int32)
     starts, first = np.empty(n + 1, np.int64), np.empty(n, np.bool_)
@@ -141,8 +146,8 @@ def _split(cells, kinds, columns, order):
 
 
 @njit(cache=True)
-def _fill(order, starts, first, kinds, columns, attribute, cell, rows, ids, heads, nodes, children, next_node, parent,
-          held, first_node, leaves, further, records):
+def _fill(order, starts, first, kinds, columns, attribute, cell, rows, ids, heads, nodes, children, next_node,
+          parent, held, first_node, leaves, further, records):
     """Write all rows into new nodes and leaves. O(n k)."""
     column, others = np.empty(2 * columns.shape[1], np.uint8), np.empty(attribute.shape[1], np.int32)
     node, position = np.int64(-1), np.int64(0)
@@ -154,8 +159,8 @@ def _fill(order, starts, first, kinds, columns, attribute, cell, rows, ids, head
         open_leaf(children, parent, held, leaves, records, leaf, node, position)
         for lane in range(starts[leaf + 1] - starts[leaf]):
             i = order[starts[leaf] + lane]
-            put(leaves, further, records, 64 * leaf + lane, columns[kind], attribute[i], cell[i], rows[i], ids[i],
-                column, others)
+            put(leaves, further, records, 64 * leaf + lane, columns[kind], attribute[i], cell[i], rows[i],
+                ids[i], column, others)
         held[leaf] = starts[leaf + 1] - starts[leaf]
         cover_leaf(heads, nodes, parent, leaves, leaf)
         position += 1

@@ -135,7 +135,7 @@ def _nearest_node(heads, next_node, first, column):
 
 @njit(cache=True)
 def _nearest_leaf(heads, nodes, children, held, node, column):
-    """The position of the leaf whose box grows least, if it is full with a split's share; -1 if there is none.
+    """The position of the leaf whose box grows least, counting a split; -1 if there is none.
 
     The size of a box is the part of all events that lie in it, so this is what the insert costs a match.
     """
@@ -146,7 +146,8 @@ def _nearest_leaf(heads, nodes, children, held, node, column):
             continue
         size, wider = 1.0, 1.0
         for c in range(heads[node, 0]):
-            low, high = np.int64(nodes[node, 128 * c + position]), np.int64(nodes[node, 128 * c + 64 + position])
+            low = np.int64(nodes[node, 128 * c + position])
+            high = np.int64(nodes[node, 128 * c + 64 + position])
             size *= (high - low + 1) * _CELL
             wider *= (max(high, column[2 * c + 1]) - min(low, column[2 * c]) + 1) * _CELL
         cost = wider - size + _TIE * size

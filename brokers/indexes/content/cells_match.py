@@ -32,6 +32,10 @@ def match(heads, nodes, children, leaves, further, records, border_from, borders
     listed = np.empty((3, _LEAVES), np.int32)
     candidates, places = np.empty(_CANDIDATES, np.int64), np.empty(_CANDIDATES, np.int64)
     found = np.empty(64, np.int64)
+    # Views once per call: each costs two atomic additions, which small tables would feel per event.
+    boxes, lanes, tails = nodes.reshape(-1), leaves.reshape(-1), further.reshape(-1)
+    words, attributes, floats = records.reshape(-1), records.view(np.int16), records.view(np.float64)
+    pairs = further.shape[1]
     total = np.int64(0)
     for e in range(events.shape[0]):
         event = events[e]
@@ -39,30 +43,29 @@ def match(heads, nodes, children, leaves, further, records, border_from, borders
             cells[a] = cell_of(border_from, borders, a, event[a])
         node = np.int64(0)
         while node < state[NODES]:
-            node, count = _list_leaves(heads, nodes, children, state, cells, node, asked, listed)
+            node, count = _list_leaves(heads, boxes, children, state, cells, node, asked, listed)
             at = np.int64(0)
             while at < count:
-                at, collected = _collect(leaves, further, state, asked, listed, at, count, candidates, places)
-                collected = _further_hold(further, cells, candidates, places, collected)
+                at, collected = _collect(lanes, tails, pairs, state, asked, listed, at, count, candidates, places)
+                collected = _further_hold(tails, pairs, cells, candidates, places, collected)
                 state[VERIFIED] += collected
                 if total + collected > found.size:
                     larger = np.empty(max(total + collected, 2 * found.size), np.int64)
                     larger[:total] = found[:total]
                     found = larger
-                total = _verify(records, event, candidates, collected, found, total)
+                total = _verify(words, attributes, floats, event, candidates, collected, found, total)
         ptr[e + 1] = total
     return found[:total].copy()
 
 
 @njit(cache=True)
-def _list_leaves(heads, nodes, children, state, cells, node, asked, listed):
+def _list_leaves(heads, boxes, children, state, cells, node, asked, listed):
     """List the leaves that may match, from this node on until the list is full.
 
-    Row `i` of `asked` has an event's cells in the columns of the i-th node that has any, `listed` the leaves,
-    the numbers of their rows, and per row the columns. Returns the node to go on with and the number of leaves.
+    Row `i` of `asked` has the event's cells in the columns of the i-th node that has any; `listed` has the
+    leaves, the numbers of their rows, and per row the columns. Returns the node to go on with and how many.
     """
-    node_bytes = nodes.shape[1]
-    flat = nodes.reshape(-1)
+    node_bytes = 128 * asked.shape[1]
     last = state[NODES]
     count, row, words, probed = 0, 0, 0, 0
     while node < last and count <= _LEAVES - 64:
@@ -78,7 +81,7 @@ def _list_leaves(heads, nodes, children, state, cells, node, asked, listed):
             probed += 1
             c = 0
             while c < columns and left != 0:
-                left &= within_64(flat, node * node_bytes + 128 * c, asked[row, c])
+                left &= within_64(boxes, node * node_bytes + 128 * c, asked[row, c])
                 c += 1
             words += c
             if left != 0:
@@ -96,26 +99,25 @@ def _list_leaves(heads, nodes, children, state, cells, node, asked, listed):
 
 
 @njit(cache=True)
-def _collect(leaves, further, state, asked, listed, at, count, candidates, places):
-    """Collect the slots of listed leaves from `at` on whose cells all hold, until there is no room for a leaf's.
+def _collect(lanes, tails, pairs, state, asked, listed, at, count, candidates, places):
+    """Collect the slots whose cells all hold, from the listed leaf `at` on, while there is room for a leaf's.
 
     Returns the leaf to go on with and the number of candidates.
     """
-    leaf_bytes, pairs = leaves.shape[1], further.shape[1]
-    flat, tails = leaves.reshape(-1), further.reshape(-1)
+    leaf_bytes = 128 * asked.shape[1]
     if at == 0:
         for i in range(min(_AHEAD, count)):
-            _ask(flat, listed[0, i] * leaf_bytes, listed[2, listed[1, i]])
+            _ask(lanes, listed[0, i] * leaf_bytes, listed[2, listed[1, i]])
     collected, words = 0, 0
     while at < count and collected <= _CANDIDATES - 64:
         if at + _AHEAD < count:
-            _ask(flat, listed[0, at + _AHEAD] * leaf_bytes, listed[2, listed[1, at + _AHEAD]])
+            _ask(lanes, listed[0, at + _AHEAD] * leaf_bytes, listed[2, listed[1, at + _AHEAD]])
         leaf, row = np.int64(listed[0, at]), listed[1, at]
         columns = np.int64(listed[2, row])
         left = _EVERY
         c = 0
         while c < columns and left != 0:
-            left &= within_64(flat, leaf * leaf_bytes + 128 * c, asked[row, c])
+            left &= within_64(lanes, leaf * leaf_bytes + 128 * c, asked[row, c])
             c += 1
         words += c
         while left != 0:
@@ -131,26 +133,26 @@ def _collect(leaves, further, state, asked, listed, at, count, candidates, place
 
 
 @njit(cache=True)
-def _ask(flat, start, columns):
+def _ask(lanes, start, columns):
     for line in range(2 * columns):
-        prefetch(flat, start + 64 * line)
+        prefetch(lanes, start + 64 * line)
 
 
 @njit(cache=True)
-def _further_hold(further, cells, candidates, places, count):
+def _further_hold(tails, pairs, cells, candidates, places, count):
     """Keep the candidates whose ranges outside the columns hold by cell; returns how many.
 
     Two ranges at a time, without a branch on the outcome: mispredicted ones would take longer than the test.
     """
-    flat = further.reshape(-1)
-    for pair in range(further.shape[1]):
+    for pair in range(pairs):
         kept = 0
         for i in range(count):
-            both = flat[places[i] + pair]
+            both = tails[places[i] + pair]
             one = np.uint64(cells[(both >> np.uint64(16)) & np.uint64(0xFFFF)])
             two = np.uint64(cells[both >> np.uint64(48)])
             holds = int((both & _LOW) <= one) & int(one <= ((both >> np.uint64(8)) & _LOW))
-            holds &= int(((both >> np.uint64(32)) & _LOW) <= two) & int(two <= ((both >> np.uint64(40)) & _LOW))
+            holds &= int(((both >> np.uint64(32)) & _LOW) <= two)
+            holds &= int(two <= ((both >> np.uint64(40)) & _LOW))
             candidates[kept] = candidates[i]
             places[kept] = places[i]
             kept += holds
@@ -159,15 +161,13 @@ def _further_hold(further, cells, candidates, places, count):
 
 
 @njit(cache=True)
-def _verify(records, event, candidates, count, found, total):
+def _verify(words, attributes, floats, event, candidates, count, found, total):
     """Append the ids of the candidates whose ranges hold; returns the new total. O(count * ranges)."""
-    words = records.shape[1]
-    flat = records.reshape(-1)
+    length = floats.shape[1]
     for i in range(count):
-        prefetch(flat, candidates[i] * words)
-        prefetch(flat, candidates[i] * words + words - 1)
-    width, ends = record_shape(words)
-    attributes, floats = records.view(np.int16), records.view(np.float64)
+        prefetch(words, candidates[i] * length)
+        prefetch(words, candidates[i] * length + length - 1)
+    width, ends = record_shape(length)
     for i in range(count):
         slot = candidates[i]
         holds = 1
@@ -177,6 +177,6 @@ def _verify(records, event, candidates, count, found, total):
                 break
             value = event[attribute]
             holds &= int(floats[slot, ends + 2 * j] <= value) & int(value <= floats[slot, ends + 2 * j + 1])
-        found[total] = records[slot, 0]
+        found[total] = words[slot * length]
         total += holds
     return total

@@ -1,7 +1,8 @@
 """How CellBitset lays subscriptions out: the cells of each attribute, and the classes of subscriptions.
 
 Cells. The values of an attribute are cut at the quantiles of the range ends of a sample into cells 1..255,
-by a monotone function; 0 is a missing value. A range without bounds is 0..255, every other one lies in 1..255.
+by a monotone function; 0 is a missing value. No range at all is 0..255, every range
+lies in 1..255.
 
 Classes. Subscriptions are compared 64 at a time, and only those that constrain the same attributes can be
 told from an event together. The attributes are dealt into groups, so that every subscription has several of
@@ -34,6 +35,7 @@ DEPTH_MAX = 8  # attributes of a path that are looked at
 COLUMNS_MAX = 12
 FURTHER_MAX = 8  # ranges outside the columns that are compared by cell, two to a word
 COLUMN_SHARE = 0.9  # part of a class that constrains an attribute, for it to become a column
+SMALL, COLUMN_SHARE_SMALL = 4096, 0.2  # likewise, where so few are expected that all fits in the cache
 
 # What a match costs, in nanoseconds: for each node and leaf looked at, and more per column; per candidate.
 NODE_NS, NODE_COLUMN_NS = 8.0, 4.0
@@ -95,7 +97,8 @@ def make_plan(rows: Floats, attributes: int, expected: int) -> Plan:
     assert path is not None and refined is not None and order is not None
     keys, children, class_of, prefixes = _grow_trie(path, refined)
     attribute = attribute[order]
-    columns = _columns(prefixes, class_of, attribute, attributes)
+    share = COLUMN_SHARE_SMALL if expected <= SMALL else COLUMN_SHARE
+    columns = _columns(prefixes, class_of, attribute, attributes, share)
     inside = (attribute[:, :, None] == columns[class_of][:, None, :]) & (attribute >= 0)[:, :, None]
     outside = (attribute >= 0).sum(axis=1) - inside.any(axis=2).sum(axis=1)
     words = min(FURTHER_MAX, int(outside.max(initial=0)) + 1) // 2
@@ -131,8 +134,13 @@ def _grow_trie(
 
 
 def _columns(
-    prefixes: list[list[int]], class_of: NDArray[np.int32], attribute: NDArray[np.int16], attributes: int
+    prefixes: list[list[int]],
+    class_of: NDArray[np.int32],
+    attribute: NDArray[np.int16],
+    attributes: int,
+    share: float,
 ) -> NDArray[np.int16]:
+    """Per class the attributes of its prefix, and those that this share of it constrains."""
     columns = np.full((len(prefixes), COLUMNS_MAX), -1, np.int16)
     order = np.argsort(class_of, kind="stable")
     bounds = np.searchsorted(class_of[order], np.arange(len(prefixes) + 1))
@@ -142,7 +150,7 @@ def _columns(
         if len(mine):
             seen = np.bincount(mine[mine >= 0], minlength=attributes)
             seen[prefix] = 0
-            often = np.flatnonzero(seen >= COLUMN_SHARE * len(mine))
+            often = np.flatnonzero(seen >= max(1.0, share * len(mine)))
             extra = often[np.argsort(-seen[often], kind="stable")].tolist()
         chosen = [*prefix, *extra][:COLUMNS_MAX] or [0]
         columns[number, : len(chosen)] = chosen
