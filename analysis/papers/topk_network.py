@@ -98,13 +98,13 @@ def measure(setting: Setting, protocol: str, seed: int) -> Cost:
     service, network = metrics["services"]["best"], metrics["network"]
     published = max(service["publications"], 1)
     return Cost(
-        service["publications"], network["changes"] - int(model_filters(setting)), service["deliveries"],
+        service["publications"], network["changes"] - _standing(setting), service["deliveries"],
         network["messages"] / published, network["bytes"] / published, seen["refreshes"],
         service["latency"]["p50_ms"], seen["state"],
     )  # fmt: skip
 
 
-def model_filters(setting: Setting) -> int:
+def _standing(setting: Setting) -> int:
     """Filters that stand from the start."""
     clients = max(setting.brokers, 40)
     return clients * max(1, setting.filters // clients)
