@@ -33,4 +33,8 @@ BENCHES: dict[str, Entry] = {
         "analysis.bench.part:rows",
         "reverse top-k: PART and B-PART among a million objects, beside brute force and materialised distances",
     ),
+    "agile": Entry(
+        "analysis.bench.agile:rows",
+        "context filters over half a million profiles: messages and updates, and which approach is ahead when",
+    ),
 }
