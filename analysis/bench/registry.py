@@ -37,4 +37,8 @@ BENCHES: dict[str, Entry] = {
         "analysis.bench.agile:rows",
         "context filters over half a million profiles: messages and updates, and which approach is ahead when",
     ),
+    "merging": Entry(
+        "analysis.bench.merging:rows",
+        "query merging: optimum, pair merging and directed search beside the plain algorithms; channel allocation",
+    ),
 }

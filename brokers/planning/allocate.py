@@ -13,7 +13,6 @@ from collections.abc import Sequence
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
 from brokers.planning import search
 from brokers.planning.channels import (
@@ -21,28 +20,31 @@ from brokers.planning.channels import (
     ChannelCosts,
     Clients,
     allocation_of,
+    channel_merging,
     clients_on,
     initial,
     k_means,
     saving,
 )
-from brokers.planning.model import Floats
 from brokers.planning.plan import Plan
 from brokers.planning.problem import constants
 from brokers.planning.sizes import hull_size
 
+THROWS_MAX, THROWN_CLIENTS = 80, 2800  # without `throws`: so many clients in all, in up to so many throws
 MOVES_WEIGHED = 12  # in full, per step
 SWAPS_WEIGHED = 60
 THROWN_SHARE = 0.08  # of the clients, to leave a local optimum
 
 
-def allocate(costs: ChannelCosts, seed: int, throws: int = 12) -> Allocation:
+def allocate(costs: ChannelCosts, seed: int, throws: int | None = None) -> Allocation:
     """A good allocation, the same for a seed. O(clients * queries * sets) per step, for the estimates.
 
     Starts are the initial allocation of the source, k-means and one channel for all; more `throws` search longer.
     """
     random = np.random.Generator(np.random.PCG64(seed))
     count = len(costs.clients)
+    if throws is None:
+        throws = min(THROWS_MAX, THROWN_CLIENTS // count)
     starts = [initial(costs), k_means(costs, seed).channel.tolist(), [0] * count]
     found = [_improved(costs, start) for start in starts]
     best = min(found, key=lambda channel: _total(costs, channel))
@@ -53,6 +55,8 @@ def allocate(costs: ChannelCosts, seed: int, throws: int = 12) -> Allocation:
         candidate = _improved(costs, thrown)
         if _total(costs, candidate) < _total(costs, best):
             best = candidate
+    # Moves that the estimates took for losses are weighed in full once.
+    best = channel_merging(costs, best).channel.tolist()
     return allocation_of(costs, best, _polished(costs, best))
 
 
@@ -77,132 +81,147 @@ def _polished(costs: ChannelCosts, channel: Sequence[int]) -> dict[int, Plan]:
 def _improved(costs: ChannelCosts, start: Sequence[int]) -> list[int]:
     """A local optimum for the changes that the estimates think of."""
     channel = list(start)
-    while _change(costs, channel):
-        pass
+    estimates = _Estimates(costs)
+    changed: Sequence[int] = range(costs.channels)
+    while changed:
+        held = clients_on(channel, costs.channels)
+        estimates.refresh(channel, held, changed)
+        changed = _change(costs, estimates, channel, held)
     return channel
 
 
-def _change(costs: ChannelCosts, channel: list[int]) -> bool:
-    """Make one change that saves; whether there was one."""
-    held = clients_on(channel, costs.channels)
-    leave, join = _estimates(costs, channel, held)
-    clients = np.arange(len(channel))
-    here = np.array(channel)
-    join[clients, here] = np.inf
+def _change(
+    costs: ChannelCosts, estimates: _Estimates, channel: list[int], held: Sequence[Clients]
+) -> Sequence[int]:
+    """Make one change that saves; the channels it changed, none if there is no such change."""
+    count = len(channel)
+    leave, join = estimates.leave, estimates.join
     move = leave[:, None] + join
     for place in np.argsort(move, axis=None, kind="stable")[:MOVES_WEIGHED].tolist():
         client, new = divmod(place, costs.channels)
-        if new != channel[client]:
-            old = channel[client]
-            if saving(costs, held, {old: ((client,), ()), new: ((), (client,))}) > 0:
-                channel[client] = new
-                return True
+        old = channel[client]
+        if new != old and saving(costs, held, {old: ((client,), ()), new: ((), (client,))}) > 0:
+            channel[client] = new
+            return old, new
+    here = np.array(channel)
     swap = leave[:, None] + leave[None] + join[:, here] + join[:, here].T
-    swap[np.tri(len(channel), dtype=bool)] = np.inf
-    best = np.argpartition(swap, SWAPS_WEIGHED, axis=None)[:SWAPS_WEIGHED] if swap.size > SWAPS_WEIGHED else (
-        np.arange(swap.size)
-    )
-    for place in best[np.lexsort((best, swap.ravel()[best]))].tolist():
-        a, b = divmod(place, len(channel))
+    swap[here[:, None] == here[None]] = np.inf
+    swap[np.tri(count, dtype=bool)] = np.inf
+    for place in np.argsort(swap, axis=None, kind="stable")[:SWAPS_WEIGHED].tolist():
+        a, b = divmod(place, count)
         if np.isfinite(swap[a, b]) and _swap_saves(costs, channel, held, a, b):
             channel[a], channel[b] = channel[b], channel[a]
-            return True
-    return False
+            return channel[a], channel[b]
+    return ()
 
 
 def _swap_saves(costs: ChannelCosts, channel: list[int], held: Sequence[Clients], a: int, b: int) -> bool:
     return saving(costs, held, {channel[a]: ((a,), (b,)), channel[b]: ((b,), (a,))}) > 0
 
 
-def _estimates(
-    costs: ChannelCosts, channel: Sequence[int], held: Sequence[Clients]
-) -> tuple[Floats, NDArray[np.float64]]:
-    """What each client's leaving its channel adds [clients], and its joining each [clients, channels]."""
-    problem, queries = costs.problem, costs.problem.queries
-    n = len(problem)
-    group, on, sets = np.empty(n, np.int64), np.empty(n, np.int64), 0
-    for k, clients in enumerate(held):
-        if clients:
-            plan = costs.plan(clients)
-            rows = costs.rows_of(clients)
-            group[rows], on[rows] = plan.group + sets, k
-            sets += len(plan.channel)
-    starts = np.zeros(len(costs.rows) + 1, np.int64)
-    np.cumsum([len(rows) for rows in costs.rows], out=starts[1:])
-    return _estimate(
-        problem.size.table, queries.low, queries.high, (*constants(problem.costs), problem.costs.share),
-        np.concatenate(costs.rows), starts, np.array(channel), group, sets, on, costs.own,
-        np.array(costs.weights),
-    )  # fmt: skip
+class _Estimates:
+    """What it adds to the cost when a client leaves its channel [clients], and joins each [clients, channels]."""
+
+    def __init__(self, costs: ChannelCosts) -> None:
+        n, clients = len(costs.problem), len(costs.rows)
+        self.leave = np.empty(clients)
+        self.join = np.empty((clients, costs.channels))
+        self._costs = costs
+        self._rows = np.concatenate(costs.rows)
+        self._starts = np.zeros(clients + 1, np.int64)
+        np.cumsum([len(rows) for rows in costs.rows], out=self._starts[1:])
+        self._group = np.empty(n, np.int64)  # the set of each query, named by its first
+
+    def refresh(self, channel: Sequence[int], held: Sequence[Clients], changed: Sequence[int]) -> None:
+        """Estimate anew for channels whose clients changed. O(all queries * the sets of those channels)."""
+        costs, problem = self._costs, self._costs.problem
+        for k in changed:
+            if held[k]:
+                plan, rows = costs.plan(held[k]), costs.rows_of(held[k])
+                self._group[rows] = rows[np.unique(plan.group, return_index=True)[1]][plan.group]
+        fresh = np.zeros(costs.channels, np.bool_)
+        fresh[list(changed)] = True
+        _estimate(
+            problem.size.table, problem.queries.low, problem.queries.high,
+            (*constants(problem.costs), problem.costs.share), self._rows, self._starts, np.array(channel),
+            self._group, fresh, costs.own, np.array(costs.weights), self.leave, self.join,
+        )  # fmt: skip
 
 
 @njit(cache=True)
-def _estimate(table, low, high, constants, rows, starts, channel, group, sets, on, own, weights):
+def _estimate(
+    table, low, high, constants, rows, starts, channel, group, fresh, own, weights, leave, join
+):
     n, d = low.shape
     per_message, per_object, irrelevant, share = constants
     channels, clients = weights.size, starts.size - 1
-    # Boxes of the sets, then of the queries, then one of scratch.
-    bottom, top = np.full((sets + n + 1, d), np.inf), np.full((sets + n + 1, d), -np.inf)
-    members, of_channel = np.zeros(sets, np.int64), np.zeros(sets, np.int64)
+    # Boxes of the sets by their first query, then of the queries, then one of scratch.
+    bottom, top = np.full((2 * n + 1, d), np.inf), np.full((2 * n + 1, d), -np.inf)
+    members, on = np.zeros(n, np.int64), np.zeros(n, np.int64)
+    listeners, sent = np.zeros(channels), np.zeros(channels)
+    for c in range(clients):
+        listeners[channel[c]] += 1
+        for place in range(starts[c], starts[c + 1]):
+            i = rows[place]
+            on[group[i]] = channel[c]
+            members[group[i]] += 1
+    sets, count, size = np.empty(n, np.int64), 0, np.zeros(n)
     for i in range(n):
         s = group[i]
-        members[s] += 1
-        of_channel[s] = on[i]
         for k in range(d):
             bottom[s, k] = min(bottom[s, k], low[i, k])
             top[s, k] = max(top[s, k], high[i, k])
-            bottom[sets + i, k] = low[i, k]
-            top[sets + i, k] = high[i, k]
-    size, sent = np.empty(sets), np.zeros(channels)
-    for s in range(sets):
-        size[s] = hull_size(table, bottom, top, s, s)
-        sent[of_channel[s]] += size[s]
-    listeners = np.zeros(channels)
-    for c in range(clients):
-        listeners[channel[c]] += 1
+            bottom[n + i, k] = low[i, k]
+            top[n + i, k] = high[i, k]
+    for s in range(n):
+        if members[s] and fresh[on[s]]:
+            sets[count] = s
+            count += 1
+            size[s] = hull_size(table, bottom, top, s, s)
+            sent[on[s]] += size[s]
 
-    join = np.empty((clients, channels))
+    best = np.empty(channels)
     for c in range(clients):
         for k in range(channels):
-            join[c, k] = share * sent[k] - (irrelevant + share) * own[c]
+            if fresh[k]:
+                join[c, k] = share * sent[k] - (irrelevant + share) * own[c]
         for place in range(starts[c], starts[c + 1]):
             i = rows[place]
             alone = hull_size(table, low, high, i, i)
-            best = np.empty(channels)
             for k in range(channels):
                 best[k] = per_message + (per_object + share * (listeners[k] + 1) + irrelevant) * alone
-            for s in range(sets):
-                k = of_channel[s]
-                both = hull_size(table, bottom, top, s, sets + i)
-                each = per_object + share * (listeners[k] + 1)
-                more = each * (both - size[s])
+            for which in range(count):
+                s = sets[which]
+                k = on[s]
+                both = hull_size(table, bottom, top, s, n + i)
+                more = (per_object + share * (listeners[k] + 1)) * (both - size[s])
                 more += irrelevant * ((members[s] + 1) * both - members[s] * size[s])
                 best[k] = min(best[k], more)
             for k in range(channels):
-                join[c, k] += best[k]
-    for c in range(clients):
+                if fresh[k]:
+                    join[c, k] += best[k]
         for k in range(channels):
-            join[c, k] *= weights[k]
+            if fresh[k]:
+                join[c, k] *= weights[k]
 
     order = np.argsort(group, kind="mergesort")
-    begin = np.searchsorted(group[order], np.arange(sets + 1))
-    leave = np.empty(clients)
+    begin = np.searchsorted(group[order], np.arange(n + 1))
     stays = np.ones(n, np.bool_)
-    scratch = sets + n
     for c in range(clients):
         k = channel[c]
-        each = per_object + share * (listeners[k] - 1)
+        if not fresh[k]:
+            continue
         saved = share * sent[k] - (irrelevant + share) * own[c]
         for place in range(starts[c], starts[c + 1]):
             stays[rows[place]] = False
         for place in range(starts[c], starts[c + 1]):
             s = group[rows[place]]
-            done = False
+            seen = False
             for other in range(starts[c], place):
-                done |= group[rows[other]] == s
-            if done:
+                seen |= group[rows[other]] == s
+            if seen:
                 continue
-            left = 0
+            left, scratch = 0, 2 * n
             bottom[scratch], top[scratch] = np.inf, -np.inf
             for at in range(begin[s], begin[s + 1]):
                 i = order[at]
@@ -213,8 +232,8 @@ def _estimate(table, low, high, constants, rows, starts, channel, group, sets, o
                         top[scratch, axis] = max(top[scratch, axis], high[i, axis])
             rest = hull_size(table, bottom, top, scratch, scratch) if left else 0.0
             saved += 0.0 if left else per_message
-            saved += each * (size[s] - rest) + irrelevant * (members[s] * size[s] - left * rest)
+            saved += (per_object + share * (listeners[k] - 1)) * (size[s] - rest)
+            saved += irrelevant * (members[s] * size[s] - left * rest)
         for place in range(starts[c], starts[c + 1]):
             stays[rows[place]] = True
         leave[c] = -weights[k] * saved
-    return leave, join

@@ -180,14 +180,12 @@ def _without(group: Set, row: int) -> Set:
 
 
 def random_starts(n: int, count: int, seed: int) -> NDArray[np.int64]:
-    """The starts of section 6.3 [count, n]: all apart, all together, then random partitions: a number of
-    sets uniform in 1..n, and each query in one of them."""
+    """The starts of section 6.3 [count, n]: all apart, all together, then random partitions: each query in
+    one of n sets, all equally likely."""
     random = np.random.Generator(np.random.PCG64(seed))
-    starts = np.zeros((count, n), np.int64)
+    starts = random.integers(0, max(n, 1), (count, n))
     starts[:1] = np.arange(n)
-    sets = random.integers(1, n, size=count, endpoint=True)
-    labels = random.random((count, n))
-    starts[2:] = (labels * sets[:, None])[2:]
+    starts[1:2] = 0
     return starts
 
 

@@ -113,7 +113,7 @@ def test_any_merge_and_procedure_may_fill_the_channels(procedure):
 
 def test_a_larger_instance_is_allocated_the_same_for_a_seed_and_better_than_by_the_baselines():
     problem = problem_of(np.random.default_rng(4), 40, side=200)
-    first, second = (allocate(ChannelCosts(problem, 4), seed=5, throws=3) for _ in range(2))
+    first, second = (allocate(ChannelCosts(problem, 4), seed=5) for _ in range(2))
     first.check()
     assert np.array_equal(first.channel, second.channel) and first.cost == second.cost
     assert first.cost <= channels.channel_merging(ChannelCosts(problem, 4)).cost
