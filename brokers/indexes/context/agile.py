@@ -81,8 +81,7 @@ class SkipListFilter(Filter):
 
     def _asked_anew(self, entries: NDArray[np.int64], asked: Floats) -> None:
         for i, index in enumerate(self.lists):
-            mine = entries[:, 0] == i
-            self.counters.moved += index.update_many(entries[mine, 1], asked[mine], self.rule)
+            self.counters.moved += index.update_mine(i, entries, asked, self.rule)
 
     def memory_bytes(self) -> int:
         """Bytes of all arrays."""

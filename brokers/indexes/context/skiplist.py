@@ -67,7 +67,15 @@ class IntervalSkipList:
 
     def update_many(self, entries: NDArray[np.int64], asked: NDArray[np.float64], rule: int) -> int:
         """`update` for each entry and row of (low, high), in order; how many moved."""
-        return int(kernels.update_many(self.state, self.needs, rule, entries, asked))
+        rows = np.zeros((len(entries), 2), np.int64)
+        rows[:, 1] = entries
+        return self.update_mine(0, rows, asked, rule)
+
+    def update_mine(
+        self, number: int, rows: NDArray[np.int64], asked: NDArray[np.float64], rule: int
+    ) -> int:
+        """The same for those rows of (list, entry) that name this list."""
+        return int(kernels.update_many(self.state, self.needs, rule, number, rows, asked))
 
     def remove_many(self, entries: NDArray[np.int64]) -> None:
         """`remove` for each entry."""

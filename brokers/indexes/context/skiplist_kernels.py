@@ -435,11 +435,12 @@ def _update(s, needs, rule, entry, low, high):
 
 
 @njit(cache=True)
-def update_many(s, needs, rule, entries, asked):
-    """One update after the other; how many regions moved. O(log^2 n) expected for each."""
+def update_many(s, needs, rule, number, entries, asked):
+    """One update after the other for those rows of (list, entry) that are this list's; how many regions moved."""
     moved = 0
-    for i in range(entries.size):
-        moved += int(_update(s, needs, rule, entries[i], asked[i, 0], asked[i, 1]))
+    for i in range(entries.shape[0]):
+        if entries[i, 0] == number:
+            moved += int(_update(s, needs, rule, entries[i, 1], asked[i, 0], asked[i, 1]))
     return moved
 
 

@@ -309,7 +309,6 @@ def verify(candidates, message, skip_indexed, start, count, bounds, bounds_flat,
         for i in range(begin, end):
             first = np.int64(start[candidates[i]])
             prefetch(bounds_flat, 2 * first)  # type: ignore[call-arg]
-            prefetch(bounds_flat, 2 * first + 8)
             prefetch(code, first)
         for i in range(end, min(end + _AHEAD, candidates.size)):
             prefetch(start, 2 * np.int64(candidates[i]))  # type: ignore[call-arg]
