@@ -20,7 +20,6 @@ from brokers.planning.channels import (
     ChannelCosts,
     Clients,
     allocation_of,
-    channel_merging,
     clients_on,
     initial,
     k_means,
@@ -30,10 +29,10 @@ from brokers.planning.plan import Plan
 from brokers.planning.problem import constants
 from brokers.planning.sizes import hull_size
 
-THROWS_MAX, THROWN_CLIENTS = 80, 2800  # without `throws`: so many clients in all, in up to so many throws
-MOVES_WEIGHED = 12  # in full, per step
+THROWS_MAX, THROWN_CLIENTS = 80, 2000  # without `throws`: so many clients in all, in up to so many throws
+MOVES_WEIGHED = 60  # in full, per step
 SWAPS_WEIGHED = 60
-THROWN_SHARE = 0.08  # of the clients, to leave a local optimum
+THROWN_SHARE = 0.15  # of the clients, to leave a local optimum
 
 
 def allocate(costs: ChannelCosts, seed: int, throws: int | None = None) -> Allocation:
@@ -55,8 +54,6 @@ def allocate(costs: ChannelCosts, seed: int, throws: int | None = None) -> Alloc
         candidate = _improved(costs, thrown)
         if _total(costs, candidate) < _total(costs, best):
             best = candidate
-    # Moves that the estimates took for losses are weighed in full once.
-    best = channel_merging(costs, best).channel.tolist()
     return allocation_of(costs, best, _polished(costs, best))
 
 

@@ -73,13 +73,13 @@ def test_merging_first_is_not_best_for_channels():
 def test_the_exhaustive_allocation_is_the_cheapest_and_the_stronger_one_finds_it(weights):
     random = np.random.default_rng(1)
     found = {"merging": 0, "stronger": 0, "k-means": 0}
-    for seed in range(20):
+    for seed in range(8):
         weigh = ChannelCosts(problem_of(random, 5), 3, weights)
         best = channels.exhaustive(weigh)
         best.check()
         others = {
             "merging": channels.channel_merging(weigh),
-            "stronger": allocate(weigh, seed),
+            "stronger": allocate(weigh, seed, throws=10),
             "k-means": channels.k_means(weigh, seed),
         }
         for name, other in others.items():
@@ -88,7 +88,7 @@ def test_the_exhaustive_allocation_is_the_cheapest_and_the_stronger_one_finds_it
             # The stronger allocator may polish what pair merging left on a channel.
             assert other.cost >= best.cost - 1e-9 or name == "stronger"
             found[name] += other.cost <= best.cost + 1e-9
-    assert found["stronger"] >= 19 >= found["merging"] >= 8
+    assert found["stronger"] == 8 and found["merging"] >= 3
     assert found["k-means"] < found["stronger"]
 
 
