@@ -167,10 +167,11 @@ def test_slots_of_deleted_subscriptions_are_used_again():
     index = CellBitset(4)
     index.insert(np.arange(5_000), random_rows(rng, 5_000, 4, 2, 0.1))
     before = index.memory_bytes()
-    for _ in range(100):
+    for _ in range(200):
         again = rng.permutation(5_000)[:100]
         index.update(again, random_rows(rng, 100, 4, 2, 0.1))
-    assert index.memory_bytes() < 1.6 * before  # one step of growth, for leaves that were full
+    # Four times as many inserts as it holds; each leaf that is full when one comes is split.
+    assert index.memory_bytes() < 2.3 * before
     index.check()
 
 

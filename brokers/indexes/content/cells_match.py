@@ -30,7 +30,7 @@ def match(heads, nodes, children, leaves, further, records, border_from, borders
     cells = np.empty(events.shape[1], np.uint8)
     asked = np.empty((_LEAVES, nodes.shape[1] // 128), np.uint8)
     listed = np.empty((3, _LEAVES), np.int32)
-    candidates, places = np.empty(_CANDIDATES, np.int64), np.empty(_CANDIDATES, np.int64)
+    candidates = np.empty(_CANDIDATES, np.int64)
     found = np.empty(64, np.int64)
     # Views once per call: each costs two atomic additions, which small tables would feel per event.
     boxes, lanes, tails = nodes.reshape(-1), leaves.reshape(-1), further.reshape(-1)
@@ -46,8 +46,8 @@ def match(heads, nodes, children, leaves, further, records, border_from, borders
             node, count = _list_leaves(heads, boxes, children, state, cells, node, asked, listed)
             at = np.int64(0)
             while at < count:
-                at, collected = _collect(lanes, tails, pairs, state, asked, listed, at, count, candidates, places)
-                collected = _further_hold(tails, pairs, cells, candidates, places, collected)
+                at, collected = _collect(lanes, tails, pairs, state, asked, listed, at, count, candidates)
+                collected = _further_hold(tails, pairs, cells, candidates, collected)
                 state[VERIFIED] += collected
                 if total + collected > found.size:
                     larger = np.empty(max(total + collected, 2 * found.size), np.int64)
@@ -99,7 +99,7 @@ def _list_leaves(heads, boxes, children, state, cells, node, asked, listed):
 
 
 @njit(cache=True)
-def _collect(lanes, tails, pairs, state, asked, listed, at, count, candidates, places):
+def _collect(lanes, tails, pairs, state, asked, listed, at, count, candidates):
     """Collect the slots whose cells all hold, from the listed leaf `at` on, while there is room for a leaf's.
 
     Returns the leaf to go on with and the number of candidates.
@@ -123,7 +123,6 @@ def _collect(lanes, tails, pairs, state, asked, listed, at, count, candidates, p
         while left != 0:
             slot = leaf * 64 + trailing_zeros(left)
             candidates[collected] = slot
-            places[collected] = slot * pairs
             prefetch(tails, slot * pairs)
             collected += 1
             left &= left - _ONE
@@ -139,7 +138,7 @@ def _ask(lanes, start, columns):
 
 
 @njit(cache=True)
-def _further_hold(tails, pairs, cells, candidates, places, count):
+def _further_hold(tails, pairs, cells, candidates, count):
     """Keep the candidates whose ranges outside the columns hold by cell; returns how many.
 
     Two ranges at a time, without a branch on the outcome: mispredicted ones would take longer than the test.
@@ -147,14 +146,14 @@ def _further_hold(tails, pairs, cells, candidates, places, count):
     for pair in range(pairs):
         kept = 0
         for i in range(count):
-            both = tails[places[i] + pair]
+            candidate = candidates[i]
+            both = tails[candidate * pairs + pair]
             one = np.uint64(cells[(both >> np.uint64(16)) & np.uint64(0xFFFF)])
             two = np.uint64(cells[both >> np.uint64(48)])
             holds = int((both & _LOW) <= one) & int(one <= ((both >> np.uint64(8)) & _LOW))
             holds &= int(((both >> np.uint64(32)) & _LOW) <= two)
             holds &= int(two <= ((both >> np.uint64(40)) & _LOW))
-            candidates[kept] = candidates[i]
-            places[kept] = places[i]
+            candidates[kept] = candidate
             kept += holds
         count = kept
     return count
