@@ -40,6 +40,7 @@ from topology import draws
 from topology.build import build
 from topology.links import LinkModel
 from topology.overlay import Overlay
+from topology.servers import Server, with_servers
 
 _EXAMPLES = 5  # of each kind of mistake that an audit keeps
 _HERE = "protocols.conformance"
@@ -801,9 +802,13 @@ def rehearse(
         scripted = SCRIPTS[kind.name]
     else:
         raise InvalidInput(f"the kind {kind.name!r} has no rehearsal; name a function in its attribute `rehearsal`")
+    brokers = overlay.brokers
+    if kind.server:
+        overlay = with_servers(overlay, [Server("server", 0, 1_000_000)])
+        spec = replace(spec, server=brokers)
     script = scripted(rehearsal, overlay.brokers, clients, spec.params, seed)
     script["standing"] = script["standing"] if rehearsal.settled else []
-    at = [Dice(seed, client, "conformance/broker").below(overlay.brokers) for client in range(clients)]
+    at = [Dice(seed, client, "conformance/broker").below(brokers) for client in range(clients)]
     source = SourceSpec(f"{_HERE}:Script", script, "all")
     return Model(
         rehearsal.name,

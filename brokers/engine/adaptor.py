@@ -150,8 +150,12 @@ class Node:
         return Body(message[6])
 
     def record(self, message: Message, table: str, **columns: Any) -> None:
-        """Write a row of one of the kind's own trace tables; service, broker and time are filled in."""
-        self._adaptor.out.record(table, message[0], **columns)
+        """Write a row of one of the kind's own trace tables, or as many as the columns are arrays of.
+
+        Service, broker and time are filled in.
+        """
+        rows = max((len(column) for column in columns.values() if isinstance(column, np.ndarray)), default=1)
+        self._adaptor.out.record(table, message[0] if rows == 1 else np.full(rows, message[0]), **columns)
 
     def drop(self, body: Body) -> None:
         self._adaptor.keep(self.broker, body.handle, -1)
