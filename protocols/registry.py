@@ -13,6 +13,21 @@ KINDS: dict[str, Entry] = {
         "weighted partial matching: a publication reaches the k best-scoring filters of the whole network",
         {"question": "ranked-match", "default_index": "topk-sliced"},
     ),
+    "channels": Entry(
+        "protocols.channels.kind:Channels",
+        "geographic queries to a server, which merges them and answers each of them periodically",
+        {"question": None, "default_index": None},
+    ),
+    "spatial": Entry(
+        "protocols.spatial.kind:Spatial",
+        "reverse top-k: an object reaches the subscriptions that have it among their k nearest by keyword",
+        {"question": "reverse-topk", "default_index": "materialised"},
+    ),
+    "context": Entry(
+        "protocols.context.kind:Context",
+        "profiles over messages and changing contexts: a publication reaches everyone of whose profiles one holds",
+        {"question": "context-filter", "default_index": "context-agile"},
+    ),
 }
 
 PROTOCOLS: dict[str, Entry] = {
@@ -45,5 +60,40 @@ PROTOCOLS: dict[str, Entry] = {
         "protocols.topk.bounded:Bounded",
         "as topk-gather, but branches whose bound is below the k-th score in hand are left out",
         {"kind": "topk"},
+    ),
+    "channels": Entry(
+        "protocols.channels.channels:Channels",
+        "a server plans, answers on channels along trees of the overlay, clients sift: unicast to merged to channels",
+        {"kind": "channels"},
+    ),
+    "spatial-flooding": Entry(
+        "protocols.spatial.flooding:Flooding",
+        "every object whole to every broker, which ranks for its own clients",
+        {"kind": "spatial"},
+    ),
+    "spatial-keyword": Entry(
+        "protocols.spatial.keyword:Keyword",
+        "objects whole to the brokers where a subscription has one of their keywords",
+        {"kind": "spatial"},
+    ),
+    "spatial": Entry(
+        "protocols.spatial.summarised:Summarised",
+        "heads of objects travel by keyword, their payloads only to where they may matter",
+        {"kind": "spatial"},
+    ),
+    "context-edge": Entry(
+        "protocols.context.edge:Edge",
+        "context updates travel to the homes of profiles that name them; publications follow the static parts",
+        {"kind": "context"},
+    ),
+    "context-replicated": Entry(
+        "protocols.context.replicated:Replicated",
+        "context updates travel to every broker that filters on them, which drops what no profile wants",
+        {"kind": "context"},
+    ),
+    "context-escalated": Entry(
+        "protocols.context.escalated:Escalated",
+        "neighbours hold a widened range of a context value, and hear only of what leaves it",
+        {"kind": "context"},
     ),
 }

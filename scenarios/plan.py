@@ -73,7 +73,7 @@ def resolve(scenario: Scenario) -> Model:
                 view=service.section.view,
                 settled=service.section.subscriptions == "settled",
                 options=service.options,
-                params=service.params,
+                params=_params(scenario, i, service, files),
                 cost=service.section.cost.model_dump(),
                 sources=_sources(scenario, i, service, groups, overlay, files),
                 server=-1 if service.server is None else server_of[service.server],
@@ -186,6 +186,22 @@ def _how(placement: Placement) -> dict[str, Any]:
             counts[broker] = counts.get(broker, 0) + count
         return {"kind": "explicit", "brokers": counts}
     return placement.model_dump(exclude={"counts"})
+
+
+def _params(scenario: Scenario, i: int, service: ResolvedService, files: dict[str, str]) -> dict[str, Any]:
+    """The parameters of a service's kind; files that they name are found and hashed."""
+    _, kind = lookup.find("kinds", service.section.kind, "kind")
+    params = dict(service.params)
+    for key in getattr(kind, "paths", ()):
+        if isinstance(params.get(key), str):
+            params[key] = str(Path(scenario.folder) / params[key])
+            try:
+                content = Path(params[key]).read_bytes()
+            except OSError as error:
+                message = f"cannot read {service.params[key]}: {error.strerror}"
+                raise scenario.wrong(("services", i, key), message) from error
+            files[service.params[key]] = hashlib.sha256(content).hexdigest()
+    return params
 
 
 def _sources(

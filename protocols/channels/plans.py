@@ -1,0 +1,251 @@
+"""What the server computes aside: a plan for the queries of a period, and the answers that it makes it send.
+
+`plan_all` is a pure function of plain data, as `brokers.aside` asks. Queries of different periods are planned apart:
+they are rarely due together, and a merged query would drag along those that are not.
+
+Modes:
+    unicast     every query is answered by itself, to its client alone
+    identical   equal queries are answered once
+    merged      queries are merged by an algorithm; each merged query goes to those who want some of it
+    channels    clients are divided over a fixed number of channels; a client hears all that is sent on its own
+
+A channel is known by who listens, so in the first three modes there is one for each set of clients that want the
+same merged query; in the last by its number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from copy import deepcopy
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal, NamedTuple
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from brokers.planning.allocate import allocate
+from brokers.planning.answers import Answer, answer
+from brokers.planning.channels import Allocation, ChannelCosts, channel_merging, k_means
+from brokers.planning.model import Costs, Queries
+from brokers.planning.plan import Plan, messages
+from brokers.planning.planner import ALGORITHMS, plan
+from brokers.planning.problem import BoxProblem
+from brokers.planning.replan import Replanner
+from brokers.planning.sizes import Area, Count, Database, Histogram, Size
+from protocols.channels.database import database_of
+
+ALLOCATORS: dict[str, Callable[[ChannelCosts, int], Allocation]] = {
+    "k-means": lambda costs, seed: k_means(costs, seed),
+    "channel-merging": lambda costs, seed: channel_merging(costs),
+    "stronger": allocate,
+}
+
+
+class Constants(BaseModel):
+    """The constants of the cost model; by default those of Figure 12 of the source, times 10^5."""
+
+    model_config = ConfigDict(extra="forbid", allow_inf_nan=False, frozen=True)
+
+    message: Annotated[float, Field(ge=0, description="K_M, per merged query")] = 365.0
+    transmit: Annotated[float, Field(ge=0, description="K_T, per object sent")] = 3.25
+    irrelevant: Annotated[float, Field(ge=0, description="K_U, per object that a query receives in vain")] = 0.16
+    share: Annotated[float, Field(ge=0, description="K_S, per object that a client overhears")] = 0.16
+
+    def costs(self) -> Costs:
+        """As the planning library takes them."""
+        return Costs(self.message, self.transmit, self.irrelevant, share=self.share)
+
+    @model_validator(mode="after")
+    def _some(self) -> Constants:
+        if not any((self.message, self.transmit, self.irrelevant, self.share)):
+            raise ValueError("all constants are 0, so that every plan costs the same; set at least one")
+        return self
+
+
+class Options(BaseModel):
+    """Options of the protocol `channels`: how the server plans."""
+
+    model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
+
+    mode: Annotated[
+        Literal["unicast", "identical", "merged", "channels"], Field(description="what is merged, and who hears it")
+    ] = "merged"
+    algorithm: Annotated[str, Field(description="merged: one of brokers.planning")] = "pair-merging"
+    procedure: Annotated[
+        Literal["rectangle", "polygon", "exact"], Field(description="what is asked in place of a set of queries")
+    ] = "rectangle"
+    channels: Annotated[int, Field(ge=1, le=10_000, description="channels: how many")] = 10
+    allocator: Annotated[
+        Literal["k-means", "channel-merging", "stronger"], Field(description="channels: who listens to which")
+    ] = "k-means"
+    sizes: Annotated[
+        Literal["area", "histogram", "count"], Field(description="how objects in a box are estimated")
+    ] = "count"
+    costs: Annotated[Constants, Field(description="constants of the cost model")] = Constants()
+    replan: Annotated[
+        Literal["fresh", "mended"], Field(description="a plan is made anew, or that before is mended (merged only)")
+    ] = "fresh"
+    replan_every_ms: Annotated[
+        int, Field(ge=0, le=86_400_000, description="changes are planned at multiples of this; 0: at once")
+    ] = 0
+    planning_base_us: Annotated[int, Field(ge=0, le=10**9, description="planning takes this")] = 1000
+    planning_per_pair_ns: Annotated[
+        int, Field(ge=0, le=10**9, description="and this per pair of queries compared")
+    ] = 100
+
+    @model_validator(mode="after")
+    def _fit_together(self) -> Options:
+        if self.algorithm not in ALGORITHMS:
+            raise ValueError(f"no algorithm {self.algorithm!r}; there are {', '.join(sorted(ALGORITHMS))}")
+        plain = (self.mode, self.algorithm, self.procedure) == ("merged", "pair-merging", "rectangle")
+        if self.replan == "mended" and not plain:
+            raise ValueError("only plans of mode `merged` by `pair-merging` into a `rectangle` are mended")
+        return self
+
+
+class Job(NamedTuple):
+    """What is to be planned: the queries of a period, and the plan before, if there was one."""
+
+    period_ns: int
+    queries: Queries
+    before: Planned | None
+
+
+class Sent(NamedTuple):
+    """A merged query: its answer, the channel it goes on, and who listens there (client numbers)."""
+
+    channel: tuple[Any, ...]
+    listeners: tuple[int, ...]
+    answer: Answer
+
+
+@dataclass(frozen=True, eq=False)
+class Planned:
+    """The plan for a period."""
+
+    period_ns: int
+    queries: Queries
+    sent: list[Sent]
+    parts: dict[int, int]  # query -> in how many messages there is something for it
+    cost: float
+    size: float  # objects sent per round, by the model
+    irrelevant: float  # objects received in vain per round, over all queries, by the model
+    replanner: Replanner | None
+
+
+def pairs(jobs: list[Job], mended: bool) -> int:
+    """Pairs of queries that planning compares; what it is charged for."""
+    count = 0
+    for job in jobs:
+        n = len(job.queries)
+        if mended and job.before is not None:
+            gone, come = _difference(job.before.queries, job.queries)
+            count += (len(gone) + len(come)) * n
+        else:
+            count += n * (n - 1) // 2
+    return count
+
+
+def plan_all(options: dict[str, Any], params: dict[str, Any], seed: int, jobs: list[Job]) -> list[Planned]:
+    """A plan for each period."""
+    chosen, database = Options.model_validate(options), database_of(params)
+    return [_plan(chosen, database, params["side"], seed, job) for job in jobs]
+
+
+def _plan(options: Options, database: Database, side: float, seed: int, job: Job) -> Planned:
+    queries = job.queries
+    if not len(queries):
+        return Planned(job.period_ns, queries, [], {}, 0.0, 0.0, 0.0, None)
+    costs, size = options.costs.costs(), _size(options.sizes, database)
+    listening: dict[int, tuple[int, ...]] = {}
+    replanner = None
+    if options.mode == "channels":
+        problem = BoxProblem(queries, costs, size, options.procedure)
+        allocation = _allocation(options, problem, seed)
+        found = allocation.plan
+        listening = {
+            k: tuple(allocation.clients[allocation.channel == k].tolist()) for k in set(allocation.channel.tolist())
+        }
+    elif options.replan == "mended":
+        replanner = _mended(costs, size, job)
+        found = replanner.plan()
+    else:
+        algorithm = {"unicast": "separate", "identical": "identical"}.get(options.mode, options.algorithm)
+        found = plan(BoxProblem(queries, costs, size, options.procedure), algorithm, seed)
+    sent = [
+        Sent(("channel", job.period_ns, each.message.channel), listening[each.message.channel], each)
+        if listening
+        else Sent(tuple(each.message.clients), tuple(each.message.clients), each)
+        for each in answer(found, database)
+    ]
+    return Planned(job.period_ns, queries, sent, _parts(found), found.cost, *_estimates(found), replanner)
+
+
+def _size(name: str, database: Database) -> Size:
+    if name == "count":
+        return Count(database)
+    if name == "histogram":
+        return Histogram(database.points)
+    extent = database.points.max(axis=0) - database.points.min(axis=0)
+    return Area(len(database) / float(np.where(extent > 0, extent, 1.0).prod()))
+
+
+def _allocation(options: Options, problem: BoxProblem, seed: int) -> Allocation:
+    """Clients on channels; there cannot be more channels than clients."""
+    clients = len(np.unique(problem.queries.clients))
+
+    def merge(part: BoxProblem) -> Plan:
+        return plan(part, options.algorithm, seed)
+
+    plain = options.algorithm == "pair-merging"
+    costs = ChannelCosts(problem, min(options.channels, clients), merge=None if plain else merge)
+    return ALLOCATORS[options.allocator](costs, seed)
+
+
+def _mended(costs: Costs, size: Size, job: Job) -> Replanner:
+    """The replanner of the plan before, after the changes since; the one before stays as it is."""
+    before = job.before
+    if before is None or before.replanner is None:
+        replanner = Replanner(costs, size, job.queries.dimensions)
+        replanner.add(job.queries)
+        return replanner
+    # The objects are the same for ever, so their table is not copied.
+    replanner = deepcopy(before.replanner, {id(before.replanner.size): before.replanner.size})
+    gone, come = _difference(before.queries, job.queries)
+    if len(gone):
+        replanner.remove(before.queries.ids[gone])
+    if len(come):
+        replanner.add(job.queries.subset(come))
+    return replanner
+
+
+def _difference(before: Queries, now: Queries) -> tuple[Any, Any]:
+    """Rows of queries that are not among the others as they are: of those before, and of those now."""
+
+    def keys(queries: Queries) -> list[tuple[Any, ...]]:
+        numbers = np.hstack([queries.low, queries.high]).tolist()
+        return [(id_, *row) for id_, row in zip(queries.ids.tolist(), numbers)]
+
+    old, new = keys(before), keys(now)
+    old_set, new_set = set(old), set(new)
+    gone = [row for row, key in enumerate(old) if key not in new_set]
+    come = [row for row, key in enumerate(new) if key not in old_set]
+    return np.array(gone, np.int64), np.array(come, np.int64)
+
+
+def _parts(found: Plan) -> dict[int, int]:
+    parts: dict[int, int] = {}
+    for message in messages(found):
+        for line in message.header:
+            parts[line.query] = parts.get(line.query, 0) + 1
+    return parts
+
+
+def _estimates(found: Plan) -> tuple[float, float]:
+    """Objects sent, and objects received in vain, per round, by the model of sizes."""
+    sent = received = 0.0
+    for members in found.sets():
+        estimate = found.problem.estimate(members)
+        sent += estimate.size
+        received += estimate.received
+    return sent, received - float(found.problem.sizes.sum())
