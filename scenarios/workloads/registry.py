@@ -37,4 +37,9 @@ WORKLOADS: dict[str, Entry] = {
         "attribute values of contexts change by random walk or are drawn anew",
         {"kinds": ["context"]},
     ),
+    "map-queries": Entry(
+        f"{_HERE}.map_queries:MapQueries",
+        "clients ask for boxes on a map, around hot spots or anywhere; boxes move, are replaced, clients leave and join",
+        {"kinds": ["channels"]},
+    ),
 }
