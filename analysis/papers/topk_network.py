@@ -117,7 +117,7 @@ def factors(full: bool) -> dict[str, list[tuple[str, Setting]]]:
     count = 300 if full else 60
 
     def sized(brokers: int) -> Setting:
-        return replace(base, brokers=brokers, filters=20 * brokers, publications=count if brokers > 100 else 300)
+        return replace(base, brokers=brokers, publications=count if brokers > 100 else 300)
 
     return {
         "brokers": [(str(n), sized(n)) for n in sizes],

@@ -117,9 +117,17 @@ class Bounded(Gather):
 
     def on_standing(self, id: int, client: int, broker: int, row: Any) -> None:
         super().on_standing(id, client, broker, row)
-        self.bounds.raise_by(broker, row)
         if broker == self.node.broker:
             self.rows[id] = np.array(row)
+        bounds, seen = self.node.shared.setdefault("standing", (self.bounds.copy(), set()))
+        if id not in seen:  # the first of a shard's brokers to hear of it
+            seen.add(id)
+            bounds.raise_by(broker, row)
+
+    def first_timers(self) -> list[tuple[int, int, int]]:
+        if "standing" in self.node.shared:
+            self.bounds = self.node.shared["standing"][0].copy()
+        return super().first_timers()
 
     # ---- searches --------------------------------------------------------------------------------------
 

@@ -36,6 +36,13 @@ class Bounds:
         self._most = np.zeros(brokers, np.int64)
         self._top = np.zeros(brokers)
 
+    def copy(self) -> Bounds:
+        """A bound of its own, the same for now."""
+        other = Bounds.__new__(Bounds)
+        arrays = {name: value.copy() for name, value in vars(self).items() if isinstance(value, np.ndarray)}
+        vars(other).update({**vars(self), **arrays})
+        return other
+
     def limits(self, asked: Message) -> Floats:
         """What no filter of each broker can exceed. O(brokers * attributes)."""
         present = np.flatnonzero(~np.isnan(asked.low))

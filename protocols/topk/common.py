@@ -35,7 +35,9 @@ class Ranked(BrokerProtocol):
             node.shared["routes"] = Routes(env.links, env.overlay.is_tree, env.publisher_brokers, False)
         self.routes: Routes = node.shared["routes"]
         self.index: RankedIndex = env.new_index()
-        self.held: set[int] = set()  # the filters in the index
+        self.held: set[int] = set()  # the filters known here
+        self.indexed: set[int] = set()  # those in the index
+        self.pending: dict[int, Any] = {}  # what the index does not know yet: a filter's row, None if it is gone
         self.decided = 0  # publications answered here
 
     @property
@@ -61,20 +63,33 @@ class Ranked(BrokerProtocol):
         raise NotImplementedError
 
     def apply(self, message: Message) -> None:
-        """Bring the index up to date with a change."""
+        """Take note of a change."""
         id_ = message.word
-        if message.type == UNSUBSCRIBE:
-            if id_ in self.held:
-                self.index.delete([id_])
-                self.held.discard(id_)
-        else:
+        if message.type != UNSUBSCRIBE:
             self.keep_filter(id_, self.node.row(message.body))
+        elif id_ in self.held:
+            self.held.discard(id_)
+            self.pending[id_] = None
 
     def keep_filter(self, id: int, row: Any) -> None:
-        if id in self.held:
-            self.index.delete([id])
-        self.index.insert([id], np.reshape(row, (1, -1)), np.array([id >> 32]))
         self.held.add(id)
+        self.pending[id] = row
+
+    def bring_up_to_date(self) -> None:
+        """Put what changed since the last question into the index: most brokers are asked rarely."""
+        gone = [id_ for id_ in self.pending if id_ in self.indexed]
+        if gone:
+            self.index.delete(gone)
+            self.indexed.difference_update(gone)
+        fresh = {id_: row for id_, row in self.pending.items() if row is not None}
+        if fresh:
+            rows = np.full((len(fresh), max(row.size for row in fresh.values())), np.nan)
+            for at, row in enumerate(fresh.values()):
+                rows[at, : row.size] = row
+            ids = np.array(list(fresh), np.int64)
+            self.index.insert(ids, rows, ids >> 32)
+            self.indexed.update(fresh)
+        self.pending.clear()
 
     def home(self, interest: int) -> int:
         """The broker of the client behind an interest's id."""
@@ -85,6 +100,8 @@ class Ranked(BrokerProtocol):
 
     def rank(self, message: Message, row: Any, publisher: int) -> Ranking:
         """The best of the filters here."""
+        if self.pending:
+            self.bring_up_to_date()
         found = self.index.best(self.service.asked(row), self.service.query(publisher))
         self.node.work(message, len(self.held), len(found.ids))
         return found
