@@ -119,7 +119,10 @@ class Bounded(Gather):
         super().on_standing(id, client, broker, row)
         if broker == self.node.broker:
             self.rows[id] = np.array(row)
-        bounds, seen = self.node.shared.setdefault("standing", (self.bounds.copy(), set()))
+        shared = self.node.shared
+        if "standing" not in shared:
+            shared["standing"] = self.bounds.copy(), set()
+        bounds, seen = shared["standing"]
         if id not in seen:  # the first of a shard's brokers to hear of it
             seen.add(id)
             bounds.raise_by(broker, row)
@@ -147,9 +150,12 @@ class Bounded(Gather):
         self.open[publication] = one
         one.rankings = [self.rank(message, one.row, one.publisher)]
         tree = int(routes.tree_of[one.origin])
-        limits = self.bounds.limits(self.service.asked(one.row))
-        for child in routes.children(tree, here).tolist():
-            below = (routes.enter[tree] >= routes.enter[tree, child]) & (routes.enter[tree] < routes.leave[tree, child])
+        enter, leave = routes.enter[tree], routes.leave[tree]
+        behind = np.flatnonzero((enter > enter[here]) & (enter < leave[here]))
+        children = routes.children(tree, here).tolist()
+        limits = self.bounds.limits(self.service.asked(one.row), behind) if children else np.empty(0)
+        for child in children:
+            below = (enter[behind] >= enter[child]) & (enter[behind] < leave[child])
             one.ahead.append((float(limits[below].max(initial=0.0)), int(routes.up[tree, child]) ^ 1))
         one.ahead.sort(key=lambda branch: (branch[0], -branch[1]))
         self.go_on(message, publication)

@@ -43,22 +43,25 @@ class Bounds:
         vars(other).update({**vars(self), **arrays})
         return other
 
-    def limits(self, asked: Message) -> Floats:
-        """What no filter of each broker can exceed. O(brokers * attributes)."""
+    def limits(self, asked: Message, among: Ints) -> Floats:
+        """What no filter of each of these brokers can exceed. O(brokers * attributes)."""
         present = np.flatnonzero(~np.isnan(asked.low))
         first, last = self._cell(asked.low[present]), self._cell(asked.high[present])
         touched = zip(present.tolist(), first.tolist(), last.tolist())
-        reached = [self._units[:, a, begin : end + 1].max(axis=1) for a, begin, end in touched]
-        units = np.stack(reached, axis=1) if reached else np.zeros((len(self._unit), 1), np.uint8)
+        reached = [
+            self._units[among, a, begin] if begin == end else self._units[among, a, begin : end + 1].max(axis=1)
+            for a, begin, end in touched
+        ]
+        units = np.stack(reached, axis=1) if reached else np.zeros((among.size, 1), np.uint8)
         if asked.weights is None:
-            gains = units * self._unit[:, None]
+            gains = units * self._unit[among, None]
         else:
             gains = np.where(units > 0, np.maximum(asked.weights[present], 0.0), 0.0)
         gains = -np.sort(-gains, axis=1)
         sums = np.concatenate([np.zeros((len(gains), 1)), np.cumsum(gains, axis=1)], axis=1)
-        limits = sums[np.arange(len(sums)), np.minimum(self._most, gains.shape[1])]
+        limits = sums[np.arange(len(sums)), np.minimum(self._most[among], gains.shape[1])]
         if asked.weights is None:
-            limits = np.minimum(limits, self._top)
+            limits = np.minimum(limits, self._top[among])
         return np.asarray(limits * _SLACK)
 
     def raise_by(self, broker: int, row: Any) -> dict[str, Any]:

@@ -132,6 +132,7 @@ def test_a_branch_that_cannot_reach_the_kth_score_is_not_asked():
 
 # ---- bounds ------------------------------------------------------------------------------------------
 
+BOTH = np.arange(2)
 value = st.integers(-2, 12).map(lambda i: i / 10)
 weight = st.one_of(st.integers(-2, 9).map(float), st.floats(1e-3, 1e6))
 ranges = st.lists(st.tuples(st.integers(0, 3), value, value, weight), min_size=1, max_size=4, unique_by=lambda r: r[0])
@@ -164,9 +165,9 @@ def test_a_bound_is_never_below_a_score_and_two_brokers_agree_on_it(filters, end
             scan.insert(np.arange(len(held)), np.array(held))
         for prorate in (False, True):
             best = scan.best(asked, Query(1, prorate=prorate)).scores
-            assert best.max(initial=0.0) <= home.limits(asked)[1]
-        assert home.limits(asked).tolist() == far.limits(asked).tolist()
-        assert home.limits(asked)[0] == 0.0
+            assert best.max(initial=0.0) <= home.limits(asked, BOTH)[1]
+        assert home.limits(asked, BOTH).tolist() == far.limits(asked, BOTH).tolist()
+        assert home.limits(asked, BOTH)[0] == 0.0
         if parts := home.reset(1, rows[:kept]):
             far.tell(1, parts)
 
