@@ -13,6 +13,7 @@ import pytest
 GROUPS = {
     "tests/analysis/test_spark_aggregates.py": "spark",
     "tests/analysis/test_spark_audit.py": "spark",
+    "tests/analysis/test_spark_channels.py": "spark",
     "tests/analysis/test_spark_session.py": "spark",
     "tests/analysis/test_spark_topk.py": "spark",
     "tests/scenarios/test_many_results.py::test_expectations_of_the_audit_have": "spark",

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 
 # Name of the kind -> "module:Class". A third party's kind may carry `audit_rule = "module:Class"` instead.
 RULES: dict[str, str] = {
+    "channels": "analysis.spark.channels:ChannelsRule",
     "content": "analysis.spark.content:ContentRule",
     "topk": "analysis.spark.topk:TopKRule",
 }
