@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Annotated, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numba import njit
@@ -32,9 +32,9 @@ class MapQueryParameters(Parameters):
     """What each client asks for, and when."""
 
     number: WholeRange = Field((1, 1), description="queries of each client")
-    period: Annotated[
-        list[PositiveDuration], Field(min_length=1, description="each query has one of these, at least 1 ms")
-    ] = [1_000_000_000]
+    period: tuple[PositiveDuration, ...] = Field(
+        (1_000_000_000,), min_length=1, description="each query has one of these, at least 1 ms"
+    )
     width: RealRange = Field((50.0, 50.0), description="length of a box along each axis")
     clusters: int = Field(5, ge=0, le=10_000, description="around how many hot spots of the database boxes gather")
     clustered: float = Field(0.8, ge=0, le=1, description="the clustering factor: part of the boxes that do")

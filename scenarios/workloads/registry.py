@@ -32,6 +32,16 @@ WORKLOADS: dict[str, Entry] = {
         "as subscribe, for topk: weighted filters, which may get other weights, by region or everywhere",
         {"kinds": ["topk"]},
     ),
+    "objects": Entry(
+        f"{_HERE}.objects:Objects",
+        "objects with a place, keywords and a payload, which last for a while, by region or everywhere",
+        {"kinds": ["spatial"]},
+    ),
+    "object-subscribe": Entry(
+        f"{_HERE}.objects:ObjectSubscribe",
+        "as subscribe, for spatial: places and keywords, by region or everywhere",
+        {"kinds": ["spatial"]},
+    ),
     "context-updates": Entry(
         f"{_HERE}.context_updates:ContextUpdates",
         "attribute values of contexts change by random walk or are drawn anew",
@@ -39,7 +49,7 @@ WORKLOADS: dict[str, Entry] = {
     ),
     "map-queries": Entry(
         f"{_HERE}.map_queries:MapQueries",
-        "clients ask for boxes on a map, around hot spots or anywhere; boxes move, are replaced, clients leave and join",
+        "clients ask for boxes on a map, around hot spots or anywhere; boxes move, clients leave and join",
         {"kinds": ["channels"]},
     ),
 }
