@@ -53,6 +53,13 @@ class IdMap:
         _remove(self._keys, self._slots, ids)
         self._count -= len(ids)
 
+    def take(self, ids: Ids) -> NDArray[np.int64]:
+        """Remove these distinct ids and return their slots; if one is absent its slot is -1, and none is removed."""
+        slots: NDArray[np.int64] = _take(self._keys, self._slots, ids)
+        if not (slots[0] < 0 if len(ids) == 1 else (slots < 0).any()):
+            self._count -= len(ids)
+        return slots
+
     def items(self) -> tuple[Ids, NDArray[np.int64]]:
         """All (ids, slots), in no order. O(places)."""
         taken = self._keys != _EMPTY
@@ -116,3 +123,13 @@ def _remove(keys, slots, ids):
                 hole = place
             place = (place + 1) & mask
         keys[hole] = _EMPTY
+
+
+@njit(cache=True)
+def _take(keys, slots, ids):
+    found = _find(keys, slots, ids)
+    for i in range(found.size):
+        if found[i] < 0:
+            return found
+    _remove(keys, slots, ids)
+    return found

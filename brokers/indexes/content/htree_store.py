@@ -14,7 +14,6 @@ from numba import njit
 from brokers.indexes.content.contract import Floats
 from brokers.indexes.content.store import RangeStore, Slots
 from brokers.indexes.contract import Ids
-from brokers.indexes.ids import IdMap, _find, _remove
 
 # NumPy has one object for each; to compare by identity takes a tenth of the time.
 _INT64, _FLOAT64 = np.dtype(np.int64), np.dtype(np.float64)
@@ -22,10 +21,6 @@ _INT64, _FLOAT64 = np.dtype(np.int64), np.dtype(np.float64)
 
 class SingleStore(RangeStore):
     """A RangeStore, faster for one subscription per call."""
-
-    def __init__(self, attributes: int) -> None:
-        super().__init__(attributes)
-        self._slot_of: _TakingMap = _TakingMap()
 
     def check_new(self, ids: Any, rows: Any) -> tuple[Ids, Floats]:
         """As in RangeStore."""
@@ -68,30 +63,11 @@ class SingleStore(RangeStore):
         return slots
 
 
-class _TakingMap(IdMap):
-    """An IdMap that finds and removes in one step."""
-
-    def take(self, ids: Ids) -> Slots:
-        """Remove one id and return its slot, or -1 if it is absent. O(1) expected."""
-        slots: Slots = _take(self._keys, self._slots, ids)
-        if slots.item() >= 0:
-            self._count -= 1
-        return slots
-
-
 def _is_one_id(ids: Any) -> bool:
     """Whether these are an array as the kernels take it, of one id that is not negative."""
     if type(ids) is np.ndarray and ids.dtype is _INT64 and ids.shape == (1,):
         return bool(ids.flags.carray and ids.item() >= 0)
     return False
-
-
-@njit(cache=True)
-def _take(keys, slots, ids):
-    found = _find(keys, slots, ids)
-    if found[0] >= 0:
-        _remove(keys, slots, ids)
-    return found
 
 
 @njit(cache=True)
