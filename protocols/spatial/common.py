@@ -1,0 +1,217 @@
+"""What the spatial protocols share: one broker that ranks for the subscriptions of its own clients.
+
+All use one tree of the overlay, on which everything between two brokers takes one way, in order. Subscriptions
+stay at their broker. A broker holds the *heads* of objects (id, place, keywords) and the link they came by; those
+that its own subscriptions may need are in its index. When an object itself comes, the broker asks the index,
+delivers, and only then takes the object in.
+
+A subclass says over which links objects and expiries go on.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, NamedTuple, cast
+
+import numpy as np
+from pydantic import BaseModel
+
+from brokers.contract import BrokerProtocol, Message
+from brokers.errors import InvalidInput
+from brokers.indexes.spatial.contract import ReverseTopK
+from brokers.indexes.spatial.window import LastObjects
+from protocols.routes import Routes
+from protocols.spatial.kind import (
+    EXPIRE,
+    OBJECT_KEYWORDS,
+    PUBLISH,
+    SUBSCRIBE,
+    SUBSCRIPTION_KEYWORDS,
+    UNSUBSCRIBE,
+    Spatial,
+    encoded,
+    keywords_of,
+)
+
+
+class Head(NamedTuple):
+    """What ranking needs of an object, and where it came from."""
+
+    place: tuple[float, float]
+    words: tuple[int, ...]
+    link: int  # -1: it was published here
+
+
+class Ranking(BrokerProtocol):
+    """See the module."""
+
+    kind: ClassVar[str] = "spatial"
+    Options: ClassVar[type[BaseModel] | None] = None
+
+    def __init__(self, node: Any) -> None:
+        super().__init__(node)
+        env, shared = node.env, node.shared
+        if "routes" not in shared:
+            shared["routes"] = Routes(env.links, env.overlay.is_tree, env.publisher_brokers, False)
+            shared["vocabulary"] = cast(Spatial, env.kind).vocabulary
+        in_tree = shared["routes"].in_tree
+        self.links: list[int] = [link for link in node.links if in_tree[link]]
+        self.index: ReverseTopK = env.new_index()
+        self.heads: dict[int, Head] = {}
+        self.with_word: dict[int, dict[int, None]] = {}  # keyword -> ids of heads with it
+        self.indexed: set[int] = set()  # the heads in the index
+        self.subscriptions: dict[int, tuple[int, ...]] = {}  # of clients here, with their keywords
+        self.here: dict[int, int] = {}  # keyword -> subscriptions here that have it
+        last = self.service.last
+        self.window = None if last is None else LastObjects(last)  # of the objects published here
+
+    @property
+    def service(self) -> Spatial:
+        return cast(Spatial, self.node.env.kind)
+
+    def on_message(self, message: Message) -> None:
+        if message.type == PUBLISH:
+            self.publish(message)
+        elif message.type == EXPIRE:
+            self.expire(message, message.word)
+        elif message.type == SUBSCRIBE:
+            self.subscribe(message)
+        elif message.type == UNSUBSCRIBE:
+            self.unsubscribe(message)
+
+    # ---- what a subclass decides -----------------------------------------------------------------------
+
+    def wanted_from(self, link: int, words: tuple[int, ...]) -> bool:
+        """Whether objects with these keywords are asked of a neighbour; else what comes is out of date."""
+        raise NotImplementedError
+
+    def towards(self, head: Head) -> list[int]:
+        """The links behind which a head is wanted."""
+        raise NotImplementedError
+
+    def pass_on(self, message: Message, head: Head) -> None:
+        """An object came by whole: send it on."""
+        for link in self.towards(head):
+            self.node.forward(message, link)
+
+    def came(self, message: Message, id: int) -> None:
+        """A subscription here was added."""
+
+    def left(self, message: Message, id: int, words: tuple[int, ...]) -> None:
+        """A subscription here with these keywords is gone."""
+
+    def served(self, id: int) -> bool:
+        """Whether all objects are known that may rank before others for a subscription here."""
+        return True
+
+    def ranks_changed(self, message: Message, ids: list[int]) -> None:
+        """These subscriptions here have lost one of their nearest objects."""
+
+    # ---- objects ---------------------------------------------------------------------------------------
+
+    def publish(self, message: Message) -> None:
+        """An object came: deliver it to whom it matters here, take it in, send it on."""
+        row = self.node.row(message.body)
+        words = keywords_of(row, OBJECT_KEYWORDS)
+        if message.link >= 0 and not self.wanted_from(message.link, words):
+            return
+        head = Head((float(row[0]), float(row[1])), words, message.link)
+        if message.link < 0 and message.word in self.heads:
+            raise InvalidInput(f"object {message.word} is published while it is there; let it expire first")
+        self.serve(message, head, self.service.asked(row))
+        self.learn(message.word, head)
+        self.pass_on(message, head)
+        if message.link < 0 and self.window is not None:
+            for id_ in self.window.add([message.word], message.time).tolist():
+                self.expire(message, id_)
+
+    def serve(self, message: Message, head: Head, k: int) -> None:
+        """Deliver an object to the clients here that it matters to."""
+        if not any(word in self.here for word in head.words):
+            return
+        node = self.node
+        found = self.matters_to(message.word, head, k)
+        node.work(message, len(self.subscriptions), len(found))
+        base = node.env.entity_base
+        for client in sorted({id_ >> 32 for id_ in found if self.served(id_)}):
+            node.deliver(message, client - base)
+
+    def matters_to(self, id: int, head: Head, k: int) -> list[int]:
+        """The subscriptions here to which an object matters."""
+        queries = self.index.queries([id], [head.place], encoded([head.words]), k, self.service.delta)
+        return cast(list[int], self.index.reverse(queries)[1].tolist())
+
+    def learn(self, id: int, head: Head) -> bool:
+        """Hold a head; whether it is new."""
+        if id in self.heads:
+            return False
+        self.heads[id] = head
+        for word in head.words:
+            self.with_word.setdefault(word, {})[id] = None
+        if any(word in self.here for word in head.words):
+            self.enter([id])
+        return True
+
+    def enter(self, ids: list[int]) -> None:
+        """Put heads into the index."""
+        heads = [self.heads[id_] for id_ in ids]
+        places = np.array([head.place for head in heads])
+        self.index.insert_objects(ids, places, encoded([head.words for head in heads]))
+        self.indexed.update(ids)
+
+    def expire(self, message: Message, id: int) -> None:
+        """An object is no more."""
+        head = self.heads.get(id)
+        if head is None or (message.link >= 0 and head.link != message.link):
+            return
+        self.forget(message, id)
+        for link in self.towards(head):
+            self.node.send(message, link, EXPIRE, word=id)
+
+    def forget(self, message: Message, id: int) -> None:
+        head = self.heads.pop(id)
+        for word in head.words:
+            del self.with_word[word][id]
+            if not self.with_word[word]:
+                del self.with_word[word]
+        if id in self.indexed:
+            self.indexed.discard(id)
+            needed = any(word in self.here for word in head.words)
+            poorer = self.matters_to(id, head, self.service.k_max) if needed else []
+            self.index.expire_objects([id])
+            if poorer:
+                self.ranks_changed(message, poorer)
+
+    # ---- subscriptions ---------------------------------------------------------------------------------
+
+    def subscribe(self, message: Message) -> None:
+        self.add(message.word, self.node.row(message.body))
+        self.came(message, message.word)
+
+    def add(self, id: int, row: Any) -> None:
+        """A subscription of a client here."""
+        words = keywords_of(row, SUBSCRIPTION_KEYWORDS)
+        self.index.insert_subscriptions([id], [row[:2]], encoded([words]))
+        self.subscriptions[id] = words
+        fresh = [word for word in words if word not in self.here]
+        for word in words:
+            self.here[word] = self.here.get(word, 0) + 1
+        missing = {i: None for word in fresh for i in self.with_word.get(word, ()) if i not in self.indexed}
+        if missing:
+            self.enter(list(missing))
+
+    def unsubscribe(self, message: Message) -> None:
+        words = self.subscriptions.pop(message.word, None)
+        if words is None:
+            return
+        self.index.delete_subscriptions([message.word])
+        for word in words:
+            self.here[word] -= 1
+            if not self.here[word]:
+                del self.here[word]
+        self.left(message, message.word, words)
+
+    def entries(self) -> int:
+        return len(self.subscriptions) + len(self.heads)
+
+    def describe(self) -> dict[str, Any]:
+        return {"subscriptions": len(self.subscriptions), "heads": len(self.heads)}

@@ -1,0 +1,145 @@
+"""The kind `spatial`: reverse top-k over keywords and places.
+
+A publication is an object: `[x, y, k, bytes, keyword, ...]`, padded with NaN. It has a place, keywords by number,
+and a payload of so many bytes, of which only the size is modelled; it asks to be among the k nearest, with k at
+most the service's `k_max`. Its word is its id, under which it stays until it expires: it is a publication and a
+change. A subscription is `[x, y, keyword, ...]`. `brokers.indexes.spatial.contract` defines what is relevant and
+nearer.
+
+The definition: an object reaches every client with a subscription in RT(object), and none without one in
+RT_delta(object), as of the objects that were there before it.
+
+An object expires when its client withdraws it (`expire`, by its id; a workload's `lifetime` makes of this a window
+by time), or, where the service says `last: n`, when n more were published at its broker: that of its client.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Literal
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, Field
+
+from brokers.contract import Floats, Ints, Kind
+from brokers.errors import InvalidInput
+from brokers.indexes.spatial.contract import ReverseTopK
+from brokers.indexes.spatial.materialised import Materialised
+from brokers.indexes.spatial.words import KeywordSets, Vocabulary
+
+PUBLISH, SUBSCRIBE, UNSUBSCRIBE, EXPIRE = 0, 1, 2, 3
+
+_HEADER_BYTES = 24
+_VALUE_BYTES = 9  # a float64 in msgpack
+OBJECT_KEYWORDS, SUBSCRIPTION_KEYWORDS = 4, 2  # where keywords begin in a row
+
+
+class Params(BaseModel):
+    """Parameters of a `spatial` service."""
+
+    model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
+
+    keywords: Annotated[int, Field(ge=1, le=1_000_000, description="how many keywords there are")] = 100
+    k_max: Annotated[int, Field(ge=1, le=4096, description="the largest k that an object may ask for")] = 10
+    delta: Annotated[
+        float, Field(ge=1, description="an object that is up to so many times as far as the k-th may be delivered")
+    ] = 1.0
+    geometry: Annotated[
+        Literal["plane", "sphere"], Field(description="places are x and y, or latitude and longitude in degrees")
+    ] = "plane"
+    last: Annotated[
+        int | None, Field(ge=1, description="of the objects published at a broker only the last so many count")
+    ] = None
+
+
+class Spatial(Kind):
+    """See the module."""
+
+    name: ClassVar[str] = "spatial"
+    prose: ClassVar[str] = "reverse top-k: an object reaches the subscriptions that have it among their k nearest"
+    question: ClassVar[str | None] = "reverse-topk"
+    types: ClassVar[Mapping[str, int]] = {
+        "publish": PUBLISH,
+        "subscribe": SUBSCRIBE,
+        "unsubscribe": UNSUBSCRIBE,
+        "expire": EXPIRE,
+    }
+    publications: ClassVar[frozenset[int]] = frozenset({PUBLISH})
+    changes: ClassVar[frozenset[int]] = frozenset({PUBLISH, SUBSCRIBE, UNSUBSCRIBE, EXPIRE})
+    interests: ClassVar[frozenset[int]] = frozenset({PUBLISH, SUBSCRIBE})
+    revocations: ClassVar[frozenset[int]] = frozenset({UNSUBSCRIBE, EXPIRE})
+    judge: ClassVar[str] = "protocols.spatial.judge:judge"
+    rehearsal: ClassVar[str] = "protocols.spatial.rehearsal:script"
+    Params: ClassVar[type[BaseModel]] = Params
+
+    def __init__(self, params: Mapping[str, Any]) -> None:
+        super().__init__({**Params().model_dump(), **params})
+        p = self.params
+        self.k_max: int = p["k_max"]
+        self.delta: float = p["delta"]
+        self.last: int | None = p["last"]
+        self.geometry: str = p["geometry"]
+        self.vocabulary = Vocabulary()
+        self.vocabulary.encode([[str(word)] for word in range(p["keywords"])])
+
+    def new_index(self, index: type) -> ReverseTopK:
+        """An index whose numbers of keywords are the kind's."""
+        assert issubclass(index, ReverseTopK)
+        if self.delta > 1 and not index.exact:
+            raise InvalidInput(
+                f"{index.__name__} answers by how it is laid out where delta is above 1 (it is {self.delta:g}); "
+                "take an index that is exact, as `materialised`, or `delta: 1`"
+            )
+        if issubclass(index, Materialised):
+            return index(self.geometry, self.vocabulary, k_max=self.k_max)
+        return index(self.geometry, self.vocabulary)
+
+    def asked(self, row: Floats) -> int:
+        """The k of an object's row."""
+        k = row[2]
+        if not (1 <= k <= self.k_max and k == int(k)):
+            raise InvalidInput(f"an object asks for k = {k:g}; the service answers whole numbers in 1..{self.k_max}")
+        return int(k)
+
+    def row_bytes(self, type: int, rows: Floats) -> Ints:
+        present = np.count_nonzero(~np.isnan(rows), axis=1)
+        sizes = _HEADER_BYTES + _VALUE_BYTES * present
+        if type == PUBLISH:
+            sizes = sizes + rows[:, 3].astype(np.int64)
+        return sizes.astype(np.int64)
+
+    def row_to_object(self, type: int, row: Floats) -> Any:
+        """An object or a subscription by the names of its parts."""
+        if type == PUBLISH:
+            told = {"place": row[:2].tolist(), "k": int(row[2]), "bytes": int(row[3])}
+            return {**told, "keywords": list(keywords_of(row, OBJECT_KEYWORDS))}
+        return {"place": row[:2].tolist(), "keywords": list(keywords_of(row, SUBSCRIPTION_KEYWORDS))}
+
+    def oracle(self, interests: Mapping[int, Any], message: Any) -> set[int]:
+        """Which subscriptions an object matters to if there are no other objects: those that share a keyword."""
+        wanted = set(keywords_of(np.asarray(message, np.float64), OBJECT_KEYWORDS))
+        return {
+            id_
+            for id_, row in interests.items()
+            if wanted & set(keywords_of(np.asarray(row, np.float64), SUBSCRIPTION_KEYWORDS))
+        }
+
+
+def keywords_of(row: Floats, start: int) -> tuple[int, ...]:
+    """The keywords in a row, ascending."""
+    return tuple(sorted({int(word) for word in row[start:].tolist() if word == word}))
+
+
+def encoded(sets: list[tuple[int, ...]]) -> KeywordSets:
+    """Keywords by number, as indexes take them."""
+    ptr = np.zeros(len(sets) + 1, np.int64)
+    np.cumsum([len(words) for words in sets], out=ptr[1:])
+    return KeywordSets(ptr, np.array([word for words in sets for word in words], np.int32))
+
+
+def head_bytes(words: tuple[int, ...]) -> int:
+    """The size on the wire of an object's head: id, place, keywords."""
+    return _HEADER_BYTES + _VALUE_BYTES * (3 + len(words))
+
+
+__all__ = ["EXPIRE", "PUBLISH", "SUBSCRIBE", "UNSUBSCRIBE", "Spatial", "encoded", "head_bytes", "keywords_of"]
