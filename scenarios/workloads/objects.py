@@ -1,0 +1,195 @@
+"""Objects and subscribers of the kind `spatial`: places, by region or everywhere, and keywords by popularity.
+
+`objects`: each client publishes objects on its own schedule and withdraws each after `lifetime`, which makes a window
+by time of what it published. `object-subscribe`: as `subscribe`, for places and keywords.
+
+With `region`, every broker has a centre of its own, from which the places of its clients lie at most so far along
+each axis. What number n of a client is about is a function of (client, n) alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Annotated, Any, ClassVar
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+from pydantic import AfterValidator, Field, WithJsonSchema
+
+from brokers.contract import NEVER, Emission, Floats, Ints, SourceContext
+from brokers.errors import InvalidInput
+from protocols.spatial.kind import EXPIRE, PUBLISH
+from scenarios.units import Duration, PositiveDuration
+from scenarios.workloads.arrivals import ArrivalParameters, Arrivals
+from scenarios.workloads.common import (
+    SUBSCRIPTIONS_PER_SOURCE,
+    Domain,
+    GroupSource,
+    Parameters,
+    WholeRange,
+    emission,
+    subscription_ids,
+)
+from scenarios.workloads.subscribe import ChurnParameters, Subscribe
+from topology.draws import pick, power_weights, purpose_key, stream_of, streams, uniform
+
+Region = Annotated[
+    float | None, Field(gt=0, description="how far from their broker's centre its clients' places lie, along each axis")
+]
+
+
+def _at_least_one(value: tuple[int, int]) -> tuple[int, int]:
+    if value[0] < 1:
+        raise ValueError(f"must be at least 1, and {value[0]} is not")
+    return value
+
+
+Some = Annotated[
+    WholeRange,
+    AfterValidator(_at_least_one),
+    WithJsonSchema({
+        "anyOf": [{"type": "integer"}, {"type": "array", "items": {"type": "integer"}, "minItems": 2, "maxItems": 2}],
+        "description": "a number, or [low, high] to draw from",
+    }),
+]  # fmt: skip
+
+
+class PlaceParameters(Parameters):
+    """Where things are and what they are about."""
+
+    domain: Domain = Field((0.0, 1.0), description="both coordinates lie in [low, high]")
+    region: Region = None
+    words: Some = Field((1, 3), description="keywords of each, drawn with repetition")
+    popularity: float = Field(1.0, ge=0, le=20, description="Zipf exponent over the keywords, 0 first; 0: all alike")
+
+
+class ObjectParameters(PlaceParameters, ArrivalParameters):
+    """When each client publishes objects, what, and how long they last."""
+
+    k: int | None = Field(None, ge=1, description="among how many nearest an object asks to be; default: `k_max`")
+    payload: int = Field(0, ge=0, le=1 << 30, description="bytes of an object beside its head")
+    lifetime: PositiveDuration | None = Field(None, description="an object is withdrawn after this; default: never")
+
+    def misfits(self, service_params: Mapping[str, Any]) -> list[tuple[str, str]]:
+        largest = service_params.get("k_max", NEVER)
+        return [("k", f"the service answers up to {largest}")] if (self.k or 1) > largest else []
+
+
+class ObjectSubscribeParameters(PlaceParameters):
+    """What each client asks for, and when."""
+
+    number: WholeRange = Field((1, 1), description="subscriptions of each client")
+    start: Duration = Field(0, description="when the first subscriptions are issued")
+    ramp: Duration = Field(0, description="over how long they are issued")
+    churn: ChurnParameters | None = None
+
+
+class Objects(GroupSource):
+    """Objects, rows of [x, y, k, bytes, keyword, ...], and their ends."""
+
+    Params: ClassVar[type[Parameters]] = ObjectParameters
+
+    def __init__(self, params: Mapping[str, Any], context: SourceContext) -> None:
+        self._params = ObjectParameters.model_validate(dict(params))
+        super().__init__(self._params, context)
+        self._things = _Things(self._params, context)
+        self._arrivals = Arrivals(
+            self._params, self._keys("times", self.clients), context.population, context.duration_ns
+        )
+        self._set_chunk(self._arrivals.rate)
+
+    def _next_event_ns(self) -> int:
+        return self._arrivals.next_event_ns()
+
+    def _emit(self, until_ns: int) -> list[Emission]:
+        p = self._params
+        who, when, number = self._arrivals.until(until_ns)
+        clients = self.clients[who]
+        things = self._things.rows(self._keys("objects", clients), clients, number)
+        asked = np.empty((who.size, 2))
+        asked[:] = p.k or self.context.service_params["k_max"], p.payload
+        ids = subscription_ids(self.context, clients, number)
+        out = [emission(PUBLISH, when, clients, ids, np.hstack([things[:, :2], asked, things[:, 2:]]))]
+        if p.lifetime is not None:
+            out.append(emission(EXPIRE, when + p.lifetime, clients, ids))
+        return out
+
+    def _arrays(self) -> dict[str, NDArray[Any]]:
+        return {"arrivals": self._arrivals.progress}
+
+
+class ObjectSubscribe(Subscribe):
+    """Subscriptions, rows of [x, y, keyword, ...]: the times of `subscribe`, and rows of their own."""
+
+    Params: ClassVar[type[Parameters]] = ObjectSubscribeParameters
+
+    def __init__(self, params: Mapping[str, Any], context: SourceContext) -> None:
+        asked = ObjectSubscribeParameters.model_validate(dict(params))
+        times = {name: params[name] for name in ("number", "start", "ramp", "churn") if name in params}
+        super().__init__(times, replace(context, service_params={"attributes": 1}))
+        self._things = _Things(asked, context)
+
+    def standing(self, clients: Ints) -> list[Emission]:
+        return self._placed(super().standing(clients))
+
+    def _emit(self, until_ns: int) -> list[Emission]:
+        return self._placed(super()._emit(until_ns))
+
+    def _placed(self, parts: list[Emission]) -> list[Emission]:
+        for part in parts:
+            if part.rows is not None:
+                number = part.word % SUBSCRIPTIONS_PER_SOURCE
+                part.rows = self._things.rows(self._keys("interests", part.client), part.client, number)
+        return parts
+
+
+class _Things:
+    """Draws places and keywords."""
+
+    def __init__(self, params: PlaceParameters, context: SourceContext) -> None:
+        self._params, self._context = params, context
+        self._popularity = power_weights(context.service_params["keywords"], params.popularity)
+
+    def rows(self, keys: NDArray[np.uint64], clients: Ints, numbers: Ints) -> Floats:
+        """[x, y, keyword, ...] of thing numbers[i] of clients[i], whose stream is keys[i]."""
+        p, context = self._params, self._context
+        low, high = p.domain
+        centres = np.full((clients.size, 2), (low + high) / 2)
+        reach = (high - low) / 2
+        if p.region is not None:
+            if context.client_broker is None:
+                raise InvalidInput("`region` needs to know the clients' brokers")
+            reach = p.region
+            brokers = context.client_broker[clients].astype(np.uint64)
+            key = purpose_key(context.seed, f"workload/{context.service}/region")
+            _scatter(streams(key, brokers), low, high, centres)
+        rows = np.full((clients.size, 2 + p.words[1]), np.nan)
+        _draw(keys, numbers, centres, reach, low, high, *p.words, self._popularity, rows)
+        return rows
+
+
+@njit(cache=True)
+def _scatter(keys, low, high, out):
+    for i in range(out.shape[0]):
+        for axis in range(2):
+            out[i, axis] = low + (high - low) * uniform(keys[i], axis)
+
+
+@njit(cache=True)
+def _draw(keys, numbers, centres, reach, low, high, words_min, words_max, popularity, out):
+    """Draws 0 and 1 of a thing's stream are its place, 2 says how many keywords, the next which."""
+    for i in range(out.shape[0]):
+        key = stream_of(keys[i], numbers[i])
+        for axis in range(2):
+            place = centres[i, axis] + reach * (2.0 * uniform(key, axis) - 1.0)
+            out[i, axis] = min(max(place, low), high)
+        count = words_min + int(uniform(key, 2) * (words_max - words_min + 1))
+        for j in range(count):
+            word = pick(popularity, uniform(key, 3 + j))
+            known = False
+            for other in range(j):
+                known = known or out[i, 2 + other] == word
+            if not known:
+                out[i, 2 + j] = word
