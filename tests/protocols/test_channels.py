@@ -1,0 +1,314 @@
+"""The kind channels: every client gets its answers, however it is run, whatever is merged, and no link carries more."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from brokers.engine.model import Model, SourceSpec
+from brokers.engine.run import MemoryTraces, execute, tables_of
+from brokers.errors import InvalidInput
+from brokers.planning.model import BadQuery
+from protocols.channels.database import database_of, marks
+from protocols.channels.kind import SUBSCRIBE, UNSUBSCRIBE, Channels, Params
+from protocols.channels.plans import Options
+from protocols.channels.server import ANSWER, LISTEN
+from protocols.conformance import (
+    REHEARSALS,
+    Variant,
+    audit,
+    audit_run,
+    check_digests,
+    overlay_of,
+    rehearse,
+    service_of,
+    variants,
+)
+from topology.servers import Server, with_servers
+
+TREE, TIES, STRAINED, LOSSY, SETTLED, RING, CYCLES = REHEARSALS
+MS = 1_000_000
+FORMS = (
+    {"mode": "unicast"},
+    {"mode": "identical"},
+    {"mode": "channels", "channels": 2},
+    {"mode": "channels", "channels": 3, "allocator": "stronger", "sizes": "area"},
+    {"procedure": "exact", "sizes": "histogram"},
+    {"procedure": "polygon", "algorithm": "local-search"},
+    {"replan": "mended"},
+    {"replan_every_ms": 15},
+)
+
+
+def options(**said):
+    return Options(**said).model_dump()
+
+
+# ---- however it is run -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("rehearsal", [TREE, STRAINED, CYCLES], ids=lambda r: r.name)
+def test_every_way_of_running_gives_one_trace_and_a_right_one(rehearsal):
+    model = rehearse(rehearsal, "channels")
+    assert check_digests(model, variants(model)[::6]) == []
+    found = audit_run(model)
+    assert found.broken == [] and found.forced_yes > 20
+
+
+@pytest.mark.parametrize("said", FORMS, ids=lambda said: "-".join(map(str, said.values())))
+@pytest.mark.parametrize("rehearsal", [TIES, LOSSY, SETTLED], ids=lambda r: r.name)
+def test_every_form_of_planning_answers_every_query(rehearsal, said):
+    found = audit_run(rehearse(rehearsal, "channels", options=options(**said)))
+    assert found.verdict == "correct", str(found)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("said", FORMS, ids=lambda said: "-".join(map(str, said.values())))
+@pytest.mark.parametrize("rehearsal", REHEARSALS, ids=lambda r: r.name)
+@pytest.mark.parametrize("seed", range(2, 5))
+def test_random_overlays_and_churn(rehearsal, said, seed):
+    model = rehearse(rehearsal, "channels", seed, options=options(**said))
+    assert check_digests(model, variants(model)[::3]) == []
+    assert audit_run(model).broken == []
+
+
+@pytest.mark.ray
+def test_on_ray_the_server_plans_on_an_actor_of_its_own():
+    pytest.importorskip("ray")
+    model = rehearse(TREE, "channels")
+    assert check_digests(model, [Variant("here"), Variant("Ray", actors=2, engine="ray")]) == []
+
+
+# ---- the audit of the kit is no rubber stamp ---------------------------------------------------------
+
+
+def tables_of_run(model):
+    traces = MemoryTraces("full", tables_of(model))
+    execute(model, trace=traces)
+    return {name: dict(columns) for name, columns in traces.tables().items()}
+
+
+@pytest.mark.parametrize(
+    ("column", "change", "wrong"),
+    [
+        ("objects", lambda n: n + 1, ("unwanted",)),
+        ("marks", lambda n: n + 1, ("unwanted",)),
+        ("round", lambda n: n + 10_000, ("missed", "unwanted")),
+        ("query", lambda n: n + 1_000, ("missed", "unwanted")),
+    ],
+)
+def test_a_wrong_answer_is_named(column, change, wrong):
+    model = rehearse(TIES, "channels")
+    tables = tables_of_run(model)
+    kind, guarantees = Channels(model.services[0].params), service_guarantees()
+    assert audit(tables, kind, guarantees).broken == []
+    values = tables["received"][column].copy()
+    values[len(values) // 2] = change(values[len(values) // 2])
+    tables["received"][column] = values
+    found = audit(tables, kind, guarantees)
+    assert tuple(name for name in ("missed", "unwanted", "duplicated") if getattr(found, name).count) == wrong
+
+
+def service_guarantees():
+    from protocols.channels.channels import Channels as Protocol
+
+    return Protocol.guarantees
+
+
+# ---- what goes over which link -----------------------------------------------------------------------
+
+LINE = [(0, 1), (1, 2), (1, 3)]
+HOT = {"objects": 400, "side": 100.0, "hot_spots": 0}
+
+
+def model_of(queries, ends=(), clients=(0, 2, 2, 3), duration_ms=2000, params=None, **said):
+    """Queries (ms, client, number, period ms, box) to a server at broker 0; ends (ms, client, number)."""
+    overlay = with_servers(overlay_of(LINE), [Server("atlas", 0, MS)])
+    base = overlay.brokers
+    begun = [(at * MS, c, ((base + c) << 32) | n, [period * MS, *box]) for at, c, n, period, box in sorted(queries)]
+    over = [(at * MS, c, ((base + c) << 32) | n) for at, c, n in sorted(ends)]
+    emissions = [{"type": SUBSCRIBE, **columns(begun)}]
+    if over:
+        emissions.append({"type": UNSUBSCRIBE, **columns(over)})
+    spec = service_of(
+        "channels", params={**Params().model_dump(), **HOT, **(params or {})}, options=options(**said), server=base - 1
+    )
+    source = SourceSpec("protocols.conformance:Script", {"emissions": emissions}, "all")
+    spec = replace(spec, sources=[source])
+    return Model("maps", 1, duration_ms * MS, overlay, np.array(clients, np.int32), {"all": (0, len(clients))}, [spec])
+
+
+def columns(messages):
+    names = ("time", "client", "word", "rows")
+    return {name: [m[i] for m in messages] for i, name in enumerate(names) if i < len(messages[0])}
+
+
+BOX, NEAR, FAR = [10, 40, 10, 40], [12, 42, 10, 40], [60, 90, 60, 90]
+
+
+def over(tables, model, a, b, type_=ANSWER):
+    """Messages of a type that went from broker a to broker b."""
+    links = zip(model.overlay.link_a.tolist(), model.overlay.link_b.tolist())
+    number = {**{(x, y): 2 * e for e, (x, y) in enumerate(links)}}
+    hops = tables["hops"]
+    return int(((hops["link"] == number[a, b]) & (hops["type"] == type_)).sum())
+
+
+@pytest.mark.parametrize(
+    ("said", "sent", "over_links"),
+    [
+        # Two clients at broker 2 ask for the same, one at 3 for nearly that; one at 0 for something else. Ten rounds.
+        ({"mode": "unicast"}, 40, (30, 20, 10)),
+        ({"mode": "identical"}, 30, (20, 10, 10)),
+        ({"mode": "merged"}, 20, (10, 10, 10)),
+        ({"mode": "channels", "channels": 1}, 20, (20, 20, 20)),
+    ],
+)
+def test_answers_go_only_where_somebody_listens(said, sent, over_links):
+    asked = [(5, 0, 0, 100, FAR), (5, 1, 0, 100, BOX), (5, 2, 0, 100, BOX), (5, 3, 0, 100, NEAR)]
+    model = model_of(asked, duration_ms=1001, costs={"message": 10, "share": 0}, **said)
+    tables = tables_of_run(model)
+    assert len(tables["answers"]["round"]) == sent
+    assert tuple(over(tables, model, *link) for link in ((0, 1), (1, 2), (1, 3))) == over_links
+    assert len(tables["received"]["round"]) == 40
+
+
+def test_what_clients_receive_is_what_the_database_holds():
+    model = model_of([(5, 1, 0, 100, BOX), (5, 3, 0, 250, NEAR)], duration_ms=1001)
+    received = tables_of_run(model)["received"]
+    kind = Channels(model.services[0].params)
+    points = kind.database().points
+    for period, box in ((100, BOX), (250, NEAR)):
+        inside = ((points >= box[::2]) & (points <= box[1::2])).all(axis=1)
+        ids = kind.database().ids[inside]
+        mine = received["period_ns"] == period * MS
+        assert set(received["objects"][mine]) == {len(ids)} and set(received["marks"][mine]) == {int(marks(ids).sum())}
+        assert sorted(received["round"][mine]) == list(range(1, 1000 // period + 1))
+
+
+def test_a_query_that_moves_and_ends_is_answered_as_it_stands():
+    model = model_of([(5, 1, 0, 100, BOX), (450, 1, 0, 100, FAR)], ends=[(850, 1, 0)], duration_ms=1500)
+    tables = tables_of_run(model)
+    received, kind = tables["received"], Channels(model.services[0].params)
+    at = np.argsort(received["round"])
+    boxes = [kind.answer(kind.asked(np.array([100 * MS, *box]))) for box in (BOX, FAR)]
+    assert received["round"][at].tolist() == [1, 2, 3, 4, 5, 6, 7, 8]
+    assert received["objects"][at].tolist() == [len(boxes[0])] * 4 + [len(boxes[1])] * 4
+    assert tables["changes"]["settled_ns"].min() > 0
+
+
+def test_brokers_are_told_only_what_has_changed_below_them():
+    asked = [(5, 1, 0, 100, BOX), (505, 3, 0, 100, FAR)]
+    model = model_of(asked, mode="unicast")
+    tables = tables_of_run(model)
+    assert [over(tables, model, *link, type_=LISTEN) for link in ((0, 1), (1, 2), (1, 3))] == [2, 1, 1]
+
+
+def test_planning_takes_the_time_its_cost_model_says_and_changes_meanwhile_wait_for_the_next():
+    asked = [(5, c, 0, 100, BOX) for c in (0, 1, 3)] + [(20, 2, 0, 100, BOX)]
+    model = model_of(asked, planning_base_us=30_000, planning_per_pair_ns=1_000_000)
+    tables = tables_of_run(model)
+    plans, changes = tables["plans"], tables["changes"]
+    assert plans["queries"].tolist() == [1, 4]  # the first that came, and those that came while it was planned
+    took = plans["time_ns"] - plans["began_ns"]
+    assert took.tolist() == [30 * MS, (30 + 6) * MS]
+    in_force = dict(zip(changes["change"].tolist(), (changes["settled_ns"] >= plans["time_ns"][1]).tolist()))
+    leader = int(plans["cause"][1])
+    waited = [change for change in in_force if change not in plans["cause"]]
+    assert in_force[leader] and sorted(tables["dependencies"]["change"].tolist()) == sorted(waited)
+    assert set(tables["dependencies"]["depends_on"].tolist()) == {leader}
+
+
+def test_changes_are_gathered_until_the_next_time_to_plan():
+    asked = [(5 + 40 * i, i % 4, i, 200, BOX) for i in range(20)]
+    plans = tables_of_run(model_of(asked, replan_every_ms=250))["plans"]
+    assert set((plans["began_ns"] % (250 * MS)).tolist()) == {0}
+    assert len(plans["plan"]) < 6
+
+
+def test_an_ended_period_has_no_more_rounds():
+    model = model_of([(5, 1, 0, 100, BOX)], ends=[(350, 1, 0)])
+    tables = tables_of_run(model)
+    assert tables["answers"]["time_ns"].max() < 500 * MS
+    assert tables["plans"]["queries"].tolist() == [1, 0]
+
+
+# ---- the cost model and the network ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("queries", [150, pytest.param(1000, marks=pytest.mark.full)])
+@pytest.mark.parametrize("mode", ["unicast", "identical", "merged", "channels"])
+def test_the_network_sends_what_the_cost_model_says(queries, mode):
+    from analysis.papers.merging_network import Setting, measure
+
+    found = measure(Setting(queries=queries, brokers=100, mode=mode))
+    assert found.merged == found.merged_model
+    assert found.sent == pytest.approx(found.sent_model, rel=0.1)
+    assert found.irrelevant == pytest.approx(found.irrelevant_model, rel=0.1)
+
+
+# ---- databases and bad input -------------------------------------------------------------------------
+
+
+def test_objects_gather_at_hot_spots_and_are_the_same_for_the_same_parameters():
+    said = Params(objects=2000, side=1000.0, hot_spots=2, spread=10.0, hot_share=0.9).model_dump()
+    one, other = database_of(said), database_of({**said, "database_seed": 2})
+    assert one is database_of(dict(said)) and not np.array_equal(one.points, other.points)
+    from protocols.channels.database import hot_spots
+
+    away = np.linalg.norm(one.points[:, None] - hot_spots(1, 2, 1000.0)[None], axis=2).min(axis=1)
+    assert 0.8 < (away < 50).mean() < 1.0
+    assert (one.points >= 0).all() and (one.points <= 1000).all()
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".parquet"])
+def test_a_file_of_objects_is_a_database(tmp_path, suffix):
+    import pyarrow as pa
+    import pyarrow.csv
+    import pyarrow.parquet
+
+    table = pa.table({"name": ["a", "b", "c"], "lon": [1.0, 2.0, 50.0], "lat": [1, 2, 3]})
+    path = tmp_path / f"shops{suffix}"
+    (pa.csv.write_csv if suffix == ".csv" else pa.parquet.write_table)(table, path)
+    kind = Channels({"file": str(path), "axes": ["lon", "lat"]})
+    assert kind.answer(kind.asked(np.array([100 * MS, 0, 10, 0, 10]))).tolist() == [0, 1]
+    with pytest.raises(InvalidInput, match=r"no column 'x'; it has name, lon, lat: set `axes`"):
+        Channels({"file": str(path)}).database()
+    with pytest.raises(InvalidInput, match="column 'name' is no column of numbers"):
+        Channels({"file": str(path), "axes": ["name", "lat"]}).database()
+    with pytest.raises(InvalidInput, match="cannot read the database"):
+        Channels({"file": str(tmp_path / "none.csv")}).database()
+
+
+@pytest.mark.parametrize(
+    ("row", "said"),
+    [
+        ([100 * MS, 5, 1, 0, 1], "low above high"),
+        ([100 * MS, 1, 1, 0, 1], "is empty"),
+        ([100 * MS, float("nan"), 1, 0, 1], "not finite"),
+        ([100 * MS, 0, 1], "has 3 numbers"),
+        ([100, 0, 1, 0, 1], "a period of 100 ns"),
+        ([1.5 * MS + 0.5, 0, 1, 0, 1], "whole nanoseconds"),
+    ],
+)
+def test_a_bad_query_is_named(row, said):
+    with pytest.raises(BadQuery, match=rf"query 7#3.*{said}"):
+        Channels({}).asked(np.array(row), (7 << 32) | 3)
+
+
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        ({"replan": "mended", "mode": "channels"}, "are mended"),
+        ({"algorithm": "magic"}, "no algorithm 'magic'"),
+        ({"channels": 0}, "greater than or equal to 1"),
+        ({"costs": {"message": 0, "transmit": 0, "irrelevant": 0, "share": 0}}, "all constants are 0"),
+        ({"costs": {"message": -1}}, "greater than or equal to 0"),
+        ({"costs": {"message": float("inf")}}, "finite"),
+    ],
+)
+def test_options_that_do_not_fit_are_refused(said, why):
+    with pytest.raises(ValueError, match=why):
+        Options(**said)
