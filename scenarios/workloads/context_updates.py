@@ -5,7 +5,7 @@ stand at time 0, where the service says `subscriptions: settled`), and then chan
 drawn uniformly: by a random walk of at most `step`, clamped to the domain, or drawn anew.
 
 Row of an UPDATE: [context number, attribute, value]; context number = client number * contexts + its own.
-Its word names the value: context number << 16 | attribute, so that an update replaces the one before.
+Its word names the value (`protocols.context.kind.value_word`), so that an update replaces the one before.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from brokers.contract import NEVER, Emission, Ints, SourceContext
+from protocols.context.kind import UPDATE, value_word
 from scenarios.workloads.arrivals import ArrivalParameters, Arrivals
 from scenarios.workloads.common import GroupSource, Parameters, emission
 from scenarios.workloads.values import ValueParameters
 
-UPDATE = 1  # message type of the kind `context`
-
 
 def _words(rows: NDArray[np.float64]) -> Ints:
     """The name of each row's value."""
-    return (rows[:, 0].astype(np.int64) << 16) | rows[:, 1].astype(np.int64)
+    words: Ints = value_word(rows[:, 0].astype(np.int64), rows[:, 1].astype(np.int64))
+    return words
 
 
 class ContextUpdatesParameters(ArrivalParameters, ValueParameters):

@@ -1,0 +1,33 @@
+"""context-edge: publications are routed on the static part of profiles; homes know the values, and decide.
+
+An update travels from its owner to the homes of the profiles that name the value, and nowhere else. Elsewhere
+nothing is known of values: an atom that names one may hold.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from brokers.contract import Floats
+from protocols.context.common import ContextBroker
+from protocols.context.sieve import everything
+
+
+class Edge(ContextBroker):
+    """See the module."""
+
+    def __init__(self, node: Any) -> None:
+        super().__init__(node)
+        self.nothing_known = everything(len(self.newest))
+
+    def wants(self, key: int, place: int) -> bool:
+        return self.leads(key, place)
+
+    def known(self) -> Floats:
+        return self.nothing_known
+
+    def _grow(self) -> None:
+        super()._grow()
+        self.nothing_known = np.concatenate([self.nothing_known, self.nothing_known])
