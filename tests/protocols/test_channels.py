@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from brokers.engine.model import Model, SourceSpec
-from brokers.engine.run import MemoryTraces, execute, tables_of
+from brokers.engine.run import FileTraces, MemoryTraces, execute, tables_of
+from brokers.engine.runfolder import create_run, same_rows
 from brokers.errors import InvalidInput
 from brokers.planning.model import BadQuery
 from protocols.channels.database import database_of, marks
@@ -79,6 +80,34 @@ def test_on_ray_the_server_plans_on_an_actor_of_its_own():
     pytest.importorskip("ray")
     model = rehearse(TREE, "channels")
     assert check_digests(model, [Variant("here"), Variant("Ray", actors=2, engine="ray")]) == []
+
+
+class Stopped(Exception):
+    """Stands for whatever ends a process."""
+
+
+@pytest.mark.parametrize("said", [{}, {"replan": "mended"}], ids=["fresh", "mended"])
+def test_a_run_goes_on_from_a_checkpoint_with_plans_under_way(tmp_path, said):
+    model = rehearse(TREE, "channels", options=options(**said))
+
+    def folder(name):
+        return create_run(tmp_path / name, model.name, {}, scenario={}, seed=1, level="full", extra_tables=tables)
+
+    tables = tables_of(model)
+    whole, halves = folder("whole"), folder("halves")
+    expected = execute(model, trace=FileTraces(str(whole.path), "full", tables))
+
+    def stop(now_ns, events, under_way):
+        if now_ns >= 120 * MS:
+            raise Stopped
+
+    with pytest.raises(Stopped):
+        execute(model, actors=2, trace=FileTraces(str(halves.path), "full", tables), progress=stop,
+                checkpoint_every_s=0.0, max_window_ns=MS)  # fmt: skip
+    resumed = execute(model, actors=3, trace=FileTraces(str(halves.path), "full", tables), resume=True)
+    assert resumed.digest == expected.digest
+    one, other = whole.finish(expected.digest), halves.finish(resumed.digest)
+    assert [t for t in one.model_tables() if not same_rows(one.read(t), other.read(t))] == []
 
 
 # ---- the audit of the kit is no rubber stamp ---------------------------------------------------------
