@@ -44,8 +44,11 @@ class _Things:
         self.words = [{int(word) for word in v[start:].tolist() if word == word} for v in values]
 
     def end(self, at: int, ended: int, gone: int) -> None:
-        self.ended[at] = min(int(self.ended[at]), ended)
-        self.gone[at] = min(int(self.gone[at]), gone)
+        """Of two ends the earlier one is told to others, and the later one does nothing."""
+        if ended == self.ended[at]:
+            self.gone[at] = max(int(self.gone[at]), gone)
+        elif ended < self.ended[at]:
+            self.ended[at], self.gone[at] = ended, gone
 
     def certain(self, sent: int, end: int) -> NDArray[np.bool_]:
         return (self.settled < sent) & (self.ended > end)
