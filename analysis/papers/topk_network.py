@@ -81,7 +81,8 @@ class Cost:
     bytes: float
     refreshes: int
     latency_ms: float
-    state: float  # table entries per broker
+    state: float  # filters known, per broker
+    bound_bytes: float  # of what is known of other brokers' filters, per broker
 
 
 def measure(setting: Setting, protocol: str, seed: int) -> Cost:
@@ -93,6 +94,8 @@ def measure(setting: Setting, protocol: str, seed: int) -> Cost:
         adaptor = shards.shards[0].protocols[0]
         seen["refreshes"] = sum(getattr(broker, "refreshes", 0) for broker in adaptor.brokers.values())
         seen["state"] = float(np.mean(adaptor.entries()))
+        bounds = [b.bounds.memory_bytes() for b in adaptor.brokers.values() if hasattr(b, "bounds")]
+        seen["bounds"] = float(np.mean(bounds)) if bounds else 0.0
 
     metrics = execute(model, observe=observe).metrics
     service, network = metrics["services"]["best"], metrics["network"]
@@ -100,7 +103,7 @@ def measure(setting: Setting, protocol: str, seed: int) -> Cost:
     return Cost(
         service["publications"], network["changes"] - _standing(setting), service["deliveries"],
         network["messages"] / published, network["bytes"] / published, seen["refreshes"],
-        service["latency"]["p50_ms"], seen["state"],
+        service["latency"]["p50_ms"], seen["state"], seen["bounds"],
     )  # fmt: skip
 
 

@@ -17,6 +17,7 @@ publication, nothing of it is judged.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
@@ -44,9 +45,10 @@ class TopKRule:
         """A row per publication and client that is in the right answer, or was served."""
         from pyspark.sql import functions as F
 
+        rankings = question.trace.table("rankings").filter(F.col("service") == question.service.number)
+        question = replace(question, publications=self._decided(question, rankings))
         filters = self._filters(question).persist()
-        shown = question.trace.table("rankings").filter(F.col("service") == question.service.number)
-        shown = shown.select("publication", "interest", F.col("score").alias("shown"))
+        shown = rankings.select("publication", "interest", F.col("score").alias("shown"))
         filters = filters.join(shown, ["publication", "interest"], "left")
         known = F.col("shown").isNotNull() & F.array_contains("scores", F.col("shown"))
         filters = filters.withColumn("weakest", F.when(known, F.col("shown")).otherwise(F.col("least")))
@@ -72,6 +74,23 @@ class TopKRule:
                 (there & ~wanted & ~F.col("spoilt") & ~F.col("cut")).alias("unwanted"),
             )
         )  # fmt: skip
+
+    def _decided(self, question: Question, rankings: DataFrame) -> DataFrame:
+        """The publications, with the time of their answer for the last decision about them.
+
+        The way of a question to all brokers and back is longer than what the audit allows a message. An answer
+        that had not come when the run was cut may still have been under way.
+        """
+        from pyspark.sql import functions as F
+
+        answered = rankings.groupBy("publication").agg(F.max("time_ns").alias("answered_ns"))
+        under_way = F.lit(question.trace.in_flight_at_end > 0) & F.col("answered_ns").isNull()
+        return (
+            question.publications.join(answered, "publication", "left")
+            .withColumn("end_ns", F.coalesce("answered_ns", "end_ns"))
+            .withColumn("cut", F.col("cut") | under_way)
+            .drop("answered_ns")
+        )
 
     def _filters(self, question: Question) -> DataFrame:
         """A row per publication and filter that may score: certain, scores, least, most."""
@@ -226,16 +245,18 @@ class TopKRule:
             .filter("free = 1")
             .join(sums, "publication")
         )
+        if self.query.unit == "receiver":
+            # Which free filter made which tie is not followed up: nothing is said where one is free.
+            unclear = filters.filter(~F.col("certain")).select("publication").distinct()
+            return _replaced(right, filters.filter(chosen), unclear)
         room = F.lit(k) - F.col("count")
         ended = levels.filter(
             (F.coalesce("highest", F.lit(0.0)) <= F.col("score"))
             & (F.col("lowest").isNull() | (F.col("score") < F.col("lowest")))
             & (F.col("crowd") > room)
+            & (room >= 0)
         )
-        ended = ended.select("publication").distinct()
-        instead = filters.filter(chosen).join(ended, "publication", "left_semi")
-        columns = ["publication", "client", "interest"]
-        return right.join(ended, "publication", "left_anti").select(*columns).unionByName(instead.select(*columns))
+        return _replaced(right, filters.filter(chosen), ended.select("publication").distinct())
 
     def reason(self, publication: dict[str, Any], change: dict[str, Any]) -> str:
         """What a filter scores with a publication, constraint by constraint."""
@@ -253,6 +274,13 @@ class TopKRule:
             said.append(f"{gain:g} for {low:g} to {high:g} in attribute {a}")
         prorated = " before prorating" if self.query.prorate else ""
         return f"scores {total:g}{prorated}: " + "; ".join(said)
+
+
+def _replaced(answers: DataFrame, others: DataFrame, publications: DataFrame) -> DataFrame:
+    """The answers, and the others in place of them for these publications."""
+    columns = ["publication", "client", "interest"]
+    kept = answers.join(publications, "publication", "left_anti").select(*columns)
+    return kept.unionByName(others.join(publications, "publication", "left_semi").select(*columns))
 
 
 _PARTS = ("attribute", "low", "high", "weight")

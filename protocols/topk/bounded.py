@@ -105,8 +105,10 @@ class Bounded(Gather):
             self.tell(message, lowered)
 
     def tell(self, message: Message, parts: dict[str, Any]) -> None:
-        """Send parts of this broker's bound to everybody."""
+        """Send parts of this broker's bound to everybody; where links lose, all of it, in case the last was lost."""
         here = self.node.broker
+        if self.lossy:
+            parts = self.bounds.all_of(here)
         self.refreshes += 1
         for link in self.routes.forwards(here, -1, here):
             self.node.send(message, link, REFRESH, {"broker": here, **parts})

@@ -23,6 +23,7 @@ from brokers.indexes.topk.contract import Message
 
 _SLACK = 1.0 + 2.0**-40
 _UNITS = 32.0
+_TINIEST = 5e-324
 
 
 class Bounds:
@@ -42,6 +43,14 @@ class Bounds:
         arrays = {name: value.copy() for name, value in vars(self).items() if isinstance(value, np.ndarray)}
         vars(other).update({**vars(self), **arrays})
         return other
+
+    def all_of(self, broker: int) -> dict[str, Any]:
+        """All there is to tell of a broker's bound, as `tell` takes it."""
+        units, (unit, most, top) = self._of(broker)
+        return {"at": [[a, units[a].tobytes()] for a in range(len(units))], "unit": unit, "most": most, "top": top}
+
+    def memory_bytes(self) -> int:
+        return sum(value.nbytes for value in vars(self).values() if isinstance(value, np.ndarray))
 
     def limits(self, asked: Message, among: Ints) -> Floats:
         """What no filter of each of these brokers can exceed. O(brokers * attributes)."""
@@ -104,7 +113,9 @@ class Bounds:
         had = float(self._unit[broker])
         if unit > had:
             if had:
-                self._units[broker] = np.ceil(self._units[broker] * (had / unit)).astype(np.uint8)
+                units = self._units[broker]
+                coarser = np.maximum(np.ceil(units * (had / unit)), 1.0).astype(np.uint8)
+                self._units[broker] = np.where(units > 0, coarser, 0)
             self._unit[broker] = unit
 
     def _cell(self, values: Floats) -> Ints:
@@ -128,7 +139,8 @@ class Bounds:
 def _coarse_unit(weight: float) -> float:
     """A 32nd of the power of two that is not below the weight; 0 for 0."""
     fraction, exponent = np.frexp(weight)
-    return float(np.ldexp(1.0, int(exponent) - (fraction == 0.5)) / _UNITS) if weight > 0 else 0.0
+    unit = float(np.ldexp(1.0, int(exponent) - (fraction == 0.5)) / _UNITS)
+    return max(unit, _TINIEST) if weight > 0 else 0.0
 
 
 def _coarse(value: float) -> float:

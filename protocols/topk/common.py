@@ -117,6 +117,10 @@ class Ranked(BrokerProtocol):
                 message, "rankings", publication=publication, rank=rank, interest=id_, client=id_ >> 32,
                 score=score, tie=int(answer.tie_at_boundary),
             )  # fmt: skip
+        if not clients:
+            node.record(
+                message, "rankings", publication=publication, rank=-1, interest=-1, client=-1, score=0.0, tie=0
+            )
         base = node.env.entity_base
         brokers = {client: int(node.env.client_broker[client - base]) for client in sorted(clients)}
         for client, broker in brokers.items():

@@ -110,8 +110,11 @@ def _judge(
         if len(scores) == 1 and not absent:
             certain.add(id_)
     right = _answer(weakest, query)
-    if query.ties == "none" and right != set(answer) and _cut_by_tie(weakest, could, answer, query):
-        right = set(answer)
+    if query.ties == "none" and right != set(answer):
+        # By receiver, which free filter made which tie is not followed up: nothing is said then.
+        unclear = query.unit == "receiver" and len(certain) < len(weakest)
+        if unclear or _cut_by_tie(weakest, could, answer, query):
+            right = set(answer)
     _compare(found, p, "filter", set(answer), right)
     forced = _answer(strongest, query) & certain
     found.forced_yes += len(forced)
@@ -126,7 +129,7 @@ def _cut_by_tie(
     rest = [score for id_, score in weakest.items() if id_ not in answer]
     lowest, highest = min(answer.values(), default=np.inf), max(rest, default=0.0)
     assert query.k is not None
-    return any(
+    return len(answer) <= query.k and any(
         highest <= score < lowest and rest.count(score) + count > query.k - len(answer)
         for score, count in could.items()
         if score > query.threshold
@@ -151,7 +154,8 @@ def _answers(rankings: Mapping[str, Any], service: int) -> dict[int, dict[int, f
     mine = rankings["service"] == service
     found: dict[int, dict[int, float]] = {}
     for p, id_, score in zip(*(rankings[name][mine].tolist() for name in ("publication", "interest", "score"))):
-        found.setdefault(p, {})[id_] = score
+        if id_ >= 0:
+            found.setdefault(p, {})[id_] = score
     return found
 
 
@@ -161,7 +165,7 @@ def _filters(
     """Every filter with its versions, and the versions' rows under their numbers."""
     table = tables["changes"]
     filters: dict[int, _Filter] = {}
-    after = _leaned_on(tables)
+    after = _leaned_on(tables, guarantees)
     versions = Scan(kind.attributes)
     mine = np.flatnonzero(table["service"] == service)
     order = mine[np.lexsort((table["change"][mine], table["issued_ns"][mine]))]
@@ -179,11 +183,13 @@ def _filters(
     return filters, versions
 
 
-def _leaned_on(tables: Mapping[str, Mapping[str, Any]]) -> dict[int, int]:
+def _leaned_on(tables: Mapping[str, Mapping[str, Any]], guarantees: Guarantees) -> dict[int, int]:
     """Of each change that leans on another, when that had settled; what is leaned on leans on nothing."""
     changes, leans = tables["changes"], tables["dependencies"]
-    settled = dict(zip(changes["change"].tolist(), changes["settled_ns"].tolist()))
+    settled: dict[int, int] = {}
+    for change, at, lost in zip(*(changes[name].tolist() for name in ("change", "settled_ns", "lost"))):
+        settled[change] = NEVER if at < 0 or (lost and not guarantees.under_loss) else at
     found: dict[int, int] = {}
     for change, on in zip(leans["change"].tolist(), leans["depends_on"].tolist()):
-        found[change] = max(found.get(change, -1), settled[on] if settled[on] >= 0 else NEVER)
+        found[change] = max(found.get(change, -1), settled[on])
     return found

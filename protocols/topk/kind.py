@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from brokers.contract import Floats, Ints, Kind
 from brokers.engine.trace_schema import Column, Table
@@ -54,6 +54,13 @@ class Params(BaseModel):
         tuple[float, float], Field(description="where values are expected; others are allowed")
     ] = (0.0, 1.0)
 
+    @field_validator("domain")
+    @classmethod
+    def _wide(cls, domain: tuple[float, float]) -> tuple[float, float]:
+        if not 0.0 < domain[1] - domain[0] < float("inf"):
+            raise ValueError(f"a domain runs from low to high, not too far; {domain[0]:g} to {domain[1]:g} does not")
+        return domain
+
 
 class TopK(Kind):
     """See the module."""
@@ -74,7 +81,7 @@ class TopK(Kind):
     replacements: ClassVar[frozenset[int]] = frozenset({SUBSCRIBE, REWEIGHT})
     tables: ClassVar[Mapping[str, Table]] = {
         "rankings": Table(
-            "What each publication was answered with, in rank order: one row per filter.",
+            "What each publication was answered with, in rank order: a row per filter, or one of rank -1 if nobody.",
             "deliveries",
             (
                 Column("service", "int16", "the service"),

@@ -62,6 +62,8 @@ def _not_negative(value: tuple[float, float]) -> tuple[float, float]:
 def _wide(value: tuple[float, float]) -> tuple[float, float]:
     if not value[0] < value[1]:
         raise ValueError(f"a domain needs low < high; {value[0]} and {value[1]} are not")
+    if value[1] - value[0] == float("inf"):
+        raise ValueError(f"a domain from {value[0]:g} to {value[1]:g} is too wide to draw from")
     return value
 
 

@@ -16,6 +16,7 @@ from pydantic import Field, model_validator
 
 from brokers.contract import Emission, Floats, Ints, SourceContext
 from brokers.errors import InvalidInput
+from brokers.indexes.topk.contract import WEIGHT_MAX
 from protocols.topk.kind import REWEIGHT
 from scenarios.units import PositiveRate
 from scenarios.workloads.arrivals import ArrivalParameters, Arrivals
@@ -26,8 +27,16 @@ from topology.draws import purpose_key, stream_of, streams, uniform
 
 Region = Annotated[
     float | None,
-    Field(gt=0, description="how far from their broker's centre its clients' values lie, in units of the domain"),
+    Field(gt=0, le=1e9, description="how far from their broker's centre its clients' values lie, as domain units"),
 ]
+
+
+def _check_weights(name: str, weights: tuple[float, float]) -> None:
+    low, high = weights
+    if low > high:
+        raise ValueError(f"`{name}` runs from low to high, and {low:g} is above {high:g}")
+    if max(abs(low), abs(high)) > WEIGHT_MAX:
+        raise ValueError(f"`{name}` lies in ±{WEIGHT_MAX:g}")
 
 
 class RankSubscribeParameters(SubscribeParameters):
@@ -42,8 +51,7 @@ class RankSubscribeParameters(SubscribeParameters):
 
     @model_validator(mode="after")
     def _weights(self) -> RankSubscribeParameters:
-        if self.weight[0] > self.weight[1]:
-            raise ValueError(f"`weight` runs from low to high, and {self.weight[0]:g} is above {self.weight[1]:g}")
+        _check_weights("weight", self.weight)
         if self.reweight is not None and self.churn is not None:
             raise ValueError("`reweight` and `churn` do not go together; use two sources")
         return self
@@ -55,6 +63,12 @@ class RankPublishParameters(PublishParameters):
     interval: float = Field(0.0, ge=0, description="width of a message's interval in each attribute")
     weights: tuple[float, float] | None = Field(None, description="the sender weighs, drawn from [low, high]")
     region: Region = None
+
+    @model_validator(mode="after")
+    def _weights(self) -> RankPublishParameters:
+        if self.weights is not None:
+            _check_weights("weights", self.weights)
+        return self
 
 
 class RankSubscribe(Subscribe):

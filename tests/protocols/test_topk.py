@@ -219,3 +219,35 @@ def test_the_kit_asks_the_kind_for_its_judge():
     assert kind.changes >= {SUBSCRIBE, REWEIGHT} and kind.row_to_object(0, np.array([0.5, NAN, 1, 0])) == {
         0: [0.5, 0.5], 2: [1.0, 1.0], 3: [0.0, 0.0],
     }
+
+
+def test_bounds_hold_for_weights_of_any_size():
+    asked = message(np.array([0.5, NAN, NAN, NAN]))
+    for weights in ((5e-324,), (1e-200, 1e200), (1e-322, 1.0)):
+        bounds, scan = Bounds(1, 4, 8, (0.0, 1.0)), Scan(4)
+        for i, weight in enumerate(weights):
+            row = row_of([(0, 0.4, 0.6, weight)] if i == 0 else [(1, 0.4, 0.6, weight)])
+            bounds.raise_by(0, row)
+            scan.insert([i], row.reshape(1, -1))
+        best = scan.best(asked, Query(1)).scores
+        assert 0 < best[0] <= bounds.limits(asked, np.arange(1))[0]
+
+
+@pytest.mark.parametrize("domain", [(1.0, 0.0), (0.0, 0.0), (-1e308, 1e308)])
+def test_a_domain_runs_from_low_to_high(domain):
+    with pytest.raises(ValueError, match="runs from low to high"):
+        TopK.Params(domain=domain)
+
+
+@pytest.mark.parametrize("seed", [48, 261, 298])
+def test_lost_raises_excuse_what_leans_on_them_only(seed):
+    rehearsal = replace(LOSSY, links={**LOSSY.links, "loss": 0.08})
+    found = audit_run(rehearse(rehearsal, "topk-bounded", seed, params=params()))
+    assert found.broken == [], str(found)
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_ties_kept_out_by_receiver_are_not_accused(protocol):
+    for seed in range(1, 6):
+        found = audit_run(rehearse(TREE, protocol, seed, params=params(ties="none", unit="receiver", k=2)))
+        assert found.broken == [], str(found)
