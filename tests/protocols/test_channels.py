@@ -27,6 +27,9 @@ from protocols.conformance import (
     service_of,
     variants,
 )
+from scenarios.loader import from_data
+from scenarios.plan import resolve
+from scenarios.problems import ScenarioErrors
 from topology.servers import Server, with_servers
 
 TREE, TIES, STRAINED, LOSSY, SETTLED, RING, CYCLES = REHEARSALS
@@ -309,6 +312,25 @@ def test_a_file_of_objects_is_a_database(tmp_path, suffix):
         Channels({"file": str(path), "axes": ["name", "lat"]}).database()
     with pytest.raises(InvalidInput, match="cannot read the database"):
         Channels({"file": str(tmp_path / "none.csv")}).database()
+
+
+def test_a_scenario_names_its_file_from_where_it_lies(tmp_path):
+    places = "".join(f"{i % 10},{i // 10}\n" for i in range(100))
+    (tmp_path / "shops.csv").write_text(f"x,y\n{places}", encoding="utf-8")
+    service = {
+        "name": "maps", "kind": "channels", "protocol": "channels", "file": "shops.csv", "subscriptions": "settled",
+        "workload": [{"source": "map-queries", "width": [2, 4], "clusters": 2, "spread": 3, "period": ["200 ms"]}],
+    }  # fmt: skip
+    data = {
+        "duration": "1 s", "topology": {"kind": "line", "nodes": 4}, "servers": {"atlas": {"broker": 3}},
+        "clients": {"all": {"count": 6}}, "services": [service],
+    }  # fmt: skip
+    tables = tables_of_run(resolve(from_data(data, tmp_path)))
+    assert len(tables["objects"]["object"]) == 100
+    assert len(tables["received"]["query"]) == 6 * 4
+    service["file"] = "none.csv"
+    with pytest.raises(ScenarioErrors, match=r"cannot read none\.csv"):
+        resolve(from_data(data, tmp_path))
 
 
 @pytest.mark.parametrize(
