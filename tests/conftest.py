@@ -15,6 +15,7 @@ GROUPS = {
     "tests/analysis/test_spark_audit.py": "spark",
     "tests/analysis/test_spark_channels.py": "spark",
     "tests/analysis/test_spark_session.py": "spark",
+    "tests/analysis/test_spark_spatial.py": "spark",
     "tests/analysis/test_spark_topk.py": "spark",
     "tests/scenarios/test_many_results.py::test_expectations_of_the_audit_have": "spark",
     "tests/scenarios/test_run.py::test_the_demo_runs_twice": "spark",

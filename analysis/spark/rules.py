@@ -46,6 +46,7 @@ RULES: dict[str, str] = {
     "channels": "analysis.spark.channels:ChannelsRule",
     "content": "analysis.spark.content:ContentRule",
     "topk": "analysis.spark.topk:TopKRule",
+    "spatial": "analysis.spark.spatial:SpatialRule",
 }
 
 
