@@ -149,10 +149,10 @@ def pairs(jobs: list[Job], mended: bool) -> int:
 def plan_all(options: dict[str, Any], params: dict[str, Any], seed: int, jobs: list[Job]) -> list[Planned]:
     """A plan for each period."""
     chosen, database = Options.model_validate(options), database_of(params)
-    return [_plan(chosen, database, params["side"], seed, job) for job in jobs]
+    return [_plan(chosen, database, seed, job) for job in jobs]
 
 
-def _plan(options: Options, database: Database, side: float, seed: int, job: Job) -> Planned:
+def _plan(options: Options, database: Database, seed: int, job: Job) -> Planned:
     queries = job.queries
     if not len(queries):
         return Planned(job.period_ns, queries, [], {}, 0.0, 0.0, 0.0, None)
