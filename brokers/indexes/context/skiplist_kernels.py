@@ -57,23 +57,39 @@ class State(structref.StructRefProxy):
     def __new__(cls, *fields: Any) -> Any:
         return structref.StructRefProxy.__new__(cls, *fields)
 
+    def __reduce__(self) -> Any:
+        """For checkpoints: the arrays and numbers; the scratch is one memory under two names, and made anew."""
+        return _with_scratch, (*_kept(self),)
+
 
 structref.define_proxy(State, _StateType, list(_FIELDS))
 
 
+@njit(cache=True)
+def _kept(s):
+    return (
+        s.key, s.height, s.owners, s.link, s.slots_used, s.free_towers, s.pool, s.pool_used, s.free_blocks,
+        s.record, s.ends, s.reach, s.level, s.top, s.seed, s.scope, s.work,
+    )
+
+
+def _with_scratch(*fields: Any) -> Any:
+    scratch = np.zeros(1)
+    return State(*fields, scratch, scratch.view(np.uint64))
+
+
 def new_state(entries: int, seed: int, scope: tuple[float, float]) -> Any:
     slots = 64
-    scratch = np.zeros(1)
     link = np.zeros((slots, 4), np.int32)
     link[:, _CLASS] = -1
     link[1 : LEVELS + 1, NEXT] = TAIL
     key, height = np.zeros(slots), np.zeros(slots, np.int8)
     key[HEAD], key[TAIL], height[HEAD] = -np.inf, np.inf, LEVELS
-    state = State(
+    state = _with_scratch(
         key, height, np.zeros(slots, np.int32), link, TAIL + 1, np.full(LEVELS + 1, -1, np.int32),
         np.empty(1024, np.int32), 0, np.full(_BLOCK_CLASSES, -1, np.int32),
         np.empty((0, 3), np.int32), np.empty((0, 2), np.int32), np.empty((0, 2)), np.empty(0, np.int8),
-        0, seed, np.array(scope, float), np.zeros(len(WORK), np.int64), scratch, scratch.view(np.uint64),
+        0, seed, np.array(scope, float), np.zeros(len(WORK), np.int64),
     )
     reserve(state, entries)
     return state
