@@ -97,7 +97,9 @@ class ContextBroker(BrokerProtocol):
         self.stood: dict[int, tuple[float, int]] | None = {}  # values from the start, with the owner's broker
         self.decided = self.useless = 0
         every = env.options.hold_back
-        self.holding = None if every is None else Holding(every, self.links, env.duration_ns, env.overlay)
+        if every is not None and (env.overlay.loss > 0).any():
+            raise InvalidInput("options.hold_back needs links that lose nothing; leave it out, or set their loss to 0")
+        self.holding = None if every is None else Holding(every, self.links, env.duration_ns)
         self.timer_min_ns = NEVER if every is None else every
 
     @property
@@ -167,7 +169,7 @@ class ContextBroker(BrokerProtocol):
             self._unsubscribe(message)
         elif message.type == MARK:
             assert self.holding is not None
-            self.holding.marks[message.link] = message.word
+            self.holding.marks[message.link] = message.word, self.node.body(message)
             self._release(message, message.time - 1)
 
     def on_standing(self, id: int, client: int, broker: int, row: Any) -> None:
@@ -419,8 +421,9 @@ class ContextBroker(BrokerProtocol):
         clock_ns = holding.clock(message.time)
         self._release(message, clock_ns)
         for link in self.links:
-            self.node.send(message, link, MARK, word=holding.mark(clock_ns, link), cause=-1)
-        if not holding.is_over(message.time, clock_ns):
+            changes_ns, publications_ns = holding.mark(clock_ns, link)
+            self.node.send(message, link, MARK, publications_ns, changes_ns, cause=-1)
+        if not holding.is_over(clock_ns):
             self.node.timer(message, holding.every_ns, TICK, cause=-1)
 
     def first_timers(self) -> list[tuple[int, int, int]]:

@@ -54,7 +54,9 @@ class Escalated(ContextBroker):
         low, high = self.service.params["domain"]
         self.width = float(high - low)
         self.step = options.step * self.width
-        policies: dict[str, Policy] = {"always": ALWAYS, "fixed": Fixed(options.false_positives), "auto": Auto(options.constant)}
+        policies: dict[str, Policy] = {
+            "always": ALWAYS, "fixed": Fixed(options.false_positives), "auto": Auto(options.constant),
+        }  # fmt: skip
         self.counter = Counter(policies[options.policy])
         self.told: Floats = self._untold(len(self.newest))  # by place and value: K
         self.level = np.zeros(self.told.shape[:2], np.int64)  # how often it was widened since it was exact
