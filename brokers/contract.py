@@ -308,6 +308,10 @@ class ShardProtocol(ABC):
         """The shortest delay of a timer this protocol ever sets. A broker never runs ahead of it."""
         return NEVER
 
+    def timer_min_by_broker(self) -> Ints:
+        """The same for each broker, where one sets no timers, or longer ones."""
+        return np.full(self.env.brokers, self.timer_min_ns, np.int64)
+
     def stand(self, interests: Interests) -> None:
         """Set up tables as if `interests` had been issued and settled long ago."""
         raise ProtocolFault(

@@ -110,6 +110,9 @@ class Node:
         """Wake this broker `delay_ns` after the message, with a message of `type`, `word` and a kept body."""
         a = self._adaptor
         handle = -1 if body is None else body.handle
+        if a.env.server >= 0 and delay_ns < a.brokers[self.broker].timer_min_ns:
+            name = type(a.brokers[self.broker]).__name__
+            raise ProtocolFault(f"{name} sets a timer of {delay_ns} ns, below its timer_min_ns; declare the shortest")
         a.out.timer(message[0], delay_ns, type, word, handle, a.cause_handle(cause))
 
     def cost(self, message: Message, ns: int) -> None:
@@ -255,14 +258,22 @@ class PlainAdaptor(ShardProtocol):
 
     @property
     def timer_min_ns(self) -> int:
-        declared = {broker.timer_min_ns for broker in self.brokers.values()}
+        server = self.env.server
+        declared = {broker.timer_min_ns for b, broker in self.brokers.items() if b != server}
         if len(declared) > 1:
             # Else whether a timer is too short would depend on which brokers share a shard.
             raise ProtocolFault(
                 f"{self.protocol.__name__}: brokers declare different timer_min_ns ({sorted(declared)}); "
                 "declare the shortest for all"
             )
-        return declared.pop() if declared else self.protocol.timer_min_ns
+        brokers = declared.pop() if declared else self.protocol.timer_min_ns
+        return min(brokers, self.brokers[server].timer_min_ns) if server in self.brokers else brokers
+
+    def timer_min_by_broker(self) -> Ints:
+        shortest = super().timer_min_by_broker()
+        for b, broker in self.brokers.items():
+            shortest[b] = broker.timer_min_ns
+        return shortest
 
     def messages(self, batch: Batch, start: int, stop: int) -> list[Message]:
         """Rows of a batch as messages. A cause becomes the id of the change, which outlives the shard."""

@@ -145,7 +145,7 @@ def gather(
     mode,
     draw_key,
     draw_count,
-    service_timer_min,
+    timer_min,
     nxt,
     horizon,
     frontier,
@@ -192,8 +192,8 @@ def gather(
         h = horizon[b] if horizon[b] < end else end
         if mode == MODE_ONE:
             h = floor + 1
-        if service_timer_min < NEVER - nxt[b] and nxt[b] + service_timer_min < h:
-            h = nxt[b] + service_timer_min
+        if timer_min[b] < NEVER - nxt[b] and nxt[b] + timer_min[b] < h:
+            h = nxt[b] + timer_min[b]
         if nxt[b] >= h:
             continue
         room = limit

@@ -200,7 +200,9 @@ class Shard:
         for i, spec in enumerate(model.services):
             self._add_service(i, spec, costs[i])
         self._timer_min = np.array([p.timer_min_ns for p in self.protocols] or [NEVER], np.int64)
-        self._shortest_timer = int(self._timer_min.min())
+        self._shortest_timer = np.full(self.brokers, NEVER, np.int64)
+        for protocol in self.protocols:
+            np.minimum(self._shortest_timer, protocol.timer_min_by_broker(), out=self._shortest_timer)
         self._unfinished: list[tuple[NDArray[Any], Ints]] = []
 
         # -- results

@@ -23,7 +23,7 @@ from protocols.channels.answers import Received, received, size_bytes
 from protocols.channels.database import marks
 from protocols.channels.kind import Channels as ChannelsKind
 from protocols.channels.plans import Options
-from protocols.channels.server import ANSWER, LISTEN, TIMER_NS_MIN, Server
+from protocols.channels.server import ANSWER, LISTEN, Server
 from protocols.routes import Routes
 
 _UNHEARD: tuple[tuple[int, ...], tuple[int, ...]] = ((), ())
@@ -36,7 +36,6 @@ class Channels(BrokerProtocol):
     guarantees: Guarantees = Guarantees(exact=True, no_duplicates=True, fifo_per_publisher=True)
     Options: ClassVar[type[BaseModel] | None] = Options
     server: ClassVar[type[BrokerProtocol] | None] = Server
-    timer_min_ns = TIMER_NS_MIN
 
     def __init__(self, node: Any) -> None:
         super().__init__(node)
