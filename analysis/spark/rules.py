@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 RULES: dict[str, str] = {
     "channels": "analysis.spark.channels:ChannelsRule",
     "content": "analysis.spark.content:ContentRule",
+    "context": "analysis.spark.context:ContextRule",
     "topk": "analysis.spark.topk:TopKRule",
     "spatial": "analysis.spark.spatial:SpatialRule",
 }
