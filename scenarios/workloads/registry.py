@@ -10,7 +10,7 @@ WORKLOADS: dict[str, Entry] = {
     "publish": Entry(
         f"{_HERE}.publish:Publish",
         "clients publish messages with attribute values: constant, Poisson or in bursts",
-        {"kinds": ["content"]},
+        {"kinds": ["content", "context"]},
     ),
     "subscribe": Entry(
         f"{_HERE}.subscribe:Subscribe",
@@ -41,6 +41,11 @@ WORKLOADS: dict[str, Entry] = {
         f"{_HERE}.objects:ObjectSubscribe",
         "as subscribe, for spatial: places and keywords, by region or everywhere",
         {"kinds": ["spatial"]},
+    ),
+    "context-profiles": Entry(
+        f"{_HERE}.context_profiles:ContextProfiles",
+        "as subscribe, for context: ranges around values of contexts, or around constants",
+        {"kinds": ["context"]},
     ),
     "context-updates": Entry(
         f"{_HERE}.context_updates:ContextUpdates",
