@@ -1,6 +1,7 @@
 """Experiments of papers that `brokerlab reproduce` repeats, by name.
 
-An entry's target is a function that is handed an `analysis.papers.report.Report` and tells it what it found.
+An entry's target is a function that is handed an `analysis.papers.report.Report` and tells it what it found; so are
+those that the fact `further` names, the part in the network among them.
 """
 
 from __future__ import annotations
@@ -10,7 +11,8 @@ from brokers.registry import Entry
 PAPERS: dict[str, Entry] = {
     "merging": Entry(
         "analysis.papers.merging:reproduce",
-        "query merging: figures 13 to 20, heuristics beside the optimum, and beyond where the source stops",
+        "query merging: figures 13 to 20, heuristics beside the optimum, beyond where the source stops, in the network",
+        {"further": ["analysis.papers.merging_network:network"]},
     ),
     "htree": Entry(
         "analysis.papers.htree:reproduce",
@@ -22,7 +24,8 @@ PAPERS: dict[str, Entry] = {
     ),
     "part": Entry(
         "analysis.papers.part:experiments",
-        "PART and B-PART: time and work over objects, subscriptions, batches, k, delta, keywords and node sizes",
+        "PART and B-PART: time and work over nine parameters; messages and bytes of three protocols in the network",
+        {"further": ["analysis.papers.part_network:network"]},
     ),
     "agile": Entry(
         "analysis.papers.agile:reproduce",

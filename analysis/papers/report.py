@@ -120,14 +120,20 @@ def markdown(rows: Sequence[Cells]) -> str:
 
 
 def reproduce(
-    name: str, experiments: Callable[[Report], None], folder: Path, seed: int, full: bool, as_json: bool
+    name: str,
+    experiments: Sequence[Callable[[Report], None]],
+    folder: Path,
+    seed: int,
+    full: bool,
+    as_json: bool,
 ) -> None:
-    """Run the experiments, print the claims: as one JSON object, or as a table."""
+    """Run the experiments in turn, print the claims: as one JSON object, or as a table."""
     try:
         report = Report(name, folder, seed, full, _to_stderr)
     except OSError as problem:
         raise InvalidInput(f"cannot write to {folder}: {problem.strerror}; choose another --out") from None
-    experiments(report)
+    for each in experiments:
+        each(report)
     report.finish()
     if as_json:
         print(json.dumps({"name": name, "folder": str(folder), "claims": report.claims}, indent=2))

@@ -46,5 +46,7 @@ def command(arguments: list[str]) -> int:
 
     reproduce = load("analysis.papers.report:reproduce")
     folder = options.out or Path("reproductions") / options.name
-    reproduce(options.name, load(papers[options.name].target), folder, options.seed, options.full, options.json)
+    entry = papers[options.name]
+    experiments = [load(target) for target in (entry.target, *entry.facts.get("further", ()))]
+    reproduce(options.name, experiments, folder, options.seed, options.full, options.json)
     return 0

@@ -22,7 +22,7 @@ def two_findings(report: Report) -> None:
 
 
 def test_a_reproduction_leaves_tables_plots_and_claims(tmp_path, capsys):
-    reproduce("toy", two_findings, tmp_path / "toy", 7, False, as_json=True)
+    reproduce("toy", [two_findings], tmp_path / "toy", 7, False, as_json=True)
     document = json.loads(capsys.readouterr().out)
     assert [claim["holds"] for claim in document["claims"]] == [True, False, None]
     assert json.loads((tmp_path / "toy" / "claims.json").read_text())["claims"] == document["claims"]
@@ -36,7 +36,7 @@ def test_a_reproduction_leaves_tables_plots_and_claims(tmp_path, capsys):
 
 def test_without_matplotlib_the_plots_are_left_out_and_that_is_said(tmp_path, capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    reproduce("toy", two_findings, tmp_path, 1, False, as_json=False)
+    reproduce("toy", [two_findings], tmp_path, 1, False, as_json=False)
     assert not (tmp_path / "times.png").exists()
     assert (tmp_path / "report.md").read_text().count("matplotlib is missing") == 1
     assert "| linear | section 5 |" in capsys.readouterr().out
