@@ -30,5 +30,6 @@ PAPERS: dict[str, Entry] = {
     "agile": Entry(
         "analysis.papers.agile:reproduce",
         "context-aware filtering: tables 3 to 6 and figures 11 to 15, operations, modelled and real throughput",
+        {"further": ["analysis.papers.agile_network:network"]},
     ),
 }
