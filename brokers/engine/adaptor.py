@@ -111,7 +111,7 @@ class Node:
         a = self._adaptor
         handle = -1 if body is None else body.handle
         if a.env.server >= 0 and delay_ns < a.brokers[self.broker].timer_min_ns:
-            name = type(a.brokers[self.broker]).__name__
+            name = a.brokers[self.broker].__class__.__name__
             raise ProtocolFault(f"{name} sets a timer of {delay_ns} ns, below its timer_min_ns; declare the shortest")
         a.out.timer(message[0], delay_ns, type, word, handle, a.cause_handle(cause))
 
