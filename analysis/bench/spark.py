@@ -1,7 +1,7 @@
 """What looking at a run costs, and what keeping it safe costs: the group `spark`.
 
 Rules:
-- The trace is that of the quickstart on a network ten times as large, with more traffic and long enough for ten
+- The trace is that of the scenario `news` on a network ten times as large, with more traffic and long enough for ten
   million hops, in a folder that is removed afterwards. Each command runs as a user runs it, in a process of its own
   that starts Spark and its Java.
 - Memory is that of the whole tree of processes, looked at five times a second; what processes share counts once.
@@ -27,7 +27,8 @@ from typing import NamedTuple
 
 from analysis.bench.rows import Row, row
 
-SCENARIO = "quickstart"
+SCENARIO = "news"
+CHECKPOINTED = "quickstart"
 EVERY_S = 10.0  # between checkpoints, as the share is told
 _LOOK_EVERY_S = 0.2
 
@@ -37,7 +38,7 @@ class Sizes:
     """How much is measured."""
 
     brokers: int = 320
-    rate: str = "50/s"  # of each of the quickstart's 20 publishers
+    rate: str = "50/s"  # of each of the 20 publishers
     seconds: int = 150  # simulated; ten million hops at this rate
     most_s: float = 180.0
     most_gb: float = 3.0
@@ -92,12 +93,12 @@ def checkpoints(sizes: Sizes) -> Iterator[Row]:
 
         def engine(every: str) -> dict[str, float]:
             changes = [f"duration={sizes.checkpoint_seconds} s", f"engine.checkpoint_every={every}"]
-            done = run(SCENARIO, engine="inline", overrides=changes, out=folder, overwrite=True)
+            done = run(CHECKPOINTED, engine="inline", overrides=changes, out=folder, overwrite=True)
             return {**done.engine, "wall_s": done.metrics["run"]["wall_s"]}
 
         engine("0 s")  # compiles
         plain, every, often = engine("0 s"), engine(f"{EVERY_S:g} s"), engine(sizes.checkpoint_every)
-    label = f"{SCENARIO} of {sizes.checkpoint_seconds} s"
+    label = f"{CHECKPOINTED} of {sizes.checkpoint_seconds} s"
     yield row(f"{label}: time of the run", plain["wall_s"], "s")
     yield row(f"{label}: checkpoints when taken every {EVERY_S:g} s", every["checkpoints"], "")
     yield row(

@@ -27,14 +27,14 @@ from scenarios.run import resume, run
 if TYPE_CHECKING:
     from brokers.engine.trial_cluster import TrialCluster
 
-SCENARIO = "quickstart"
+SCENARIO = "news"
 CHECKPOINTS = "engine.checkpoint_every=200 ms"
 DEATHS = ("actor", "driver", "node")
 _MARK = "BROKERLAB_SURVIVAL_MARK"
 
 
 def overrides(duration: str) -> list[str]:
-    """The quickstart, for so long, with frequent checkpoints."""
+    """A tree that routes news, for so long, with frequent checkpoints."""
     return [f"duration={duration}", CHECKPOINTS]
 
 

@@ -136,7 +136,8 @@ def _start(master: str | None, config: Mapping[str, str], rows: int) -> SparkSes
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     java = [f"-Dlog4j2.configurationFile=file://{scratch}/log4j2.properties"]
     if rows < FEW_ROWS:
-        java += ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]
+        # With one compiler Java makes room for 48 MB of code, and stops compiling once that is full.
+        java += ["-XX:TieredStopAtLevel=1", "-XX:ReservedCodeCacheSize=240m", "-XX:+UseSerialGC"]
     settings = {
         "spark.app.name": "brokerlab",
         "spark.ui.enabled": "false",
