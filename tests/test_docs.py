@@ -196,10 +196,9 @@ def test_the_demo_in_the_readme_is_what_the_demo_prints(tmp_path: Path):
         ["brokerlab", "demo", "--engine", "inline", "--out", "runs"], cwd=tmp_path, env=environment(),
         stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, encoding="utf-8", check=True,
     )  # fmt: skip
-    of_the_model = [
-        line for line in shown if re.match(r"quickstart|run|network|changes|news|digest|once more", line)
-    ]
-    assert len(of_the_model) == 8
+    services = "news|offers|alerts|maps|nearby"  # each with what it delivered, and with what the audit says of it
+    of_the_model = [line for line in shown if re.match(f"quickstart|run|network|changes|{services}|digest|once", line)]
+    assert len(of_the_model) == 16
     for line in of_the_model:
         assert line in done.stdout.splitlines(), f"README shows {line!r}; the demo printed\n{done.stdout}"
 
