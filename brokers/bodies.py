@@ -203,6 +203,12 @@ class Bodies:
         if self.shared:
             self._by_uid.update(zip(self.uid[handles].tolist(), handles.tolist()))
 
+    def stands_for(self, handle: int) -> tuple[int, int, int]:
+        """(time, key, broker) of the client's message behind a body, for one made because of it; -1 for none."""
+        if handle < 0:
+            return -1, -1, -1
+        return int(self.time[handle]), int(self.key[handle]), int(self.broker[handle])
+
     def values(self, handles: NDArray[np.int32]) -> Floats:
         """The rows of numeric bodies, all of one service and type."""
         first = int(handles[0])

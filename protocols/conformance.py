@@ -151,7 +151,7 @@ ORACLE = Variant("one event at a time", Cutting("one"))
 
 def variants(model: Model) -> list[Variant]:
     """The ways of running `model` that must agree; the first is the oracle, one event at a time."""
-    brokers = model.overlay.brokers - model.overlay.servers
+    brokers = model.overlay.brokers
     found = [
         ORACLE,
         Variant("batches up to the horizon"),
@@ -633,7 +633,7 @@ class Joined:
         self._run()
         table = self._traces.tables()["deliveries"]
         every = sorted(
-            Delivery(at, entity - self._overlay.brokers, p)
+            Delivery(at, entity - self._overlay.nodes, p)
             for at, entity, p in zip(*(table[name].tolist() for name in ("time_ns", "client", "publication")))
         )
         return [d for d in every if client is None or d.client == client]
@@ -657,7 +657,7 @@ class Joined:
         return audit(self._traces.tables(), self.kind, guarantees)
 
     def _entity(self, client: int) -> int:
-        return self._overlay.brokers + client
+        return self._overlay.nodes + client
 
     def model(self) -> Model:
         """The model of what was sent so far, to run it in all variants."""
@@ -681,7 +681,7 @@ class Joined:
 
     def _observe(self, shards: Any) -> None:
         protocol = shards.shards[0].protocols[0]
-        self._described = [protocol.describe(b) for b in range(self._overlay.brokers)]
+        self._described = [protocol.describe(b) for b in range(self._overlay.nodes)]
         self._entries = protocol.entries().tolist()
 
 
@@ -802,13 +802,12 @@ def rehearse(
         scripted = SCRIPTS[kind.name]
     else:
         raise InvalidInput(f"the kind {kind.name!r} has no rehearsal; name a function in its attribute `rehearsal`")
-    brokers = overlay.brokers
     if kind.server:
         overlay = with_servers(overlay, [Server("server", 0, 1_000_000)])
-        spec = replace(spec, server=brokers)
-    script = scripted(rehearsal, overlay.brokers, clients, spec.params, seed)
+        spec = replace(spec, server=overlay.brokers)
+    script = scripted(rehearsal, overlay.nodes, clients, spec.params, seed)
     script["standing"] = script["standing"] if rehearsal.settled else []
-    at = [Dice(seed, client, "conformance/broker").below(brokers) for client in range(clients)]
+    at = [Dice(seed, client, "conformance/broker").below(overlay.brokers) for client in range(clients)]
     source = SourceSpec(f"{_HERE}:Script", script, "all")
     return Model(
         rehearsal.name,

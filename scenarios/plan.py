@@ -226,7 +226,7 @@ def _sources(
             params[key] = str(Path(scenario.folder) / params[key])
         path: DataPath = ("services", i, "workload", j)
         if named:
-            _try_source(scenario, loaded, params, (i, j), service, count, overlay.brokers, (*path, named[0]))
+            _try_source(scenario, loaded, params, (i, j), service, count, overlay.nodes, (*path, named[0]))
         for key in named:
             files[source.params[key]] = hashlib.sha256(Path(params[key]).read_bytes()).hexdigest()
         specs.append(SourceSpec(source.target, params, source.group))
@@ -355,7 +355,7 @@ def plan(scenario: Scenario, engine: str | None = None, actors: int | None = Non
     engine = engine or default_engine()
     model = resolve(scenario)
     overlay = model.overlay
-    brokers = overlay.brokers - overlay.servers
+    brokers = overlay.brokers
     if actors is not None and actors > brokers:
         raise InvalidInput(f"{actors} actors for {brokers} brokers; each needs at least one")
     shards = min(actors_of(scenario, engine, actors), brokers)

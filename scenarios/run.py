@@ -242,7 +242,7 @@ def _carry_out(
 def _fitting(scenario: Scenario, shards: int, overlay: Overlay, asked: bool) -> int:
     """The number of shards: a default has at most one per broker, what someone asked for is checked."""
     section = scenario.model.engine
-    brokers = overlay.brokers - overlay.servers
+    brokers = overlay.brokers
     if shards > brokers:
         if not asked and section.actors is None:
             return brokers

@@ -74,7 +74,12 @@ class Overlay:
 
     @property
     def brokers(self) -> int:
-        """Number of brokers, servers among them."""
+        """Number of brokers."""
+        return self.nodes - self.servers
+
+    @property
+    def nodes(self) -> int:
+        """Number of brokers and servers; the servers come last."""
         return len(self.names)
 
     @property
@@ -86,17 +91,17 @@ class Overlay:
     def degree(self) -> NDArray[np.int32]:
         """Links per broker."""
         both = np.concatenate([self.link_a, self.link_b])
-        return np.bincount(both, minlength=self.brokers).astype(np.int32)
+        return np.bincount(both, minlength=self.nodes).astype(np.int32)
 
     @cached_property
     def adjacency(self) -> Adjacency:
         """Neighbours by broker."""
-        return adjacency(self.brokers, self.link_a, self.link_b)
+        return adjacency(self.nodes, self.link_a, self.link_b)
 
     @cached_property
     def is_tree(self) -> bool:
         """Whether there is exactly one path between any two brokers."""
-        return self.links == self.brokers - 1 and bool((hops_from(self.adjacency, 0) >= 0).all())
+        return self.links == self.nodes - 1 and bool((hops_from(self.adjacency, 0) >= 0).all())
 
     def broker(self, reference: str | int) -> int:
         """The number of the broker with this name or number."""

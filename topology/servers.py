@@ -36,7 +36,7 @@ def with_servers(overlay: Overlay, servers: Sequence[Server]) -> Overlay:
     """
     if not servers:
         return overlay
-    first = overlay.brokers
+    first = overlay.nodes
     at = np.array([overlay.broker(server.broker) for server in servers], np.int32)
     link_a = np.concatenate([overlay.link_a, at])
     link_b = np.concatenate([overlay.link_b, first + np.arange(len(servers), dtype=np.int32)])
@@ -64,7 +64,7 @@ def without_servers(overlay: Overlay) -> Overlay:
     """The brokers and the links between them."""
     if not overlay.servers:
         return overlay
-    brokers = overlay.brokers - overlay.servers
+    brokers = overlay.brokers
     kept = overlay.link_b < brokers  # the higher end of a server's link is the server
     columns = ("link_a", "link_b", "delay_ns", "jitter_ns", "bandwidth_bps", "loss")
     return replace(

@@ -14,7 +14,17 @@ from typing import Any
 
 import numpy as np
 
-from brokers.contract import TIMER, Batch, BrokerProtocol, Interests, Ints, Message, ShardEnv, ShardProtocol
+from brokers.contract import (
+    NEVER,
+    TIMER,
+    Batch,
+    BrokerProtocol,
+    Interests,
+    Ints,
+    Message,
+    ShardEnv,
+    ShardProtocol,
+)
 from brokers.engine.out import SAME, Out
 from brokers.errors import ProtocolFault
 from brokers.tables import Table, TableHome
@@ -84,11 +94,8 @@ class Node:
     ) -> None:
         """Send a message of a type whose body is a row of numbers."""
         bodies = self.env.bodies
-        at = message[6]
-        about = (
-            (-1, -1, -1) if at < 0 else (int(bodies.time[at]), int(bodies.key[at]), int(bodies.broker[at]))
-        )
-        handle = int(bodies.add_rows(self.env.service, type, np.asarray(row, np.float64)[None, :], *about)[0])
+        numbers = np.asarray(row, np.float64)[None, :]
+        handle = int(bodies.add_rows(self.env.service, type, numbers, *bodies.stands_for(message[6]))[0])
         self.send(message, link, type, Body(handle), word, cause=cause)
 
     def deliver(self, message: Message, client: int, body: Body | None = None) -> None:
@@ -110,9 +117,6 @@ class Node:
         """Wake this broker `delay_ns` after the message, with a message of `type`, `word` and a kept body."""
         a = self._adaptor
         handle = -1 if body is None else body.handle
-        if a.env.server >= 0 and delay_ns < a.brokers[self.broker].timer_min_ns:
-            name = a.brokers[self.broker].__class__.__name__
-            raise ProtocolFault(f"{name} sets a timer of {delay_ns} ns, below its timer_min_ns; declare the shortest")
         a.out.timer(message[0], delay_ns, type, word, handle, a.cause_handle(cause))
 
     def cost(self, message: Message, ns: int) -> None:
@@ -248,31 +252,25 @@ class PlainAdaptor(ShardProtocol):
             add_link(link)
 
         self.forward_event: Callable[[int, int], None] = forward_event
-        first_server = env.brokers - env.overlay.servers
-        self.brokers = {b: protocol(Node(self, b)) for b in np.flatnonzero(env.local[:first_server]).tolist()}
+        local = np.flatnonzero(env.local[: env.overlay.brokers])
+        self.brokers = {b: protocol(Node(self, b)) for b in local.tolist()}
         if env.server >= 0 and env.local[env.server]:
             if protocol.server is None:
                 raise ProtocolFault(f"{protocol.__name__} names no class for its server; set `server`")
             self.brokers[env.server] = protocol.server(Node(self, env.server))
         self._runs = runs and protocol.on_run is not None
 
-    @property
-    def timer_min_ns(self) -> int:
-        server = self.env.server
-        declared = {broker.timer_min_ns for b, broker in self.brokers.items() if b != server}
+    def timer_min_by_broker(self) -> Ints:
+        shortest = np.full(self.env.brokers, NEVER, np.int64)
+        for b, broker in self.brokers.items():
+            shortest[b] = broker.timer_min_ns
+        declared = {broker.timer_min_ns for b, broker in self.brokers.items() if b != self.env.server}
         if len(declared) > 1:
             # Else whether a timer is too short would depend on which brokers share a shard.
             raise ProtocolFault(
                 f"{self.protocol.__name__}: brokers declare different timer_min_ns ({sorted(declared)}); "
                 "declare the shortest for all"
             )
-        brokers = declared.pop() if declared else self.protocol.timer_min_ns
-        return min(brokers, self.brokers[server].timer_min_ns) if server in self.brokers else brokers
-
-    def timer_min_by_broker(self) -> Ints:
-        shortest = super().timer_min_by_broker()
-        for b, broker in self.brokers.items():
-            shortest[b] = broker.timer_min_ns
         return shortest
 
     def messages(self, batch: Batch, start: int, stop: int) -> list[Message]:

@@ -701,7 +701,7 @@ def settle(
 
         while at_timer < timers and t_event[at_timer] == i:
             delay = t_delay[at_timer]
-            if delay < 1 or delay < timer_min[service]:
+            if delay < 1 or delay < timer_min[service, b]:
                 return TIMER_TOO_SOON, at_timer, used, moved, lost
             t_c = t_cause[at_timer]
             t_b = t_body[at_timer]

@@ -133,17 +133,7 @@ class Out:
         `like` is the handle of such a body itself.
         """
         source = like if about is None else int(self._batch.body[about])
-        if source < 0:
-            return self._bodies.add_object(self.service, type, body)
-        bodies = self._bodies
-        return bodies.add_object(
-            self.service,
-            type,
-            body,
-            int(bodies.time[source]),
-            int(bodies.key[source]),
-            int(bodies.broker[source]),
-        )
+        return self._bodies.add_object(self.service, type, body, *self._bodies.stands_for(source))
 
     def record(self, table: str, event: Any, **columns: Any) -> None:
         """Write rows of one of the kind's own trace tables.

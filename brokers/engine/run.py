@@ -109,7 +109,7 @@ def execute(
     notice = notice or (lambda sentence: None)
     folder = trace.folder if isinstance(trace, FileTraces) else None
     wanted = actors if actors is not None else 1
-    brokers = model.overlay.brokers - model.overlay.servers
+    brokers = model.overlay.brokers
     if not 1 <= wanted <= brokers:
         raise InvalidInput(f"{wanted} actors for {brokers} brokers: pass 1 to {brokers}")
     if engine not in ("inline", "ray"):

@@ -199,10 +199,9 @@ class Shard:
         self._queueing = bool((self._cost_model != 0).any())
         for i, spec in enumerate(model.services):
             self._add_service(i, spec, costs[i])
-        self._timer_min = np.array([p.timer_min_ns for p in self.protocols] or [NEVER], np.int64)
-        self._shortest_timer = np.full(self.brokers, NEVER, np.int64)
-        for protocol in self.protocols:
-            np.minimum(self._shortest_timer, protocol.timer_min_by_broker(), out=self._shortest_timer)
+        declared = [protocol.timer_min_by_broker() for protocol in self.protocols]
+        self._timer_min = np.array(declared, np.int64).reshape(-1, brokers)  # by service and broker
+        self._shortest_timer = self._timer_min.min(axis=0, initial=NEVER)
         self._unfinished: list[tuple[NDArray[Any], Ints]] = []
 
         # -- results
@@ -299,14 +298,14 @@ class Shard:
     def _links_of(self, spec: ServiceSpec) -> LinkTable:
         """The links that a service may use: none to another service's server."""
         overlay = self.model.overlay
-        servers = range(self.brokers - overlay.servers, self.brokers)
+        servers = range(overlay.brokers, overlay.nodes)
         others = frozenset(servers) - {spec.server}
         return LinkTable.of(overlay, others) if others else self.links
 
     def _start_timers(self) -> None:
         for service, protocol in enumerate(self.protocols):
             for broker, delay, type_, word in protocol.first_timers():
-                if delay < max(1, protocol.timer_min_ns):
+                if delay < max(1, int(self._timer_min[service, broker])):
                     raise ProtocolFault(
                         f"service {service}: a first timer of {delay} ns is below timer_min_ns"
                     )
@@ -509,10 +508,11 @@ class Shard:
                 "which is not one of its own"
             )
         if code == K.TIMER_TOO_SOON:
-            service = int(self._narrow[K.N_SERVICE, timers.event[detail]])
+            event = timers.event[detail]
+            service, broker = int(self._narrow[K.N_SERVICE, event]), int(self._narrow[K.N_BROKER, event])
             raise ProtocolFault(
                 f"service {self.model.services[service].name!r} set a timer of {int(timers.delay[detail])} ns, "
-                f"below its declared timer_min_ns of {int(self._timer_min[service])} ns (and at least 1 ns)"
+                f"below its declared timer_min_ns of {int(self._timer_min[service, broker])} ns (and at least 1 ns)"
             )
         if code == K.BAD_COST:
             charged = int(self._cost[detail])

@@ -106,16 +106,16 @@ def test_servers_come_last_and_keep_out_of_the_way(brokers, at, shards, apart):
     plain = overlay_of([(i // 2, i) for i in range(1, brokers)], 5)
     servers = [Server(f"s{i}", b % brokers, 7, 1, 8, 0.25) for i, b in enumerate(at)]
     both = with_servers(plain, servers)
-    assert both.brokers == brokers + len(at) and both.servers == len(at) and both.is_tree
+    assert (both.nodes, both.brokers, both.servers) == (brokers + len(at), brokers, len(at)) and both.is_tree
     for i, b in enumerate(at):
         link = int(np.flatnonzero(both.link_b == brokers + i)[0])
         found = both.link_a[link], both.delay_ns[link], both.jitter_ns[link], both.bandwidth_bps[link]
         assert (*found, both.loss[link]) == (b % brokers, 7, 1, 8, 0.25)
     again = without_servers(both)
     assert again.names == plain.names and np.array_equal(again.link_b, plain.link_b)
-    links = LinkTable.of(both, frozenset(range(brokers, both.brokers)))
+    links = LinkTable.of(both, frozenset(range(brokers, both.nodes)))
     assert (links.out_start[brokers:] == links.out_start[brokers]).all()
-    assert not np.isin(links.target[links.out_link], range(brokers, both.brokers)).any()
+    assert not np.isin(links.target[links.out_link], range(brokers, both.nodes)).any()
     shards = min(shards, brokers)
     parts = partition(both, shards, apart=apart)
     assert np.array_equal(parts.assignment[:brokers], partition(plain, shards).assignment)

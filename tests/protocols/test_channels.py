@@ -158,7 +158,7 @@ HOT = {"objects": 400, "side": 100.0, "hot_spots": 0}
 def model_of(queries, ends=(), clients=(0, 2, 2, 3), duration_ms=2000, params=None, **said):
     """Queries (ms, client, number, period ms, box) to a server at broker 0; ends (ms, client, number)."""
     overlay = with_servers(overlay_of(LINE), [Server("atlas", 0, MS)])
-    base = overlay.brokers
+    base = overlay.nodes
     begun = [(at * MS, c, ((base + c) << 32) | n, [period * MS, *box]) for at, c, n, period, box in sorted(queries)]
     over = [(at * MS, c, ((base + c) << 32) | n) for at, c, n in sorted(ends)]
     emissions = [{"type": SUBSCRIBE, **columns(begun)}]
