@@ -21,9 +21,7 @@ from brokers.contract import NEVER, Guarantees
 from protocols.channels.database import marks
 from protocols.channels.kind import UNSUBSCRIBE, Asked, Channels
 from protocols.channels.server import LISTEN
-from protocols.conformance import Audit, handled_last, judge_order, message_name
-
-Tables = Mapping[str, Mapping[str, Any]]
+from protocols.judging import Audit, Tables, handled_last, judge_order, message_name
 
 
 @dataclass

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from protocols.channels.kind import SUBSCRIBE, UNSUBSCRIBE
-from protocols.conformance import Dice, Rehearsal, columns
+from protocols.rehearsing import Dice, Rehearsal, columns
 
 _PERIODS_NS = (24_000_000, 36_000_000)
 _CELLS = 8

@@ -47,6 +47,7 @@ class Content(Kind):
     changes: ClassVar[frozenset[int]] = frozenset({SUBSCRIBE, UNSUBSCRIBE})
     interests: ClassVar[frozenset[int]] = frozenset({SUBSCRIBE})
     revocations: ClassVar[frozenset[int]] = frozenset({UNSUBSCRIBE})
+    rehearsal: ClassVar[str] = "protocols.content.rehearsal:script"
     Params: ClassVar[type[BaseModel]] = Params
 
     def new_index(self, index: type) -> Any:

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from brokers.indexes.context.contract import OPERATORS
-from protocols.conformance import Dice, Rehearsal, columns
 from protocols.context.kind import ATOM, PUBLISH, SUBSCRIBE, UNSUBSCRIBE, UPDATE, value_word
+from protocols.rehearsing import Dice, Rehearsal, columns
 
 _USED = 2  # attributes that matter
 _ATOMS_MAX = 5

@@ -11,7 +11,7 @@ that it leans on has too; of which a link lost something never settles.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from brokers.contract import NEVER, Guarantees
 from brokers.indexes.spatial.geometry import Geometry, geometry_named, squared_distances
-from protocols.conformance import Audit, handled_last, judge_order, message_name
+from protocols.judging import Audit, Changes, Tables, judge_pairs, published
 from protocols.spatial.kind import EXPIRE, OBJECT_KEYWORDS, PUBLISH, SUBSCRIBE, SUBSCRIPTION_KEYWORDS, Spatial
 
 Times = NDArray[np.int64]
@@ -29,14 +29,14 @@ class _Things:
     """Objects or subscriptions: where, about what, and when."""
 
     def __init__(
-        self, rows: list[int], table: Mapping[str, Any], settled: Mapping[int, int], start: int, geometry: Geometry
+        self, rows: list[int], table: Mapping[str, Any], settles: Callable[[int], int], start: int, geometry: Geometry
     ) -> None:
         self.change: Times = np.array([table["change"][row] for row in rows], np.int64)
         self.client: Times = np.array([table["client"][row] for row in rows], np.int64)
         self.broker: Times = np.array([table["broker"][row] for row in rows], np.int64)
         self.interest: Times = np.array([table["interest"][row] for row in rows], np.int64)
         self.issued: Times = np.array([table["issued_ns"][row] for row in rows], np.int64)
-        self.settled: Times = np.array([settled[int(c)] for c in self.change], np.int64)
+        self.settled: Times = np.array([settles(int(c)) for c in self.change], np.int64)
         self.ended: Times = np.full(len(rows), NEVER, np.int64)
         self.gone: Times = np.full(len(rows), NEVER, np.int64)
         values = [np.asarray(table["values"][row], np.float64) for row in rows]
@@ -57,7 +57,7 @@ class _Things:
         return (self.issued <= end) & (self.gone >= sent)
 
 
-def judge(tables: Mapping[str, Mapping[str, Any]], kind: Spatial, guarantees: Guarantees, service: int) -> Audit:
+def judge(tables: Tables, kind: Spatial, guarantees: Guarantees, service: int) -> Audit:
     """Judge a run by its full trace. O(publications * subscriptions * objects)."""
     found = Audit(guarantees)
     geometry = geometry_named(kind.geometry)
@@ -66,97 +66,42 @@ def judge(tables: Mapping[str, Mapping[str, Any]], kind: Spatial, guarantees: Gu
     related = related.reshape(len(subscriptions.words), len(objects.words))
     squared = np.array([squared_distances(objects.points, point) for point in subscriptions.points])
     squared = squared.reshape(related.shape)
-    losses = tables["losses"]
-    lost = set() if guarantees.under_loss else set(losses["body"][losses["service"] == service].tolist())
-    last = handled_last(tables)
-    deliveries = tables["deliveries"]
-    mine = deliveries["service"] == service
-    publication, client = (deliveries[name][mine].tolist() for name in ("publication", "client"))
-    got: dict[int, list[int]] = {}
-    for p, c in zip(publication, client):
-        got.setdefault(p, []).append(c)
-    found.deliveries = len(publication)
+    asking = set(subscriptions.client.tolist())
     at = {change: i for i, change in enumerate(objects.change.tolist())}
-    published = tables["publications"]
-    for row in np.flatnonzero(published["service"] == service).tolist():
-        p, sent = int(published["publication"][row]), int(published["time_ns"][row])
-        end = max(last.get(p, sent), sent)
-        q, k = at[p], kind.asked(np.asarray(published["values"][row]))
+    for p in published(found, tables, service):
+        q, k = at[p.id], kind.asked(np.asarray(p.values))
         nearer = squared < squared[:, [q]]
         much_nearer = squared < geometry.reach(squared[:, q], kind.delta)[:, None]
         others = related & (np.arange(len(at)) != q)
-        most = (nearer & others & objects.possible(sent, end)).sum(axis=1)
-        least = (much_nearer & others & objects.certain(sent, end)).sum(axis=1)
-        forced = related[:, q] & (most < k) & subscriptions.certain(sent, end)
-        allowed = related[:, q] & (least < k) & subscriptions.possible(sent, end)
+        most = (nearer & others & objects.possible(p.sent, p.end)).sum(axis=1)
+        least = (much_nearer & others & objects.certain(p.sent, p.end)).sum(axis=1)
+        forced = related[:, q] & (most < k) & subscriptions.certain(p.sent, p.end)
+        allowed = related[:, q] & (least < k) & subscriptions.possible(p.sent, p.end)
         must, may = (set(subscriptions.client[which].tolist()) for which in (forced, allowed))
-        _compare(found, p, must, may, got.pop(p, []), p in lost, set(subscriptions.client.tolist()))
-    for p in got:
-        found.unwanted.add(f"publication {message_name(p)}, which nobody published")
-    judge_order(found, publication, client, *(deliveries[n][mine].tolist() for n in ("published_ns", "time_ns")))
+        judge_pairs(found, p, set() if p.lost else must, may, must, asking)
     return found
 
 
-def _compare(found: Audit, p: int, must: set[int], may: set[int], got: list[int], lost: bool, all_: set[int]) -> None:
-    found.publications += 1
-    if lost:
-        found.excused += len(must)
-        must = set()
-    for client in sorted(must - set(got)):
-        found.missed.add(f"client {client} did not get object {message_name(p)}")
-    for client in sorted(set(got) - may):
-        found.unwanted.add(f"client {client} got object {message_name(p)}")
-    if len(got) > len(set(got)):
-        found.duplicated.add(f"object {message_name(p)} went to a client twice")
-    found.forced_yes += len(must)
-    found.free += len(may - must)
-    found.forced_no += len(all_ - may)
-
-
 def _things(
-    tables: Mapping[str, Mapping[str, Any]], kind: Spatial, guarantees: Guarantees, service: int, geometry: Geometry
+    tables: Tables, kind: Spatial, guarantees: Guarantees, service: int, geometry: Geometry
 ) -> tuple[_Things, _Things]:
     """Objects and subscriptions, with their ends."""
     table = tables["changes"]
-    settled = _settled(tables, guarantees)
+    changes = Changes(tables, service, guarantees)
     rows: dict[int, list[int]] = {}
-    mine = np.flatnonzero(table["service"] == service)
-    for row in mine[np.lexsort((table["change"][mine], table["issued_ns"][mine]))].tolist():
+    for row in changes.rows:
         rows.setdefault(int(table["operation"][row]), []).append(row)
-    objects = _Things(rows.pop(PUBLISH, []), table, settled, OBJECT_KEYWORDS, geometry)
-    subscriptions = _Things(rows.pop(SUBSCRIBE, []), table, settled, SUBSCRIPTION_KEYWORDS, geometry)
+    objects = _Things(rows.pop(PUBLISH, []), table, changes.settles, OBJECT_KEYWORDS, geometry)
+    subscriptions = _Things(rows.pop(SUBSCRIBE, []), table, changes.settles, SUBSCRIPTION_KEYWORDS, geometry)
     for operation, ends in rows.items():
         things = objects if operation == EXPIRE else subscriptions
         at = {interest: i for i, interest in enumerate(things.interest.tolist())}
         for row in ends:
             change = int(table["change"][row])
-            things.end(at[int(table["interest"][row])], int(table["issued_ns"][row]), settled[change])
+            things.end(at[int(table["interest"][row])], int(table["issued_ns"][row]), changes.settles(change))
     if kind.last is not None:
         for broker in np.unique(objects.broker).tolist():
             order = np.flatnonzero(objects.broker == broker)  # by time, and at one time by client and number
             for out, by in zip(order[: -kind.last].tolist(), order[kind.last :].tolist()):
                 objects.end(out, int(objects.issued[by]), int(objects.settled[by]))
     return objects, subscriptions
-
-
-def _settled(tables: Mapping[str, Mapping[str, Any]], guarantees: Guarantees) -> dict[int, int]:
-    """When each change had settled with all that it leans on; NEVER if a link lost something of it."""
-    table, leans = tables["changes"], tables["dependencies"]
-    own: dict[int, int] = {}
-    columns = ("change", "issued_ns", "settled_ns", "lost")
-    for change, issued, settled, lost in zip(*(table[name].tolist() for name in columns)):
-        spoilt = settled < 0 or (lost and not guarantees.under_loss)
-        own[change] = -1 if issued < 0 else NEVER if spoilt else settled
-    on: dict[int, set[int]] = {}
-    for change, other in zip(leans["change"].tolist(), leans["depends_on"].tolist()):
-        on.setdefault(change, set()).add(other)
-    found = {}
-    for change in own:
-        seen, ahead = {change}, [change]
-        while ahead:
-            for other in on.get(ahead.pop(), ()):
-                if other not in seen:
-                    seen.add(other)
-                    ahead.append(other)
-        found[change] = max(own[one] for one in seen)
-    return found

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from protocols.conformance import Dice, Rehearsal, columns
+from protocols.rehearsing import Dice, Rehearsal, columns
 from protocols.spatial.kind import EXPIRE, PUBLISH, SUBSCRIBE, UNSUBSCRIBE
 
 _WORDS = 4

@@ -20,7 +20,7 @@ import numpy as np
 from brokers.contract import NEVER, Guarantees
 from brokers.indexes.topk.contract import Query, answered, ranked
 from brokers.indexes.topk.scan import Scan
-from protocols.conformance import Audit, handled_last, judge_order, message_name
+from protocols.judging import Audit, Changes, Published, Tables, message_name, published
 from protocols.topk.kind import UNSUBSCRIBE, TopK
 
 _ALL = Query(None)
@@ -51,52 +51,33 @@ class _Filter:
         return found, not known or self.ended <= end
 
 
-def judge(tables: Mapping[str, Mapping[str, Any]], kind: TopK, guarantees: Guarantees, service: int) -> Audit:
+def judge(tables: Tables, kind: TopK, guarantees: Guarantees, service: int) -> Audit:
     """Judge a run by its full trace. O(publications * filters)."""
     found = Audit(guarantees)
     filters, versions = _filters(tables, kind, service, guarantees)
-    losses = tables["losses"]
-    lost = set() if guarantees.under_loss else set(losses["body"][losses["service"] == service].tolist())
-    last = handled_last(tables)
     answers = _answers(tables["rankings"], service)
-    deliveries = tables["deliveries"]
-    mine = deliveries["service"] == service
-    publication, client = (deliveries[name][mine].tolist() for name in ("publication", "client"))
-    got: dict[int, list[int]] = {}
-    for p, c in zip(publication, client):
-        got.setdefault(p, []).append(c)
-    found.deliveries = len(publication)
-    published = tables["publications"]
-    for row in np.flatnonzero(published["service"] == service).tolist():
-        p, sent = int(published["publication"][row]), int(published["time_ns"][row])
-        found.publications += 1
-        clients = got.pop(p, [])
-        if len(clients) > len(set(clients)):
-            found.duplicated.add(f"publication {message_name(p)} went to a client twice")
-        if p in lost:
+    for p in published(found, tables, service):
+        if p.lost:
             found.excused += 1
             found.free += 1
             continue
-        answer = answers.get(p, {})
-        _judge(found, kind, filters, versions, p, sent, max(last.get(p, sent), sent), published["values"][row], answer)
-        _compare(found, p, "client", set(clients), {id_ >> 32 for id_ in answer})
-    for p in got:
-        found.unwanted.add(f"publication {message_name(p)}, which nobody published")
-    judge_order(found, publication, client, *(deliveries[n][mine].tolist() for n in ("published_ns", "time_ns")))
+        answer = answers.get(p.id, {})
+        _judge(found, kind, filters, versions, p, answer)
+        _compare(found, p.id, "client", set(p.got), {id_ >> 32 for id_ in answer})
     return found
 
 
 def _judge(
     found: Audit, kind: TopK, filters: dict[int, _Filter], versions: Scan,
-    p: int, sent: int, end: int, values: Any, answer: Mapping[int, float],
+    p: Published, answer: Mapping[int, float],
 ) -> None:  # fmt: skip
-    asked, query = kind.asked(np.asarray(values, np.float64)), kind.query(p >> 32)
+    asked, query = kind.asked(np.asarray(p.values, np.float64)), kind.query(p.id >> 32)
     best = versions.best(asked, Query(None, prorate=query.prorate))
     score_of = dict(zip(best.ids.tolist(), best.scores.tolist()))
     weakest, strongest, certain = {}, {}, set()
     could: dict[float, int] = {}  # score -> how many free filters outside of the answer could have had it
     for id_, each in filters.items():
-        possible, absent = each.possible(sent, end)
+        possible, absent = each.possible(p.sent, p.end)
         scores = [score_of.get(number, 0.0) for number in possible]
         if not scores or id_ >> 32 == query.exclude:
             continue
@@ -115,7 +96,7 @@ def _judge(
         unclear = query.unit == "receiver" and len(certain) < len(weakest)
         if unclear or _cut_by_tie(weakest, could, answer, query):
             right = set(answer)
-    _compare(found, p, "filter", set(answer), right)
+    _compare(found, p.id, "filter", set(answer), right)
     forced = _answer(strongest, query) & certain
     found.forced_yes += len(forced)
     found.free += len((right | set(answer)) - forced)
@@ -159,37 +140,19 @@ def _answers(rankings: Mapping[str, Any], service: int) -> dict[int, dict[int, f
     return found
 
 
-def _filters(
-    tables: Mapping[str, Mapping[str, Any]], kind: TopK, service: int, guarantees: Guarantees
-) -> tuple[dict[int, _Filter], Scan]:
+def _filters(tables: Tables, kind: TopK, service: int, guarantees: Guarantees) -> tuple[dict[int, _Filter], Scan]:
     """Every filter with its versions, and the versions' rows under their numbers."""
     table = tables["changes"]
     filters: dict[int, _Filter] = {}
-    after = _leaned_on(tables, guarantees)
     versions = Scan(kind.attributes)
-    mine = np.flatnonzero(table["service"] == service)
-    order = mine[np.lexsort((table["change"][mine], table["issued_ns"][mine]))]
-    for row in order.tolist():
+    changes = Changes(tables, service, guarantees)
+    for row in changes.rows:
+        change = int(table["change"][row])
         one = filters.setdefault(int(table["interest"][row]), _Filter())
-        issued, settled = int(table["issued_ns"][row]), int(table["settled_ns"][row])
-        spoilt = bool(table["lost"][row]) and not guarantees.under_loss
-        settled = -1 if issued < 0 else NEVER if settled < 0 or spoilt else settled
-        settled = max(settled, after.get(int(table["change"][row]), -1))
+        issued, settled = changes.issued[change], changes.settles(change)
         if table["operation"][row] == UNSUBSCRIBE:
             one.ended, one.gone = issued, settled
             continue
         versions.insert([row], np.reshape(table["values"][row], (1, -1)))
         one.versions.append(_Version(row, issued, settled))
     return filters, versions
-
-
-def _leaned_on(tables: Mapping[str, Mapping[str, Any]], guarantees: Guarantees) -> dict[int, int]:
-    """Of each change that leans on another, when that had settled; what is leaned on leans on nothing."""
-    changes, leans = tables["changes"], tables["dependencies"]
-    settled: dict[int, int] = {}
-    for change, at, lost in zip(*(changes[name].tolist() for name in ("change", "settled_ns", "lost"))):
-        settled[change] = NEVER if at < 0 or (lost and not guarantees.under_loss) else at
-    found: dict[int, int] = {}
-    for change, on in zip(leans["change"].tolist(), leans["depends_on"].tolist()):
-        found[change] = max(found.get(change, -1), settled[on])
-    return found

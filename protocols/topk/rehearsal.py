@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from protocols.conformance import Dice, Rehearsal, columns
+from protocols.rehearsing import Dice, Rehearsal, columns
 from protocols.topk.kind import PUBLISH, REWEIGHT, SUBSCRIBE, UNSUBSCRIBE
 
 

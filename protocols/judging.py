@@ -1,0 +1,281 @@
+"""The audit of the conformance kit: brute force over a full trace, in plain Python.
+
+Theory. A change is settled when everything it caused has been handled. A publication is under way from its sending
+to the last event that handled a copy of it. For it, a client must be served if one of its matching interests had
+settled before the sending and was not revoked before the end; the client must not be served if none of them had been
+issued by the end, or all that were had gone before the sending. Everything between is free. A change that leans on
+others (covering leans on the covering subscription) has settled only once they have, and once those of them that were
+revoked have gone.
+
+A kind whose answers are not made of such pairs brings a judge of its own, which finds here what all judges share: the
+publications with what was delivered of them, when changes had settled, and the order per publisher.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any, NamedTuple, cast
+
+import numpy as np
+
+from brokers import registry
+from brokers.contract import NEVER, Guarantees, Kind
+
+_EXAMPLES = 5  # of each kind of mistake that an audit keeps
+
+Tables = Mapping[str, Mapping[str, Any]]
+
+
+@dataclass
+class Mistakes:
+    """How often something went wrong, with a few examples."""
+
+    count: int = 0
+    examples: list[str] = field(default_factory=list)
+
+    def add(self, told: str) -> None:
+        self.count += 1
+        if len(self.examples) < _EXAMPLES:
+            self.examples.append(told)
+
+
+@dataclass
+class Audit:
+    """What the audit of one service found. Pairs are of a publication and a client."""
+
+    guarantees: Guarantees
+    publications: int = 0
+    deliveries: int = 0
+    forced_yes: int = 0  # pairs that had to be delivered
+    forced_no: int = 0  # pairs that had not to be, where the client has or had some interest
+    free: int = 0
+    excused: int = 0  # of the free ones: free only because a link lost something
+    missed: Mistakes = field(default_factory=Mistakes)
+    unwanted: Mistakes = field(default_factory=Mistakes)
+    duplicated: Mistakes = field(default_factory=Mistakes)
+    out_of_order: Mistakes = field(default_factory=Mistakes)
+
+    @property
+    def broken(self) -> list[str]:
+        """Each declared guarantee that the run broke, with an example."""
+        held = self.guarantees
+        told = []
+        for name, declared, mistakes in (
+            ("missed", held.exact, self.missed),
+            ("unwanted", held.exact, self.unwanted),
+            ("duplicated", held.no_duplicates, self.duplicated),
+            ("out of order", held.fifo_per_publisher, self.out_of_order),
+        ):
+            if declared and mistakes.count:
+                told.append(f"{mistakes.count} {name}, e.g. {mistakes.examples[0]}")
+        return told
+
+    @property
+    def verdict(self) -> str:
+        """`correct`, `wrong`, or `unknown` where the run forced too little to tell."""
+        if self.broken:
+            return "wrong"
+        # Where next to nothing had to be delivered, a protocol that never settles would pass too.
+        return "correct" if self.forced_yes * 20 >= max(self.free, 1) else "unknown"
+
+    def __str__(self) -> str:
+        counts = (
+            f"{self.publications} publications, {self.deliveries} deliveries; {self.forced_yes} forced, "
+            f"{self.forced_no} forbidden, {self.free} free ({self.excused} by losses)"
+        )
+        return f"{self.verdict}: {'; '.join([counts, *self.broken])}"
+
+
+class Changes:
+    """The changes of a service: when they were issued and had settled, and what they lean on."""
+
+    def __init__(self, tables: Tables, service: int, guarantees: Guarantees) -> None:
+        self.issued: dict[int, int] = {}
+        self.settled: dict[int, int] = {}
+        self.spoilt: set[int] = set()  # changes of which a link lost something
+        self.end: dict[int, int] = {}  # change that begins something -> the one that ends it; the judge's to fill
+        self._leans: dict[int, list[int]] = {}
+        table = tables["changes"]
+        mine = np.flatnonzero(table["service"] == service)
+        self.rows: list[int] = mine[np.lexsort((table["change"][mine], table["issued_ns"][mine]))].tolist()
+        columns = (table[name][self.rows].tolist() for name in ("change", "issued_ns", "settled_ns", "lost"))
+        for change, issued, settled, lost in zip(*columns):
+            self.issued[change] = issued
+            # What stands from the start was issued and settled before everything.
+            self.settled[change] = -1 if issued < 0 else settled if settled >= 0 else NEVER
+            if lost and not guarantees.under_loss:
+                self.spoilt.add(change)
+        leans = tables["dependencies"]
+        for change, on in zip(leans["change"].tolist(), leans["depends_on"].tolist()):
+            self._leans.setdefault(change, []).append(on)
+
+    def settled_before(self, change: int, sent: int, end: int, forgive: bool = False) -> bool:
+        """Whether this change, and all it leans on, had settled before `sent`.
+
+        `end` is when the publication's way ended; `forgive` asks as if no link had lost anything.
+        """
+        seen: set[int] = set()
+        ahead = [change]
+        while ahead:
+            one = ahead.pop()
+            if one in seen:
+                continue
+            seen.add(one)
+            if self.settled.get(one, NEVER) >= sent or (one in self.spoilt and not forgive):
+                return False
+            for on in self._leans.get(one, ()):
+                ahead.append(on)
+                if self.ended(on) <= end:
+                    ahead.append(self.end[on])
+        return True
+
+    def settles(self, change: int) -> int:
+        """When this change, and all it leans on, had settled; NEVER if a link lost something of it."""
+        seen, ahead = {change}, [change]
+        while ahead:
+            for on in self._leans.get(ahead.pop(), ()):
+                if on not in seen:
+                    seen.add(on)
+                    ahead.append(on)
+        return max(NEVER if one in self.spoilt else self.settled[one] for one in seen)
+
+    def ended(self, change: int) -> int:
+        """When the end of what this change began was issued."""
+        return self.issued[self.end[change]] if change in self.end else NEVER
+
+
+class Published(NamedTuple):
+    """A publication with what became of it."""
+
+    id: int
+    sent: int
+    end: int  # when a broker last handled a copy of it
+    values: Any
+    got: list[int]  # clients, one as often as it was served
+    lost: bool  # a link lost a copy, and the protocol declares nothing under loss
+
+
+def published(found: Audit, tables: Tables, service: int) -> Iterator[Published]:
+    """Every publication of a service. What is wrong with deliveries whatever was asked for goes into `found`."""
+    lost: set[int] = set()
+    if not found.guarantees.under_loss:
+        losses = tables["losses"]
+        lost = set(losses["body"][losses["service"] == service].tolist())
+    handled = handled_last(tables)
+    deliveries = tables["deliveries"]
+    mine = deliveries["service"] == service
+    names = ("publication", "client", "published_ns", "time_ns")
+    ids, clients, *times = (deliveries[name][mine].tolist() for name in names)
+    got: dict[int, list[int]] = {}
+    for id_, client in zip(ids, clients):
+        got.setdefault(id_, []).append(client)
+    found.deliveries = len(ids)
+    table = tables["publications"]
+    for row in np.flatnonzero(table["service"] == service).tolist():
+        id_, sent = int(table["publication"][row]), int(table["time_ns"][row])
+        served = sorted(got.pop(id_, []))
+        found.publications += 1
+        for client in sorted({a for a, b in pairwise(served) if a == b}):
+            found.duplicated.add(
+                f"client {client} got publication {message_name(id_)} {served.count(client)} times"
+            )
+        yield Published(id_, sent, max(handled.get(id_, sent), sent), table["values"][row], served, id_ in lost)
+    for id_ in got:
+        found.unwanted.add(f"publication {message_name(id_)}, which nobody published")
+    judge_order(found, ids, clients, *times)
+
+
+def judge_pairs(found: Audit, p: Published, must: set[int], may: set[int], excused: set[int], asking: set[int]) -> None:
+    """Compare who was served with who had to be, who could be, and who had to be but for what links lost."""
+    for client in sorted(must - set(p.got)):
+        found.missed.add(f"client {client} got nothing of publication {message_name(p.id)}, sent at {p.sent} ns")
+    for client in sorted(set(p.got) - may):
+        found.unwanted.add(
+            f"client {client} got publication {message_name(p.id)}, sent at {p.sent} ns, which it did not ask for"
+        )
+    found.forced_yes += len(must)
+    found.free += len(may - must)
+    found.excused += len((may & excused) - must)
+    found.forced_no += len(asking - may)
+
+
+def audit(tables: Tables, kind: Kind, guarantees: Guarantees, service: int = 0) -> Audit:
+    """Judge a run by its full trace (`MemoryTraces.tables()`), pair by pair. O(publications x interests).
+
+    Kinds whose answers are not made of pairs bring a judge of their own.
+    """
+    if kind.judge:
+        return cast(Audit, registry.load(kind.judge)(tables, kind, guarantees, service))
+    found = Audit(guarantees)
+    changes = Changes(tables, service, guarantees)
+    table = tables["changes"]
+    begun: dict[int, int] = {}
+    client_of: dict[int, int] = {}
+    interests: dict[int, Any] = {}
+    for row in changes.rows:
+        change, operation, word = (int(table[name][row]) for name in ("change", "operation", "interest"))
+        if operation in kind.interests:
+            begun[word] = change
+            client_of[change] = int(table["client"][row])
+            interests[change] = np.asarray(table["values"][row])
+        elif operation in kind.revocations and word in begun:
+            changes.end[begun[word]] = change
+    for p in published(found, tables, service):
+        must: set[int] = set()
+        excused: set[int] = set()
+        may: set[int] = set()
+        for change in kind.oracle(interests, p.values):
+            if changes.issued[change] > p.end:
+                continue
+            if change in changes.end and changes.settled_before(changes.end[change], p.sent, p.end):
+                continue
+            may.add(client_of[change])
+            if changes.ended(change) <= p.end:
+                continue
+            if changes.settled_before(change, p.sent, p.end) and not p.lost:
+                must.add(client_of[change])
+            elif changes.settled_before(change, p.sent, p.end, forgive=True):
+                excused.add(client_of[change])
+        judge_pairs(found, p, must, may, excused, set(client_of.values()))
+    return found
+
+
+def handled_last(tables: Tables) -> dict[int, int]:
+    """When a broker last handled something that is, or stands for, each publication."""
+    hops = tables["hops"]
+    handled: dict[int, int] = {}
+    for body, time in zip(hops["body"].tolist(), hops["time_ns"].tolist()):
+        handled[body] = max(handled.get(body, -1), time)
+    return handled
+
+
+def judge_order(
+    found: Audit, publication: list[int], client: list[int], sent: list[int], time: list[int]
+) -> None:
+    """What one client gets from one publisher comes in the order in which it was sent."""
+    first: dict[tuple[int, int], tuple[int, int]] = {}
+    for p, c, when, at in zip(publication, client, sent, time):
+        if p >= 0:
+            first[c, p] = min(first.get((c, p), (at, when)), (at, when))
+    pairs: dict[tuple[int, int], list[tuple[int, int, int]]] = {}
+    for (c, p), (at, when) in first.items():
+        pairs.setdefault((c, p >> 32), []).append((at, when, p))
+    for (c, publisher), rows in pairs.items():
+        rows.sort()
+        latest = (-1, -1)  # of what came strictly earlier: at one instant the trace keeps no order
+        ahead = latest
+        now = -1
+        for at, when, p in rows:
+            if at > now:
+                now, latest = at, max(latest, ahead)
+            if (when, p) < latest:
+                late = f"publication {message_name(p)} of client {publisher}"
+                found.out_of_order.add(f"client {c} got {late} after {message_name(latest[1])}")
+            ahead = max(ahead, (when, p))
+
+
+def message_name(publication: int) -> str:
+    """37#5 for the sixth message of client 37."""
+    return f"{publication >> 32}#{publication & 0xFFFFFFFF}" if publication >= 0 else str(publication)

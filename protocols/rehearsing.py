@@ -1,0 +1,218 @@
+"""Small random models that strain one thing each, and what they are made of.
+
+A rehearsal is an overlay with clients who play a script. What they say is up to the kind, whose attribute `rehearsal`
+names a function that writes it: (rehearsal, nodes, clients, the service's params, seed) to the `params` of a `Script`.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar
+
+import numpy as np
+
+from brokers import registry
+from brokers.contract import NEVER, Emission, SourceContext
+from brokers.engine.model import Model, ServiceSpec, SourceSpec
+from brokers.errors import InvalidInput
+from brokers.indexes.registry import INDEXES
+from protocols.registry import KINDS, PROTOCOLS
+from topology import draws
+from topology.build import build
+from topology.links import LinkModel
+from topology.servers import Server, with_servers
+
+SCRIPT = "protocols.rehearsing:Script"
+
+
+# ---- a workload that is written down -----------------------------------------------------------------
+
+
+class Script:
+    """A source that plays messages from a list: dicts of the columns of an `Emission`, in any order."""
+
+    publishes: ClassVar[bool] = True
+
+    def __init__(self, params: Mapping[str, Any], context: SourceContext) -> None:
+        mine = set(context.clients.tolist())
+        self._played = False
+        self._standing = [_emission(part, None) for part in params.get("standing", ())]
+        self._emissions = [_emission(part, mine) for part in params["emissions"]]
+        self._emissions = [e for e in self._emissions if e.time.size]
+
+    def next_wake(self) -> int:
+        if self._played:
+            return NEVER
+        return min((int(e.time.min()) for e in self._emissions), default=NEVER)
+
+    def take(self) -> list[Emission]:
+        self._played = True
+        return self._emissions
+
+    def standing(self, clients: Any) -> list[Emission]:
+        return self._standing
+
+    def state(self) -> Any:
+        return self._played
+
+    def load(self, state: Any) -> None:
+        self._played = bool(state)
+
+
+def _emission(part: Mapping[str, Any], clients: set[int] | None) -> Emission:
+    at = [i for i, c in enumerate(part["client"]) if clients is None or c in clients]
+    size = len(part["client"])
+    rows, objects = part.get("rows"), part.get("objects")
+    return Emission(
+        part["type"],
+        np.array([part["time"][i] for i in at], np.int64),
+        np.array([part["client"][i] for i in at], np.int64),
+        np.array([part.get("word", [0] * size)[i] for i in at], np.int64),
+        None if rows is None else np.asarray(rows, np.float64).reshape(size, -1)[at],
+        None if objects is None else [objects[i] for i in at],
+    )
+
+
+def columns(messages: Sequence[tuple[Any, ...]]) -> dict[str, Any]:
+    """Messages (time, client, word[, row]) as the columns that `Script` takes."""
+    names = ("time", "client", "word")
+    found: dict[str, Any] = {name: [m[i] for m in messages] for i, name in enumerate(names)}
+    if messages and len(messages[0]) > 3:
+        found["rows"] = [m[3] for m in messages]
+    return found
+
+
+# ---- naming a protocol -------------------------------------------------------------------------------
+
+
+def target_of(protocol: str | type) -> str:
+    """The "module:Class" of a registered name, of a target, or of a class.
+
+    A class that its module does not hold under its name, as one made in a function, is named for this
+    process only.
+    """
+    if isinstance(protocol, str):
+        return registry.resolve(protocol, registry.entries(PROTOCOLS, "protocols"), "protocol")
+    module = sys.modules.get(protocol.__module__)
+    if getattr(module, protocol.__qualname__, None) is protocol and "." not in protocol.__qualname__:
+        return f"{protocol.__module__}:{protocol.__qualname__}"
+    name = f"local_{protocol.__name__}_{id(protocol):x}"
+    setattr(sys.modules[__name__], name, protocol)
+    return f"{__name__}:{name}"
+
+
+def service_of(
+    protocol: str | type, name: str = "service", index: str | None = None, **said: Any
+) -> ServiceSpec:
+    """A service of this protocol: its kind and the kind's default index, and what else is said."""
+    target = target_of(protocol)
+    kind = registry.load(target).kind
+    entry = registry.entries(KINDS, "kinds").get(kind)
+    if entry is None:
+        raise InvalidInput(f"{target}: there is no kind {kind!r}; known: {', '.join(sorted(KINDS))}")
+    index = index or entry.facts.get("default_index")
+    said.setdefault("params", registry.load(entry.target).Params().model_dump())
+    index_target = None if index is None else registry.resolve(index, INDEXES, "index")
+    return ServiceSpec(name, entry.target, target, index_target, **said)
+
+
+# ---- rehearsals ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Rehearsal:
+    """A small model that strains one thing."""
+
+    name: str
+    topology: str
+    params: Mapping[str, Any]
+    links: Mapping[str, Any]
+    cost: Mapping[str, float] = field(default_factory=dict)
+    grid_ns: int = 1  # clients act at multiples of this: the coarser, the more ties
+    duration_ns: int = 300_000_000
+    publications: int = 150
+    settled: bool = False
+
+    @property
+    def tree(self) -> bool:
+        return self.topology in ("line", "star", "balanced-tree", "random-tree")
+
+
+_UNIFORM = {"delay": {"kind": "uniform", "low_ns": 200_000, "high_ns": 9_000_000}}
+_EQUAL = {"delay": {"kind": "constant", "delay_ns": 2_000_000}}
+
+REHEARSALS = (
+    Rehearsal("a tree of unequal links", "random-tree", {"nodes": 9}, _UNIFORM),
+    Rehearsal(
+        "a tree of equal links, ties everywhere",
+        "balanced-tree",
+        {"branching": 2, "height": 2},
+        _EQUAL,
+        grid_ns=2_000_000,
+    ),
+    Rehearsal(
+        "a tree with jitter, little bandwidth and brokers in overload",
+        "random-tree",
+        {"nodes": 8},
+        {**_UNIFORM, "jitter_ns": 3_000_000, "bandwidth_bps": 400_000},
+        {"base": 2e6, "per_entry": 9e3, "per_match": 5e4, "per_link": 2e4, "per_byte": 100.0},
+    ),
+    Rehearsal(
+        "a tree that loses messages",
+        "random-tree",
+        {"nodes": 8},
+        {**_UNIFORM, "jitter_ns": 1_000_000, "loss": 0.05},
+    ),
+    Rehearsal("subscriptions that stand from the start", "random-tree", {"nodes": 7}, _UNIFORM, settled=True),
+    Rehearsal("a ring of equal links, ties everywhere", "ring", {"nodes": 6}, _EQUAL, grid_ns=2_000_000),
+    Rehearsal(
+        "a graph with cycles",
+        "erdos-renyi",
+        {"nodes": 9, "probability": 0.35},
+        _UNIFORM,
+        {"base": 3e4, "per_match": 5e3},
+    ),
+)
+
+
+def rehearse(
+    rehearsal: Rehearsal, protocol: str | type, seed: int = 1, clients: int = 14, **service: Any
+) -> Model:
+    """The model of a rehearsal for one protocol. `service` goes into the service's description."""
+    spec = service_of(protocol, **{"cost": dict(rehearsal.cost), **service})
+    links = LinkModel.model_validate(dict(rehearsal.links))
+    overlay = build(rehearsal.topology, dict(rehearsal.params), links, seed)
+    kind = registry.load(spec.kind_target)
+    if not kind.rehearsal:
+        raise InvalidInput(f"the kind {kind.name!r} has no rehearsal; name a function in its attribute `rehearsal`")
+    if kind.server:
+        overlay = with_servers(overlay, [Server("server", 0, 1_000_000)])
+        spec = replace(spec, server=overlay.brokers)
+    script = registry.load(kind.rehearsal)(rehearsal, overlay.nodes, clients, spec.params, seed)
+    script["standing"] = script["standing"] if rehearsal.settled else []
+    at = [Dice(seed, client, "conformance/broker").below(overlay.brokers) for client in range(clients)]
+    source = SourceSpec(SCRIPT, script, "all")
+    return Model(
+        rehearsal.name,
+        seed,
+        rehearsal.duration_ns,
+        overlay,
+        np.array(at, np.int32),
+        {"all": (0, clients)},
+        [replace(spec, settled=rehearsal.settled, sources=[source])],
+        sample_every_ns=50_000_000,
+    )
+
+
+class Dice:
+    """Plain draws from one named stream."""
+
+    def __init__(self, seed: int, entity: int, purpose: str) -> None:
+        self._key = draws.stream(seed, entity, purpose)
+        self._count = 0
+
+    def below(self, limit: int) -> int:
+        self._count += 1
+        return int(draws.bits(self._key, self._count)) % limit
