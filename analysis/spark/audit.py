@@ -22,7 +22,10 @@ change what comes from behind it; where there is a way around the link, everythi
 
 from __future__ import annotations
 
+import os
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -150,21 +153,61 @@ def audit(
 
     `sample` judges about this many publications of each service, chosen by a hash of their id.
     """
-    from analysis.spark.session import check_installed, explained, session
+    from analysis.spark.session import FEW_ROWS, check_installed, explained, session
 
     check_installed()
     run = checked(path)
     with session(master, remote, rows=rows_of(run)) as spark, explained([run]):
         trace = Trace(spark, run)
-        found = Audit(run.path.name, run.digest, [audit_service(trace, s, sample) for s in trace.services])
+        sizes = _sizes(trace)
+        # One thread makes a plan of Spark: with few rows, services side by side keep all cores at work.
+        with ThreadPoolExecutor((os.cpu_count() or 1) if rows_of(run) < FEW_ROWS else 1) as pool:
+            services = list(pool.map(lambda s: audit_service(trace, s, sizes[s.number], sample), trace.services))
+        found = Audit(run.path.name, run.digest, services)
     write_json(run, FILE, found.as_data())
     return found
 
 
-def audit_service(trace: Trace, service: Service, sample: int | None = None) -> ServiceAudit:
+@dataclass
+class Sizes:
+    """How much of everything a service has."""
+
+    publications: int = 0
+    losses: int = 0
+    interests: int = 0
+
+
+def _sizes(trace: Trace) -> list[Sizes]:
+    """Of every service, in one go."""
+    from pyspark.sql import functions as F
+
+    found = [Sizes() for _ in trace.services]
+    if not trace.has("deliveries"):
+        return found
+    kinds = [service.kind for service in trace.services]
+    tables = [
+        trace.table(name).select("service", F.lit(-1).alias("operation"), F.lit(name).alias("table"))
+        for name in ("publications", "losses")
+        if trace.run.rows(name)
+    ]
+    tables.append(trace.table("changes").select("service", "operation", F.lit("changes").alias("table")))
+    counts = reduce(lambda a, b: a.unionByName(b), tables).groupBy("service", "operation", "table").count()
+    # As many rows at most as there are services and types of messages.
+    for number, operation, table, count in counts.collect():
+        if table == "changes":
+            found[number].interests += count if operation in kinds[number].interests else 0
+        else:
+            setattr(found[number], table, count)
+    return found
+
+
+def audit_service(trace: Trace, service: Service, sizes: Sizes, sample: int | None = None) -> ServiceAudit:
     """Audit one service of a run."""
     guarantees = service.guarantees(trace.network)
-    found = ServiceAudit(service.name, service.kind_name, service.protocol_name, vars(guarantees))
+    found = ServiceAudit(
+        service.name, service.kind_name, service.protocol_name, vars(guarantees),
+        publications=sizes.publications, interests=sizes.interests, losses=sizes.losses,
+    )  # fmt: skip
     for name, guarantee in FINDINGS.items():
         getattr(found, name).declared = bool(getattr(guarantees, guarantee))
     found.unable = trace.need("deliveries", "the audit") or ""
@@ -185,9 +228,6 @@ def _judge(
     mine = F.col("service") == service.number
     published = trace.table("publications").filter(mine)
     losses = trace.table("losses").filter(mine)
-    found.publications = published.count()
-    found.losses = losses.count() if trace.run.rows("losses") else 0
-    found.interests = changes.filter(F.col("operation").isin(sorted(service.kind.interests))).count()
     share = 1.0
     if sample is not None:
         share = sample / max(found.publications, 1)
@@ -203,7 +243,7 @@ def _judge(
     consider_losses = found.losses > 0 and not guarantees.under_loss
     lost = losses if consider_losses else None
     publications = _publications(trace, service.number, chosen(published), lost).persist()
-    found.audited = publications.count()
+    found.audited = found.publications if share >= 1 else publications.count()
     question = Question(
         trace, service, guarantees, publications, changes,
         settlement(trace, service, changes, consider_losses), _places(trace),
@@ -337,10 +377,12 @@ def text(found: Audit) -> str:
         if service.unable:
             continue
         sampled = "" if service.audited == service.publications else f" (a sample of {service.publications:,})"
-        lines.append(
-            f"  {service.audited:,} publications{sampled}, {service.interests:,} interests, "
-            f"{service.deliveries:,} deliveries; {service.forced:,} decisions forced, {service.free:,} free"
-        )
+        counts = f"{service.interests:,} interests, {service.deliveries:,} deliveries"
+        if service.publications or not service.deliveries:
+            counts = f"{service.audited:,} publications{sampled}, {counts}"
+        else:  # nobody publishes: a server answers
+            counts = f"{service.interests:,} interests, {service.deliveries:,} answers"
+        lines.append(f"  {counts}; {service.forced:,} decisions forced, {service.free:,} free")
         if service.losses:
             lines.append(
                 f"  {service.losses:,} messages lost; they excuse {service.excused:,} decisions, of which "

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 DRIVER_MEMORY = "1536m"  # of heap; the process stays within 2 GB
 BROADCAST_BYTES_MAX = 65_536
 FEW_ROWS = 2_000_000
+VERY_FEW_ROWS = 500_000  # not worth dividing
 ROWS_PER_PARTITION = 500_000
 _CONNECT_PORT = 15002
 _INSTALL = "pip install 'brokerlab[spark]'"
@@ -142,6 +143,13 @@ def _start(master: str | None, config: Mapping[str, str], rows: int) -> SparkSes
         "spark.app.name": "brokerlab",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
+        # Kept for a web page that nobody sees: in a long session, of plans like these, hundreds of megabytes.
+        "spark.ui.retainedJobs": "10",
+        "spark.ui.retainedStages": "10",
+        "spark.ui.retainedTasks": "100",
+        "spark.sql.ui.retainedExecutions": "2",
+        "spark.sql.ui.explainMode": "simple",
+        "spark.sql.maxPlanStringLength": "1000",
         "spark.sql.warehouse.dir": f"file://{scratch}/warehouse",
         "spark.driver.extraJavaOptions": " ".join(java),
         "spark.driver.memory": os.environ.get("SPARK_DRIVER_MEMORY", DRIVER_MEMORY),
@@ -166,8 +174,10 @@ def _start(master: str | None, config: Mapping[str, str], rows: int) -> SparkSes
 def _tuned(spark: SparkSession, rows: int) -> Iterator[None]:
     """SQL settings for work of this size; what was set before comes back afterwards."""
     few = rows < FEW_ROWS
+    partitions = 1 + (rows > VERY_FEW_ROWS) if few else max(8, rows // ROWS_PER_PARTITION)
     settings = {
-        "spark.sql.shuffle.partitions": "2" if few else str(max(8, rows // ROWS_PER_PARTITION)),
+        "spark.sql.shuffle.partitions": str(partitions),
+        "spark.sql.files.minPartitionNum": str(partitions),
         "spark.sql.autoBroadcastJoinThreshold": str(BROADCAST_BYTES_MAX),
         "spark.sql.session.timeZone": "UTC",
         # For few rows, planning again and compiling take longer than the work.

@@ -10,11 +10,12 @@ import json
 import os
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from threading import RLock
 from typing import TYPE_CHECKING, Any
 
 from analysis.spark.graph import Network
@@ -100,6 +101,8 @@ class Trace:
     def __init__(self, spark: SparkSession, run: RunFolder) -> None:
         self.spark = spark
         self.run = run
+        self._kept: dict[str, DataFrame] = {}
+        self._making = RLock()  # services may be audited at the same time
 
     @property
     def level(self) -> str:
@@ -118,7 +121,14 @@ class Trace:
     def table(self, name: str) -> DataFrame:
         """A table of the trace."""
         parts = [glob_safe(path) for path in self.run.parts(name)]
-        return self.spark.read.parquet(*parts)
+        return self.kept(f"table {name}", lambda: self.spark.read.parquet(*parts))
+
+    def kept(self, name: str, make: Callable[[], DataFrame]) -> DataFrame:
+        """What is the same for all services, made for the first that asks."""
+        with self._making:
+            if name not in self._kept:
+                self._kept[name] = make()
+            return self._kept[name]
 
     @cached_property
     def services(self) -> list[Service]:
