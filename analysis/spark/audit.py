@@ -337,10 +337,11 @@ def text(found: Audit) -> str:
         if service.unable:
             continue
         sampled = "" if service.audited == service.publications else f" (a sample of {service.publications:,})"
-        lines.append(
-            f"  {service.audited:,} publications{sampled}, {service.interests:,} interests, "
-            f"{service.deliveries:,} deliveries; {service.forced:,} decisions forced, {service.free:,} free"
-        )
+        counts = f"{service.interests:,} interests, {service.deliveries:,} answers"  # of a server
+        if service.publications or not service.deliveries:
+            publications = f"{service.audited:,} publications{sampled}"
+            counts = f"{publications}, {service.interests:,} interests, {service.deliveries:,} deliveries"
+        lines.append(f"  {counts}; {service.forced:,} decisions forced, {service.free:,} free")
         if service.losses:
             lines.append(
                 f"  {service.losses:,} messages lost; they excuse {service.excused:,} decisions, of which "

@@ -32,6 +32,7 @@ from protocols.conformance import (
     service_of,
     variants,
 )
+from scenarios.commands.run import service_line
 from scenarios.loader import from_data
 from scenarios.plan import resolve
 from scenarios.problems import ScenarioErrors
@@ -90,7 +91,7 @@ def test_random_overlays_and_churn(rehearsal, said, seed):
 
 
 @pytest.mark.ray
-@pytest.mark.parametrize("said", [{}, pytest.param(MENDED_CHANNELS, marks=pytest.mark.full)], ids=["merged", "channels"])
+@pytest.mark.parametrize("said", [{}, pytest.param(MENDED_CHANNELS, marks=pytest.mark.full)], ids=["merged", "mended"])
 def test_on_ray_the_server_plans_on_an_actor_of_its_own(said):
     pytest.importorskip("ray")
     model = rehearse(TREE, "channels", options=options(**said))
@@ -256,6 +257,14 @@ def test_tags_cross_the_wire():
     assert [came.answer.irrelevant_to(client) for client in (7, 8, 9)] == [sent.irrelevant_to(c) for c in (7, 8, 9)]
     nothing = answer(planner.plan(BoxProblem(Queries.of([[60, 60]], [[61, 61]]), Costs(1, 1, 1))), database, True)[0]
     assert len(received(body_of(nothing, 100, 3, {0: 1})).answer.objects) == 0
+
+
+def test_what_is_printed_of_a_run_leaves_out_publications_where_only_a_server_sends():
+    model = model_of([(5, 1, 0, 100, BOX)], duration_ms=301)
+    metrics = execute(model).metrics["services"][model.services[0].name]
+    assert service_line(metrics).startswith("3 deliveries, latency")
+    assert service_line({**metrics, "publications": 2}).startswith("2 publications, 3 deliveries, latency")
+    assert service_line({**metrics, "deliveries": 0}).startswith("0 publications, 0 deliveries")
 
 
 def test_a_channel_that_costs_more_is_used_less():
