@@ -68,6 +68,9 @@ CASES = [
     ("covering", SETTLED, 3, 2, 0.4),
     ("pings:Pings", LOSSY, 2, 3, 0.4),
     ("topk-bounded", CYCLES, 2, 3, 0.5),
+    ("context-replicated", SETTLED, 1, 3, 0.4),
+    pytest.param("context-edge", LOSSY, 2, 1, 0.6, marks=pytest.mark.full),
+    pytest.param("context-escalated", CYCLES, 3, 2, 0.5, marks=pytest.mark.full),
 ]
 
 
@@ -87,6 +90,19 @@ def test_a_resumed_run_equals_the_whole_run(
     assert resumed.digest == result.digest
     assert resumed.digest_per_second == result.digest_per_second
     assert resumed.metrics["services"] == result.metrics["services"]
+    assert differing_tables(whole, halves.finish(resumed.digest)) == []
+
+
+@pytest.mark.parametrize(
+    "protocol", ["context-escalated", pytest.param("context-edge", marks=pytest.mark.full)]
+)
+def test_what_is_held_back_survives_a_stop(tmp_path, protocol):
+    model = rehearse(TREE, protocol, options={"hold_back": 1_000_000})
+    whole, result = undisturbed(tmp_path / "whole", model)
+    halves = folder_for(tmp_path / "halves", model)
+    stopped_at(0.5, model, halves.path, 3)
+    resumed = continued(model, halves.path, 2)
+    assert resumed.digest == result.digest
     assert differing_tables(whole, halves.finish(resumed.digest)) == []
 
 
