@@ -39,6 +39,7 @@ class Head(NamedTuple):
     place: tuple[float, float]
     words: tuple[int, ...]
     link: int  # -1: it was published here
+    bytes: int  # of its payload
 
 
 class Ranking(BrokerProtocol):
@@ -114,7 +115,7 @@ class Ranking(BrokerProtocol):
         words = keywords_of(row, OBJECT_KEYWORDS)
         if message.link >= 0 and not self.wanted_from(message.link, words):
             return
-        head = Head((float(row[0]), float(row[1])), words, message.link)
+        head = Head((float(row[0]), float(row[1])), words, message.link, int(row[3]))
         if message.link < 0 and message.word in self.heads:
             raise InvalidInput(f"object {message.word} is published while it is there; let it expire first")
         self.serve(message, head, self.service.asked(row))
