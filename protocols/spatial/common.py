@@ -18,7 +18,7 @@ from pydantic import BaseModel
 from brokers.contract import BrokerProtocol, Message
 from brokers.errors import InvalidInput
 from brokers.indexes.spatial.contract import ReverseTopK
-from brokers.indexes.spatial.window import LastObjects
+from brokers.indexes.spatial.window import LastObjects, LastTime, Window
 from protocols.routes import Routes
 from protocols.spatial.kind import (
     EXPIRE,
@@ -62,8 +62,11 @@ class Ranking(BrokerProtocol):
         self.indexed: set[int] = set()  # the heads in the index
         self.subscriptions: dict[int, tuple[int, ...]] = {}  # of clients here, with their keywords
         self.here: dict[int, int] = {}  # keyword -> subscriptions here that have it
-        last = self.service.last
-        self.window = None if last is None else LastObjects(last)  # of the objects published here
+        self.windows: list[Window] = []  # over the objects published here
+        if self.service.last is not None:
+            self.windows.append(LastObjects(self.service.last))
+        if self.service.lifetime_ns is not None:
+            self.windows.append(LastTime(self.service.lifetime_ns))
 
     @property
     def service(self) -> Spatial:
@@ -116,13 +119,20 @@ class Ranking(BrokerProtocol):
         if message.link >= 0 and not self.wanted_from(message.link, words):
             return
         head = Head((float(row[0]), float(row[1])), words, message.link, int(row[3]))
+        if message.link < 0:
+            self.close(message, [])
         if message.link < 0 and message.word in self.heads:
             raise InvalidInput(f"object {message.word} is published while it is there; let it expire first")
         self.serve(message, head, self.service.asked(row))
         self.learn(message.word, head)
         self.pass_on(message, head)
-        if message.link < 0 and self.window is not None:
-            for id_ in self.window.add([message.word], message.time).tolist():
+        if message.link < 0:
+            self.close(message, [message.word])
+
+    def close(self, message: Message, fresh: list[int]) -> None:
+        """Let those objects go that a window leaves out, now or because of fresh ones."""
+        for window in self.windows:
+            for id_ in window.add(fresh, message.time).tolist():
                 self.expire(message, id_)
 
     def serve(self, message: Message, head: Head, k: int) -> None:

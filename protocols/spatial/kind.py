@@ -9,8 +9,10 @@ nearer.
 The definition: an object reaches every client with a subscription in RT(object), and none without one in
 RT_delta(object), as of the objects that were there before it.
 
-An object expires when its client withdraws it (`expire`, by its id; a workload's `lifetime` makes of this a window
-by time), or, where the service says `last: n`, when n more were published at its broker: that of its client.
+An object expires when its client withdraws it (`expire`, by its id), or when its broker, that of its client, says so:
+where the service has a window. With `last: n` that is when n more were published there; with `lifetime_ms` when one is
+published there that is so much younger. Both go by the order of publication at one broker alone, so an end is caused by
+a change, the newer object, and is traced as that is.
 """
 
 from __future__ import annotations
@@ -50,6 +52,13 @@ class Params(BaseModel):
     last: Annotated[
         int | None, Field(ge=1, description="of the objects published at a broker only the last so many count")
     ] = None
+    lifetime_ms: Annotated[
+        int | None,
+        Field(
+            ge=1, le=1_000_000_000,
+            description="an object counts until one is published at its broker so much later, or later still",
+        ),
+    ] = None
 
 
 class Spatial(Kind):
@@ -78,6 +87,7 @@ class Spatial(Kind):
         self.k_max: int = p["k_max"]
         self.delta: float = p["delta"]
         self.last: int | None = p["last"]
+        self.lifetime_ns: int | None = None if p["lifetime_ms"] is None else p["lifetime_ms"] * 1_000_000
         self.geometry: str = p["geometry"]
         self.vocabulary = Vocabulary()
         self.vocabulary.encode([[str(word)] for word in range(p["keywords"])])
@@ -138,7 +148,7 @@ def encoded(sets: list[tuple[int, ...]]) -> KeywordSets:
 
 
 def head_bytes(words: tuple[int, ...]) -> int:
-    """The size on the wire of an object's head: id, place, keywords."""
+    """The size on the wire of an object's head: id, place, size of the payload, keywords."""
     return _HEADER_BYTES + _VALUE_BYTES * (3 + len(words))
 
 

@@ -58,7 +58,7 @@ def test_every_way_of_running_gives_one_trace_and_a_right_one(protocol, rehearsa
 @pytest.mark.parametrize("rehearsal", [TIES, STRAINED, LOSSY, SETTLED, RING], ids=lambda r: r.name)
 @pytest.mark.parametrize(
     "said",
-    [{"last": 5}, pytest.param({"geometry": "sphere", "delta": 1.5}, marks=pytest.mark.full)],
+    [{"last": 5}, {"lifetime_ms": 9}, pytest.param({"geometry": "sphere", "delta": 1.5}, marks=pytest.mark.full)],
     ids=lambda said: "-".join(said),
 )
 def test_every_form_of_the_service_is_between_its_bounds(protocol, rehearsal, said):
@@ -71,7 +71,7 @@ def test_every_form_of_the_service_is_between_its_bounds(protocol, rehearsal, sa
 @pytest.mark.parametrize("rehearsal", REHEARSALS, ids=lambda r: r.name)
 @pytest.mark.parametrize("seed", range(2, 8))
 def test_random_overlays_and_churn(protocol, rehearsal, seed):
-    said = {"last": 3 + seed} if seed % 2 else {}
+    said = ({}, {"last": 3 + seed}, {"lifetime_ms": 4 * seed})[seed % 3]
     model = rehearse(rehearsal, protocol, seed, params=params(k_max=1 + seed % 4, **said), options=options(protocol))
     assert check_digests(model, variants(model)) == []
     assert audit_run(model).broken == []
@@ -124,6 +124,26 @@ def test_only_the_last_objects_of_a_broker_count(protocol):
     for number, x in enumerate((1, 5, 6, 4)):  # at 4, the object at 1 is past, and those at 5 and 6 are farther
         joined.send(0, "publish", [x, 0, 1, 0, 1], word=joined.interest(0, 100 + number))
     assert told(joined) == [(3, 0), (3, 3)]
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_an_object_counts_until_one_that_is_a_lifetime_younger_is_published_at_its_broker(protocol):
+    joined = join(protocol, LINE, params=params(k_max=1, lifetime_ms=3_000))
+    joined.send(3, "subscribe", [0, 0, 1], word=joined.interest(3))
+    second = 1_000_000_000
+    for number, (client, x, at) in enumerate(
+        [
+            (0, 1, 2), (0, 2, 4),  # the second is farther
+            (1, 2, 6),  # broker 1 lets nothing go at broker 0, however old it is
+            (0, 3, 7),  # both of broker 0 go; the one of broker 1 is nearer
+            (0, 2, 8),  # and now as near
+            (0, 5, 11),  # both of broker 0 go again
+            (1, 4, 12),  # and now the one of broker 1
+        ]
+    ):  # fmt: skip
+        joined.send(client, "publish", [x, 0, 1, 0, 1], word=joined.interest(client, 100 + number), at_ns=at * second)
+    assert told(joined) == [(3, 0), (3, 1), (3, 3)]
+    assert joined.audit().verdict == "correct"
 
 
 @pytest.mark.parametrize("protocol", ["spatial-keyword", "spatial"])
@@ -216,6 +236,12 @@ def test_the_judge_finds_what_is_wrong():
     def forget_the_ends(tables):
         keep = tables["changes"]["operation"] != EXPIRE
         tables["changes"] = {name: np.asarray(column)[keep] for name, column in tables["changes"].items()}
+
+    aging = rehearse(SETTLED, "spatial-flooding", params=params(lifetime_ms=4))
+    traces = MemoryTraces("full", tables_of(aging))
+    execute(aging, trace=traces)
+    assert judge(traces.tables(), Spatial(params(lifetime_ms=4)), audit_run(aging).guarantees, 0).broken == []
+    assert judge(traces.tables(), Spatial(params()), audit_run(aging).guarantees, 0).unwanted.count > 0
 
     clean = judged(lambda tables: None)
     assert not clean.broken
