@@ -11,7 +11,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from brokers.indexes.contract import Ids, claim
-from brokers.indexes.space import zeros
+from brokers.indexes.space import array
 
 _EMPTY = -1
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
@@ -48,9 +48,8 @@ class IdMap:
         self._count = count
 
     def _make(self, places: int) -> None:
-        self.keys = zeros(8 * places)[: 8 * places].view(np.int64)
-        self.keys[:] = _EMPTY
-        self.slots = zeros(4 * places)[: 4 * places].view(np.int32)
+        self.keys = array((places,), np.int64, _EMPTY)
+        self.slots = array((places,), np.int32)
 
     def remove(self, ids: Ids) -> None:
         """Remove ids that are present and distinct. O(1) expected per id."""

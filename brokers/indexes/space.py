@@ -6,12 +6,30 @@ itself. So large arrays come on large pages where the system has them.
 
 from __future__ import annotations
 
+import math
 import mmap
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 LARGE_BYTES = 1 << 22
+
+
+def array(shape: tuple[int, ...], dtype: Any, fill: Any = 0) -> NDArray[Any]:
+    """An array of its own, filled."""
+    size = math.prod(shape) * np.dtype(dtype).itemsize
+    made = zeros(size)[:size].view(dtype).reshape(shape)
+    if fill != 0:
+        made[...] = fill
+    return made
+
+
+def grown(old: NDArray[Any], shape: tuple[int, ...], fill: Any = 0) -> NDArray[Any]:
+    """A larger array with the old one at its beginning, on each axis."""
+    larger = array(shape, old.dtype, fill)
+    larger[tuple(slice(0, extent) for extent in old.shape)] = old
+    return larger
 
 
 def zeros(size: int, reserved: int = 1) -> NDArray[np.uint8]:
