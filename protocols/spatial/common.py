@@ -17,6 +17,7 @@ from pydantic import BaseModel
 
 from brokers.contract import BrokerProtocol, Message
 from brokers.errors import InvalidInput
+from brokers.indexes.contract import DuplicateId, UnknownId
 from brokers.indexes.spatial.contract import ReverseTopK
 from brokers.indexes.spatial.window import LastObjects, LastTime, Window
 from protocols.routes import Routes
@@ -31,6 +32,11 @@ from protocols.spatial.kind import (
     encoded,
     keywords_of,
 )
+
+
+def named(id: int) -> str:
+    """37#5 for number 5 of client 37."""
+    return f"{id >> 32}#{id & 0xFFFFFFFF}"
 
 
 class Head(NamedTuple):
@@ -115,6 +121,8 @@ class Ranking(BrokerProtocol):
     def publish(self, message: Message) -> None:
         """An object came: deliver it to whom it matters here, take it in, send it on."""
         row = self.node.row(message.body)
+        if message.link < 0:
+            self.check(message.word, row, OBJECT_KEYWORDS)
         words = keywords_of(row, OBJECT_KEYWORDS)
         if message.link >= 0 and not self.wanted_from(message.link, words):
             return
@@ -122,7 +130,7 @@ class Ranking(BrokerProtocol):
         if message.link < 0:
             self.close(message, [])
         if message.link < 0 and message.word in self.heads:
-            raise InvalidInput(f"object {message.word} is published while it is there; let it expire first")
+            raise DuplicateId(f"object {named(message.word)} is published while it is there; let it expire first")
         self.serve(message, head, self.service.asked(row))
         self.learn(message.word, head)
         self.pass_on(message, head)
@@ -172,7 +180,9 @@ class Ranking(BrokerProtocol):
     def expire(self, message: Message, id: int) -> None:
         """An object is no more."""
         head = self.heads.get(id)
-        if head is None or (message.link >= 0 and head.link != message.link):
+        if head is None or head.link != message.link:
+            if message.type == EXPIRE and message.link < 0 and not self.windows:
+                raise UnknownId(f"object {named(id)} is withdrawn, and none of that id was published at this broker")
             return
         self.forget(message, id)
         for link in self.towards(head):
@@ -195,6 +205,7 @@ class Ranking(BrokerProtocol):
     # ---- subscriptions ---------------------------------------------------------------------------------
 
     def subscribe(self, message: Message) -> None:
+        self.check(message.word, self.node.row(message.body), SUBSCRIPTION_KEYWORDS)
         self.add(message.word, self.node.row(message.body))
         self.came(message, message.word)
 
@@ -213,13 +224,23 @@ class Ranking(BrokerProtocol):
     def unsubscribe(self, message: Message) -> None:
         words = self.subscriptions.pop(message.word, None)
         if words is None:
-            return
+            raise UnknownId(f"subscription {named(message.word)} is taken back, and is not held at this broker")
         self.index.delete_subscriptions([message.word])
         for word in words:
             self.here[word] -= 1
             if not self.here[word]:
                 del self.here[word]
         self.left(message, message.word, words)
+
+    def check(self, id: int, row: Any, start: int) -> None:
+        """Refuse what a client sent before anything is changed, if it is no object or subscription."""
+        try:
+            self.service.check(row, start)
+            if start == OBJECT_KEYWORDS:
+                self.service.asked(row)
+        except InvalidInput as error:
+            what = "object" if start == OBJECT_KEYWORDS else "subscription"
+            raise InvalidInput(f"{what} {named(id)}: {error}") from error
 
     def entries(self) -> int:
         return len(self.subscriptions) + len(self.heads)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from pydantic import ValidationError
 
+from brokers.contract import MESSAGE, Message
 from brokers.engine.run import MemoryTraces, execute, tables_of
-from brokers.errors import InvalidInput
+from brokers.errors import BrokerlabError, InvalidInput
 from brokers.indexes.spatial.part import Part
 from brokers.indexes.spatial.summary import Summary
 from protocols.conformance import REHEARSALS, Rehearsal, audit_run, check_digests, join, rehearse, variants
@@ -89,6 +91,71 @@ def test_an_index_whose_answer_depends_on_its_layout_is_refused_beyond_delta_1()
     with pytest.raises(InvalidInput, match="Part answers by how it is laid out"):
         Spatial(params(delta=1.2)).new_index(Part)
     assert Spatial(params()).new_index(Part).geometry.name == "plane"
+
+
+# ---- what is refused ---------------------------------------------------------------------------------
+
+BAD = {
+    "a place that is none": ("publish", [np.nan, 0, 1, 0, 1], "object 4#5: .*x is nan"),
+    "a place too far out": ("publish", [0, 1e200, 1, 0, 1], "object 4#5: .*y is 1e\\+200"),
+    "k below 1": ("publish", [0, 0, 0, 0, 1], r"object 4#5: .*k = 0; .*1\.\.3"),
+    "k above k_max": ("publish", [0, 0, 4, 0, 1], "k = 4"),
+    "an object without keywords": ("publish", [0, 0, 1, 0, np.nan], "object 4#5: it has no keywords"),
+    "a keyword that there is not": ("publish", [0, 0, 1, 0, 4], r"keyword 4 is none of 0\.\.3"),
+    "half a keyword": ("publish", [0, 0, 1, 0, 0.5], "keyword 0.5"),
+    "a payload of less than nothing": ("publish", [0, 0, 1, -1, 1], "-1 bytes"),
+    "a row that is too short": ("publish", [0, 0], "2 numbers are no object"),
+    "a subscription nowhere": ("subscribe", [0, np.inf, 1], "subscription 4#5: .*y is inf"),
+    "a subscription without keywords": ("subscribe", [0, 0], "subscription 4#5: it has no keywords"),
+    "a subscription to what there is not": ("subscribe", [0, 0, -1], "keyword -1"),
+    "an unknown object": ("expire", None, "object 4#5 is withdrawn, and none"),
+    "an unknown subscription": ("unsubscribe", None, "subscription 4#5 is taken back"),
+}
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_bad_input_ends_the_run_with_an_error_that_names_it(protocol):
+    for type_, row, message in BAD.values():
+        joined = join(protocol, LINE, params=params())
+        joined.send(0, type_, row, word=joined.interest(0, 5))
+        with pytest.raises(BrokerlabError, match=message):
+            joined.result()
+    for type_, row, message in (
+        ("publish", [0, 0, 1, 0, 1], "object 4#5 is published while it is there"),
+        ("subscribe", [0, 0, 1], "among the subscriptions already"),
+    ):
+        joined = join(protocol, LINE, params=params())
+        for _ in range(2):
+            joined.send(0, type_, row, word=joined.interest(0, 5))
+        with pytest.raises(BrokerlabError, match=message):
+            joined.result()
+
+
+def test_what_is_refused_has_changed_nothing_at_its_broker():
+    joined = join("spatial", [(0, 1)], params=params(k_max=1))
+    joined.send(1, "subscribe", [0, 0, 1], word=joined.interest(1))
+    brokers = brokers_after(joined.model())
+    broker = brokers[0]
+    bodies = broker.node.env.bodies
+    before = broker.describe(), broker.entries(), len(broker.index), len(broker.index.objects)
+    for type_, row, _ in BAD.values():
+        if row is not None and len(row) > 2 and row[3:4] != [-1]:  # what the engine refuses when it comes in
+            body = int(bodies.add_rows(0, Spatial.types[type_], np.array([row], float))[0])
+            message = Message(0, 1, MESSAGE, 4, -1, Spatial.types[type_], body, (4 << 32) | 5, -1)
+            with pytest.raises(InvalidInput):
+                broker.on_message(message)
+    assert before == (broker.describe(), broker.entries(), len(broker.index), len(broker.index.objects))
+
+
+@pytest.mark.parametrize(
+    "said",
+    [{"delta": 0.9}, {"delta": float("nan")}, {"k_max": 0}, {"keywords": 0}, {"geometry": "torus"}, {"last": 0},
+     {"lifetime_ms": 0}, {"lifetime": 5}],
+    ids=str,
+)  # fmt: skip
+def test_a_service_that_cannot_be_is_refused(said):
+    with pytest.raises(ValidationError):
+        params(**said)
 
 
 # ---- what is delivered -------------------------------------------------------------------------------
