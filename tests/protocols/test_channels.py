@@ -103,14 +103,18 @@ class Stopped(Exception):
 
 
 @pytest.mark.parametrize(
-    "said",
+    ("said", "on"),
     [
-        pytest.param({}, id="fresh"),
-        pytest.param({"replan": "mended"}, id="mended"),
-        pytest.param({**MENDED_CHANNELS, "extractor": "tags"}, id="channels", marks=pytest.mark.full),
+        pytest.param({}, {"actors": 3}, id="fresh"),
+        pytest.param({"replan": "mended"}, {"actors": 3}, id="mended"),
+        pytest.param({**MENDED_CHANNELS, "extractor": "tags"}, {"actors": 1}, id="channels", marks=pytest.mark.full),
+        pytest.param(MENDED_CHANNELS, {"engine": "ray", "actors": 2}, id="on Ray",
+                     marks=[pytest.mark.full, pytest.mark.ray]),
     ],
-)
-def test_a_run_goes_on_from_a_checkpoint_with_plans_under_way(tmp_path, said):
+)  # fmt: skip
+def test_a_run_goes_on_from_a_checkpoint_with_plans_under_way(tmp_path, said, on):
+    if "engine" in on:
+        pytest.importorskip("ray")
     model = rehearse(TREE, "channels", options=options(**said))
 
     def folder(name):
@@ -127,7 +131,7 @@ def test_a_run_goes_on_from_a_checkpoint_with_plans_under_way(tmp_path, said):
     with pytest.raises(Stopped):
         execute(model, actors=2, trace=FileTraces(str(halves.path), "full", tables), progress=stop,
                 checkpoint_every_s=0.0, max_window_ns=MS)  # fmt: skip
-    resumed = execute(model, actors=3, trace=FileTraces(str(halves.path), "full", tables), resume=True)
+    resumed = execute(model, **on, trace=FileTraces(str(halves.path), "full", tables), resume=True)
     assert resumed.digest == expected.digest
     one, other = whole.finish(expected.digest), halves.finish(resumed.digest)
     assert [t for t in one.model_tables() if not same_rows(one.read(t), other.read(t))] == []
