@@ -12,7 +12,7 @@ from numba import njit, types
 from numba.experimental import structref
 from numpy.typing import NDArray
 
-from brokers.indexes.intrinsics import trailing_zeros
+from brokers.indexes.intrinsics import prefetch, trailing_zeros
 
 LEVELS = 16  # nodes have heights 1..15; the edge of level 15 always leads from the first node to the last
 EXACT, PARTIAL, GBU, PIECEWISE, RANGE = range(5)  # how K follows I
@@ -25,6 +25,7 @@ _AT, _SIZE, _CLASS = range(3)  # columns of `link` and `record`
 _NODES_IN, _NODES_OUT, _REMARKED = range(3)
 _SET_CLASS_MIN, _RECORD_CLASS_MIN = 2, 4
 _BLOCK_CLASSES = 31
+_AHEAD = 8  # updates whose memory is asked for before their turn
 
 
 @structref.register
@@ -194,6 +195,14 @@ def _unmark(s, entry):
     """Take all markers of an entry. O(markers) expected."""
     pool, link, record = s.pool, s.link, s.record
     begin, size = record[entry, _AT], record[entry, _SIZE]
+    # Who stands last in a set moves to the gap. All sets differ, so that the records of all these can be asked for.
+    for i in range(begin, begin + size, 2):
+        head = link[pool[i]]
+        prefetch(pool, np.int64(head[_AT] + pool[i + 1]))  # type: ignore[call-arg]
+        prefetch(record, 3 * np.int64(pool[head[_AT] + head[_SIZE] - 1]))  # type: ignore[call-arg]
+    for i in range(begin, begin + size, 2):
+        head = link[pool[i]]
+        prefetch(pool, np.int64(record[pool[head[_AT] + head[_SIZE] - 1], _AT]))  # type: ignore[call-arg]
     for i in range(begin, begin + size, 2):
         slot, position = pool[i], pool[i + 1]
         head = link[slot]
@@ -455,6 +464,14 @@ def update_many(s, always, rule, number, entries, asked):
     """One update after the other for those rows of (list, entry) that are this list's; how many regions moved."""
     moved = 0
     for i in range(entries.shape[0]):
+        if i + _AHEAD < entries.shape[0]:
+            entry = entries[i + _AHEAD, 1]
+            prefetch(s.reach, 2 * entry)  # type: ignore[call-arg]
+            prefetch(s.record, 3 * entry)  # type: ignore[call-arg]
+            prefetch(s.ends, 2 * entry)  # type: ignore[call-arg]
+        if i + _AHEAD // 2 < entries.shape[0]:
+            entry = entries[i + _AHEAD // 2, 1]
+            prefetch(s.pool, np.int64(s.record[entry, _AT]))  # type: ignore[call-arg]
         if entries[i, 0] == number:
             moved += int(_update(s, always, rule, entries[i, 1], asked[i, 0], asked[i, 1]))
     return moved
