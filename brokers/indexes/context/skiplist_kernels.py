@@ -199,7 +199,7 @@ def _unmark(s, entry):
     for i in range(begin, begin + size, 2):
         head = link[pool[i]]
         prefetch(pool, np.int64(head[_AT] + pool[i + 1]))  # type: ignore[call-arg]
-        prefetch(record, 3 * np.int64(pool[head[_AT] + head[_SIZE] - 1]))  # type: ignore[call-arg]
+        prefetch(record, 3 * np.int64(pool[head[_AT] + head[_SIZE] - 1]))
     for i in range(begin, begin + size, 2):
         head = link[pool[i]]
         prefetch(pool, np.int64(record[pool[head[_AT] + head[_SIZE] - 1], _AT]))  # type: ignore[call-arg]
@@ -467,8 +467,8 @@ def update_many(s, always, rule, number, entries, asked):
         if i + _AHEAD < entries.shape[0]:
             entry = entries[i + _AHEAD, 1]
             prefetch(s.reach, 2 * entry)  # type: ignore[call-arg]
-            prefetch(s.record, 3 * entry)  # type: ignore[call-arg]
-            prefetch(s.ends, 2 * entry)  # type: ignore[call-arg]
+            prefetch(s.record, 3 * entry)
+            prefetch(s.ends, 2 * entry)
         if i + _AHEAD // 2 < entries.shape[0]:
             entry = entries[i + _AHEAD // 2, 1]
             prefetch(s.pool, np.int64(s.record[entry, _AT]))  # type: ignore[call-arg]
