@@ -25,7 +25,7 @@ _SOURCES = "scenarios.workloads.objects"
 _LINKS = LinkModel.model_validate({"delay": {"kind": "uniform", "low_ns": 2_000_000, "high_ns": 10_000_000}})
 _SECOND = 1_000_000_000
 _SORTS = {PUBLISH: "objects", EXPIRE: "ends", 16: "questions", 17: "questions", 18: "answers", 19: "heads",
-          20: "summaries"}  # fmt: skip
+          20: "summaries", 22: "summaries"}  # fmt: skip
 SORTS = ("objects", "heads", "summaries", "questions", "answers", "ends")
 
 

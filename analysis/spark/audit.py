@@ -30,7 +30,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from analysis.spark.changes import BEHIND, behind_links, changes_of, settlement
-from analysis.spark.rules import Question, judged, rule_of
+from analysis.spark.rules import Kept, Question, judged, rule_of
 from analysis.spark.trace import Service, Trace, checked, rows_of, write_json
 from brokers.contract import NEVER, Guarantees
 
@@ -213,18 +213,19 @@ def audit_service(trace: Trace, service: Service, sizes: Sizes, sample: int | No
     found.unable = trace.need("deliveries", "the audit") or ""
     if found.unable:
         return found
-    _judge(trace, service, guarantees, sample, found)
+    with Kept() as keep:
+        _judge(trace, service, guarantees, sample, found, keep)
     _look_through(trace, service, found)
     return found
 
 
 def _judge(
-    trace: Trace, service: Service, guarantees: Guarantees, sample: int | None, found: ServiceAudit
+    trace: Trace, service: Service, guarantees: Guarantees, sample: int | None, found: ServiceAudit, keep: Kept
 ) -> None:
     """Compare the deliveries with what the kind's rule says."""
     from pyspark.sql import functions as F
 
-    changes = changes_of(trace, service).persist()
+    changes = keep(changes_of(trace, service))
     mine = F.col("service") == service.number
     published = trace.table("publications").filter(mine)
     losses = trace.table("losses").filter(mine)
@@ -242,11 +243,11 @@ def _judge(
 
     consider_losses = found.losses > 0 and not guarantees.under_loss
     lost = losses if consider_losses else None
-    publications = _publications(trace, service.number, chosen(published), lost).persist()
+    publications = keep(_publications(trace, service.number, chosen(published), lost))
     found.audited = found.publications if share >= 1 else publications.count()
     question = Question(
         trace, service, guarantees, publications, changes,
-        settlement(trace, service, changes, consider_losses), _places(trace),
+        settlement(trace, service, changes, consider_losses), _places(trace), keep,
     )  # fmt: skip
     delivered = (
         chosen(trace.table("deliveries").filter(mine))
@@ -273,8 +274,6 @@ def _judge(
             rows = pairs.filter(name).select("publication", "client", F.col("first_ns").alias("delivered_ns"))
             sent = publications.select("publication", F.col("time_ns").alias("sent_ns"))
             finding.examples = _examples(rows.join(sent, "publication", "left"))
-    changes.unpersist()
-    publications.unpersist()
 
 
 def _count_if(condition: Column) -> Column:
@@ -377,11 +376,10 @@ def text(found: Audit) -> str:
         if service.unable:
             continue
         sampled = "" if service.audited == service.publications else f" (a sample of {service.publications:,})"
-        counts = f"{service.interests:,} interests, {service.deliveries:,} deliveries"
+        counts = f"{service.interests:,} interests, {service.deliveries:,} answers"  # of a server
         if service.publications or not service.deliveries:
-            counts = f"{service.audited:,} publications{sampled}, {counts}"
-        else:  # nobody publishes: a server answers
-            counts = f"{service.interests:,} interests, {service.deliveries:,} answers"
+            publications = f"{service.audited:,} publications{sampled}"
+            counts = f"{publications}, {service.interests:,} interests, {service.deliveries:,} deliveries"
         lines.append(f"  {counts}; {service.forced:,} decisions forced, {service.free:,} free")
         if service.losses:
             lines.append(

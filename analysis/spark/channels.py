@@ -42,7 +42,7 @@ class ChannelsRule:
         from pyspark.sql import functions as F
 
         due = ["interest", "period_ns", "round"]
-        versions = self._versions(question).persist()
+        versions = question.keep(self._versions(question))
         rounds = self._rounds(question, versions)
         may = rounds.alias("p").join(versions.alias("c"), ["interest", "period_ns"]).filter(possible())
         certain = in_time()
@@ -122,7 +122,7 @@ class ChannelsRule:
         from pyspark.sql import functions as F
 
         trace, last_ns = question.trace, question.trace.duration_ns - 1
-        ends = self._ends(question).persist()
+        ends = question.keep(self._ends(question))
         took = F.col("end_ns") - F.col("round") * F.col("period_ns")
         longest = ends.agg(F.max(took).alias("ns")).first()
         longest_ns = int((longest["ns"] if longest is not None else None) or 0)

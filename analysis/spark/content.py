@@ -53,7 +53,7 @@ class ContentRule:
         """
         from pyspark.sql import functions as F
 
-        interests = self._interests(question).persist()
+        interests = question.keep(self._interests(question))
         sizes = interests.agg(F.count("*").alias("count"), F.max(F.size("ranges")).alias("widest")).first()
         assert sizes is not None
         count, widest = sizes["count"], sizes["widest"]

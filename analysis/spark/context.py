@@ -47,8 +47,8 @@ class ContextRule:
     def decisions(self, question: Question) -> DataFrame:
         from pyspark.sql import functions as F
 
-        begun = standing(question.changes, question.settled, question.service, question.places).persist()
-        pairs = self._pairs(question, begun).persist()
+        begun = question.keep(standing(question.changes, question.settled, question.service, question.places))
+        pairs = question.keep(self._pairs(question, begun))
         known = self._known(question, begun, pairs)
         judged = (
             pairs.join(known, ["publication", "change"], "left")

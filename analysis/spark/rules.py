@@ -29,6 +29,7 @@ the publication and why; both are rows of the trace as dictionaries.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -51,6 +52,29 @@ RULES: dict[str, str] = {
 }
 
 
+class Kept:
+    """Frames that are computed once and used several times, for as long as a `with` block lasts.
+
+    Spark holds on to what is kept, and compares every later plan with it: what nobody gives back makes a long
+    session slow and full.
+    """
+
+    def __init__(self) -> None:
+        self._frames: list[DataFrame] = []
+
+    def __call__(self, frame: DataFrame) -> DataFrame:
+        self._frames.append(frame.persist())
+        return frame
+
+    def __enter__(self) -> Kept:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        while self._frames:
+            with suppress(Exception):  # a Spark that died, which is told already
+                self._frames.pop().unpersist()
+
+
 @dataclass(frozen=True)
 class Question:
     """What a rule gets.
@@ -58,7 +82,8 @@ class Question:
     `publications` are those to judge: publication, time_ns, values, place (of the broker where it entered),
     end_ns (no decision about it was made after that), unheard (what lies behind links that lost a copy),
     cut (whether the run may have ended before it was done).
-    `changes` and `settled` are as in `analysis.spark.changes`. `places` gives each broker its place.
+    `changes` and `settled` are as in `analysis.spark.changes`. `places` gives each broker its place. `keep` is for a
+    frame that is used several times; it is given back when the service has been judged.
     """
 
     trace: Trace
@@ -68,6 +93,7 @@ class Question:
     changes: DataFrame
     settled: DataFrame
     places: DataFrame
+    keep: Kept
 
 
 class Rule(Protocol):

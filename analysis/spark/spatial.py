@@ -8,7 +8,8 @@ theirs was in flight), or out. More objects make an answer smaller. So a subscri
 
 Whatever the free ones did, the right answer lies between. A client is forced or allowed if a subscription of it is.
 
-An object ends by its withdrawal, or, where only the last n of a broker count, with the n-th after it at its broker.
+An object ends by its withdrawal; where only the last n of a broker count, with the n-th after it at its broker; where
+it has a lifetime, with the first at its broker that was published so much later.
 
 Ends of what a change leans on do not matter here: in the protocols a change leans on a message of another that is
 under way, not on what the other stands for.
@@ -52,7 +53,7 @@ class SpatialRule:
         from pyspark.sql import functions as F
 
         objects, subscriptions = self._things(question)
-        met = self._met(question, objects, subscriptions).persist()
+        met = question.keep(self._met(question, objects, subscriptions))
         counts = self._counts(met, objects, subscriptions)
         key = ["publication", "subscription"]
         judged = met.join(counts, key, "left").select(
@@ -138,29 +139,32 @@ class SpatialRule:
             )
 
         objects, subscriptions = of(PUBLISH, OBJECT_KEYWORDS), of(SUBSCRIBE, SUBSCRIPTION_KEYWORDS)
-        return self._windowed(objects).persist(), subscriptions.persist()
+        return question.keep(self._windowed(objects)), question.keep(subscriptions)
 
     def _windowed(self, objects: DataFrame) -> DataFrame:
-        """With the ends that come of counting only the last n of a broker."""
+        """With the ends that come of windows over the objects of a broker."""
         from pyspark.sql import Window
         from pyspark.sql import functions as F
 
-        if self.kind.last is None:
-            return objects
-        order = Window.partitionBy("broker").orderBy("issued_ns", "change")
         gone = F.when(F.size("unheard") == 0, F.col("settled_ns")).otherwise(F.lit(NEVER))
-
-        def by_another(column: Column) -> Column:
-            return F.coalesce(F.lead(column, self.kind.last or 1).over(order), F.lit(NEVER))
-
-        # Of two ends the earlier one is told to others, and the later one does nothing.
-        objects = objects.withColumns({"out_ns": by_another(F.col("issued_ns")), "left_ns": by_another(gone)})
-        first = (
-            F.when(F.col("revoked_ns") < F.col("out_ns"), F.col("gone_ns"))
-            .when(F.col("revoked_ns") > F.col("out_ns"), F.col("left_ns"))
-            .otherwise(F.greatest("gone_ns", "left_ns"))
-        )
-        return objects.withColumn("gone_ns", first).withColumn("revoked_ns", F.least("revoked_ns", "out_ns"))
+        if self.kind.last is not None:
+            order = Window.partitionBy("broker").orderBy("issued_ns", "change")
+            by = F.lead(F.struct(F.col("issued_ns").alias("out_ns"), gone.alias("left_ns")), self.kind.last)
+            objects = _ended(objects.withColumn("by", by.over(order)))
+        if self.kind.lifetime_ns is not None:
+            # Backwards in time, a row that asks comes after all that were published as late or later.
+            order = Window.partitionBy("broker").orderBy(F.desc("time_ns"), "asks", F.desc("change"))
+            fresh = objects.select(
+                "broker", "change", F.col("issued_ns").alias("time_ns"), F.lit(False).alias("asks"),
+                F.struct(F.col("issued_ns").alias("out_ns"), gone.alias("left_ns")).alias("by"),
+            )  # fmt: skip
+            old = objects.select(
+                "broker", "change", (F.col("issued_ns") + self.kind.lifetime_ns).alias("time_ns"),
+                F.lit(True).alias("asks"), F.lit(None).cast(fresh.schema["by"].dataType).alias("by"),
+            )  # fmt: skip
+            ends = fresh.unionByName(old).withColumn("by", F.last("by", ignorenulls=True).over(order))
+            objects = _ended(objects.join(ends.filter("asks").select("change", "by"), "change"))
+        return objects
 
     def _point(self) -> Column:
         """The coordinates that distances are taken of."""
@@ -212,6 +216,24 @@ class SpatialRule:
         length = float(geometry.length(squared_distances(points[:1], points[1]))[0])
         words = ", ".join(map(str, shared))
         return f"shares keyword {words}; the object is {length:g} {geometry.unit} away, and asks for k = {offered[2]:g}"
+
+
+def _ended(objects: DataFrame) -> DataFrame:
+    """Objects that end as they did, or `by` another object: of two ends the earlier one is told to others."""
+    from pyspark.sql import functions as F
+
+    objects = objects.select(
+        "*",
+        F.coalesce("by.out_ns", F.lit(NEVER)).alias("out_ns"),
+        F.coalesce("by.left_ns", F.lit(NEVER)).alias("left_ns"),
+    )
+    first = (
+        F.when(F.col("revoked_ns") < F.col("out_ns"), F.col("gone_ns"))
+        .when(F.col("revoked_ns") > F.col("out_ns"), F.col("left_ns"))
+        .otherwise(F.greatest("gone_ns", "left_ns"))
+    )
+    ended = objects.withColumn("gone_ns", first).withColumn("revoked_ns", F.least("revoked_ns", "out_ns"))
+    return ended.drop("by", "out_ns", "left_ns")
 
 
 def _present(word: Column) -> Column:

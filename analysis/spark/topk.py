@@ -47,7 +47,7 @@ class TopKRule:
 
         rankings = question.trace.table("rankings").filter(F.col("service") == question.service.number)
         question = replace(question, publications=self._decided(question, rankings))
-        filters = self._filters(question).persist()
+        filters = question.keep(self._filters(question))
         shown = rankings.select("publication", "interest", F.col("score").alias("shown"))
         filters = filters.join(shown, ["publication", "interest"], "left")
         known = F.col("shown").isNotNull() & F.array_contains("scores", F.col("shown"))
@@ -96,7 +96,7 @@ class TopKRule:
         """A row per publication and filter that may score: certain, scores, least, most."""
         from pyspark.sql import functions as F
 
-        versions = self._versions(question).persist()
+        versions = question.keep(self._versions(question))
         widest = versions.agg(F.max(F.size("constraints"))).first()
         width = (widest[0] if widest is not None else 0) or 0
         for k in range(width):

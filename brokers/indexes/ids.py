@@ -11,6 +11,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from brokers.indexes.contract import Ids, claim
+from brokers.indexes.space import array
 
 _EMPTY = -1
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
@@ -22,8 +23,7 @@ class IdMap:
     """Distinct non-negative int64 ids, each with a slot below 2**31."""
 
     def __init__(self) -> None:
-        self._keys = np.full(_PLACES_MIN, _EMPTY, np.int64)
-        self._slots = np.empty(_PLACES_MIN, np.int32)
+        self._make(_PLACES_MIN)
         self._count = 0
 
     def __len__(self) -> int:
@@ -31,42 +31,49 @@ class IdMap:
 
     def find(self, ids: Ids) -> NDArray[np.int64]:
         """The slot of each id, -1 where there is none. O(1) expected per id."""
-        return _find(self._keys, self._slots, ids)
+        return _find(self.keys, self.slots, ids)
 
     def add(self, ids: Ids, slots: NDArray[np.int64]) -> None:
         """Enter ids that are absent and distinct. O(1) expected and amortised per id."""
         count = self._count + len(ids)
-        if 5 * count > 3 * len(self._keys):
-            places = len(self._keys)
+        if 5 * count > 3 * len(self.keys):
+            places = len(self.keys)
             while 5 * count > 3 * places:
                 places *= 2
-            taken = self._keys != _EMPTY
-            old_ids, old_slots = self._keys[taken], self._slots[taken].astype(np.int64)
-            self._keys = np.full(places, _EMPTY, np.int64)
-            self._slots = np.empty(places, np.int32)
-            _add(self._keys, self._slots, old_ids, old_slots)
-        _add(self._keys, self._slots, ids, slots)
+            taken = self.keys != _EMPTY
+            old_ids, old_slots = self.keys[taken], self.slots[taken].astype(np.int64)
+            self._make(places)
+            _add(self.keys, self.slots, old_ids, old_slots)
+        _add(self.keys, self.slots, ids, slots)
         self._count = count
+
+    def _make(self, places: int) -> None:
+        self.keys = array((places,), np.int64, _EMPTY)
+        self.slots = array((places,), np.int32)
 
     def remove(self, ids: Ids) -> None:
         """Remove ids that are present and distinct. O(1) expected per id."""
-        _remove(self._keys, self._slots, ids)
+        _remove(self.keys, self.slots, ids)
         self._count -= len(ids)
+
+    def taken(self) -> None:
+        """`take_one` has removed an id."""
+        self._count -= 1
 
     def take(self, ids: Ids) -> NDArray[np.int64]:
         """Remove these distinct ids and return their slots; if one is absent its slot is -1, and none is removed."""
-        slots: NDArray[np.int64] = _take(self._keys, self._slots, ids)
+        slots: NDArray[np.int64] = _take(self.keys, self.slots, ids)
         if not (slots[0] < 0 if len(ids) == 1 else (slots < 0).any()):
             self._count -= len(ids)
         return slots
 
     def items(self) -> tuple[Ids, NDArray[np.int64]]:
         """All (ids, slots), in no order. O(places)."""
-        taken = self._keys != _EMPTY
-        return self._keys[taken], self._slots[taken].astype(np.int64)
+        taken = self.keys != _EMPTY
+        return self.keys[taken], self.slots[taken].astype(np.int64)
 
     def memory_bytes(self) -> int:
-        return self._keys.nbytes + self._slots.nbytes
+        return self.keys.nbytes + self.slots.nbytes
 
     def check(self) -> None:
         """Every invariant. O(places)."""
@@ -74,7 +81,7 @@ class IdMap:
         claim(len(ids) == self._count, "the table holds as many ids as it counts")
         claim(len(np.unique(ids)) == len(ids), "no id stands in two places")
         claim(np.array_equal(self.find(ids), slots), "every id is reached from its own place")
-        claim(5 * self._count <= 3 * len(self._keys), "at most three places in five are taken")
+        claim(5 * self._count <= 3 * len(self.keys), "at most three places in five are taken")
 
 
 @njit(inline="always", cache=True)
@@ -123,6 +130,12 @@ def _remove(keys, slots, ids):
                 hole = place
             place = (place + 1) & mask
         keys[hole] = _EMPTY
+
+
+@njit(cache=True)
+def take_one(keys, slots, ids):
+    """Remove the only id and return its slot, for kernels of others; -1 if it is absent."""
+    return _take(keys, slots, ids)[0]
 
 
 @njit(cache=True)

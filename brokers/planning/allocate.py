@@ -124,14 +124,11 @@ class _Estimates:
         self.leave = np.empty(clients)
         self.join = np.empty((clients, costs.channels))
         self._costs = costs
-        self._rows = np.concatenate(costs.rows)
-        self._starts = np.zeros(clients + 1, np.int64)
-        np.cumsum([len(rows) for rows in costs.rows], out=self._starts[1:])
         self._group = np.empty(n, np.int64)  # the set of each query, named by its first
 
     def refresh(self, channel: Sequence[int], held: Sequence[Clients], changed: Sequence[int]) -> None:
         """Estimate anew for channels whose clients changed. O(all queries * the sets of those channels)."""
-        costs, problem = self._costs, self._costs.problem
+        costs, problem, boxes = self._costs, self._costs.problem, self._costs.boxes
         for k in changed:
             if held[k]:
                 plan, rows = costs.plan(held[k]), costs.rows_of(held[k])
@@ -139,9 +136,9 @@ class _Estimates:
         fresh = np.zeros(costs.channels, np.bool_)
         fresh[list(changed)] = True
         _estimate(
-            problem.size.table, problem.queries.low, problem.queries.high,
-            (*constants(problem.costs), problem.costs.share), self._rows, self._starts, np.array(channel),
-            self._group, fresh, costs.own, np.array(costs.weights), self.leave, self.join,
+            boxes.table, boxes.low, boxes.high, (*constants(problem.costs), problem.costs.share), boxes.rows,
+            boxes.starts, np.array(channel), self._group, fresh, costs.own, np.array(costs.weights), self.leave,
+            self.join,
         )  # fmt: skip
 
 

@@ -33,8 +33,17 @@ class Answer:
         wanted = np.zeros(len(self.objects), bool)
         for line in self.message.header:
             if line.client == client:
-                wanted |= _inside(self.points, line)
+                wanted |= self.wanted_by(line)
         return int(len(wanted) - wanted.sum())
+
+    def wanted_by(self, line: Wanted) -> NDArray[np.bool_]:
+        """[objects] which of them a line of the header takes: by their tags, or by its box. O(objects)."""
+        if self.tags is None:
+            return _inside(self.points, line)
+        ptr, queries = self.tags
+        wanted = np.zeros(len(self.objects), bool)
+        wanted[np.repeat(np.arange(len(wanted)), np.diff(ptr))[queries == line.query]] = True
+        return wanted
 
 
 def answer(plan: Plan, database: Database, tagged: bool = False) -> list[Answer]:
@@ -61,11 +70,7 @@ def extract(answer: Answer, query: int) -> Ids:
             break
     else:
         raise UnknownId(f"answer {answer.message.number} carries nothing for query {query}; see its header")
-    if answer.tags is None:
-        return answer.objects[_inside(answer.points, line)]
-    ptr, queries = answer.tags
-    owner = np.repeat(np.arange(len(answer.objects)), np.diff(ptr))
-    return answer.objects[owner[queries == query]]
+    return answer.objects[answer.wanted_by(line)]
 
 
 def extract_all(answers: Iterable[Answer], query: int) -> Ids:

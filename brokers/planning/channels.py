@@ -8,7 +8,8 @@ clients; a channel costs what its plan costs, and for each of its clients
 The bracket is negative where a client's queries overlap more than its channel wastes. It is taken literally,
 or not below 0 with `clamp`. Costs of channels are summed, by weight where there are weights.
 
-With bounding boxes and pair merging a channel is one kernel call; any other procedure or merge works too.
+With bounding boxes and pair merging a channel is one kernel call, and so are all channels that differ from one
+by a client; any other procedure or merge works too.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numba import njit
@@ -24,9 +25,10 @@ from numpy.typing import NDArray
 
 from brokers.indexes.contract import Ids, claim
 from brokers.planning import greedy, plain
-from brokers.planning.model import BadAllocation, TooLarge
+from brokers.planning.model import BadAllocation, Floats, TooLarge
 from brokers.planning.plan import Plan, by_first_row
-from brokers.planning.problem import BoxProblem, constants
+from brokers.planning.problem import BoxProblem
+from brokers.planning.sizes import SizeTable
 
 LEAVES_MAX = 1_000_000
 EPSILON = 1e-12  # a saving below this part of the costs it is taken from is rounding
@@ -74,12 +76,22 @@ class ChannelCosts:
         self.clients, owner = np.unique(problem.queries.clients, return_inverse=True)
         self.rows = [np.flatnonzero(owner == client) for client in range(len(self.clients))]
         self.own = np.array([problem.sizes[rows].sum() for rows in self.rows])
-        self.channels = _checked_channels(channels, len(self.clients))
-        self.weights = _checked_weights(weights, channels)
+        self.channels = checked_channels(channels)
+        if channels > len(self.clients):
+            raise BadAllocation(f"{channels} channels for {len(self.clients)} clients; pass at most one per client")
+        self.weights = checked_weights(weights, channels)
         self.clamp = clamp
         self.evaluated = 0
         self._merge = merge
         self._known: dict[Clients, float] = {(): 0.0}
+        starts = np.zeros(len(self.rows) + 1, np.int64)
+        np.cumsum([len(rows) for rows in self.rows], out=starts[1:])
+        costs, queries = problem.costs, problem.queries
+        self.boxes = Boxes(
+            problem.size.table, queries.low, queries.high, np.concatenate(self.rows), starts, self.own,
+            costs.per_message, np.array([costs.on_channel(count).per_object for count in range(len(starts))]),
+            costs.irrelevant, costs.irrelevant + costs.share,
+        )  # fmt: skip
 
     def __call__(self, clients: Clients) -> float:
         """The cost of a channel for these clients. O(merging their queries) once."""
@@ -87,6 +99,26 @@ class ChannelCosts:
             self._known[clients] = self._fast(clients) if self._has_kernel else self._slow(clients)
             self.evaluated += 1
         return self._known[clients]
+
+    def pairs(self) -> Floats:
+        """[clients, clients] the cost of a channel for each two clients, above the diagonal."""
+        count = len(self.clients)
+        if self._has_kernel:
+            self.evaluated += count * (count - 1) // 2
+            return np.asarray(_costs_of_pairs(self.boxes))
+        found = np.zeros((count, count))
+        for a in range(count):
+            for b in range(a + 1, count):
+                found[a, b] = self((a, b))
+        return found
+
+    def changed(self, clients: Clients) -> Floats:
+        """[clients] the cost of this channel once a client has joined it or, if it listens, has left it."""
+        every = range(len(self.clients))
+        if self._has_kernel:
+            self.evaluated += len(every)
+            return np.asarray(_costs_changed(self.boxes, np.array(clients, np.int64)))
+        return np.array([self(tuple(sorted({*clients} ^ {client}))) for client in every])
 
     def plan(self, clients: Clients) -> Plan:
         """The merged queries of a channel. Its rows are the clients' rows in order."""
@@ -129,17 +161,69 @@ class ChannelCosts:
         return self.cost_of(clients, self.plan(clients))
 
     def _fast(self, clients: Clients) -> float:
-        queries = self.problem.queries
-        rows = self.rows_of(clients)
-        fixed = constants(self._costs(clients))
-        absolute = _channel_cost(self.problem.size.table, queries.low, queries.high, rows, fixed)
-        costs = self.problem.costs
-        return float(absolute) - (costs.irrelevant + costs.share) * float(self.own[list(clients)].sum())
+        return float(_channel_cost(self.boxes, np.array(clients, np.int64)))
+
+
+# ---- kernels -------------------------------------------------------------------------------------------
+
+
+class Boxes(NamedTuple):
+    """What kernels know of clients and their queries; arrays are by client."""
+
+    table: SizeTable
+    low: Floats  # of all queries
+    high: Floats
+    rows: Ids  # those of client c from starts[c] to starts[c + 1]
+    starts: Ids
+    own: Floats  # size of a client's queries
+    per_message: float
+    per_object: Floats  # by how many clients hear it
+    irrelevant: float
+    relevant: float  # per object of a client's own, what the cost of a channel leaves out
 
 
 @njit(cache=True)
-def _channel_cost(table, low, high, rows, constants):
-    return greedy.merge_pairs(table, low[rows], high[rows], constants, 0)[3]
+def _channel_cost(boxes, clients):
+    """The cost of a channel for clients in ascending order."""
+    if clients.size == 0:
+        return 0.0
+    count = 0
+    for client in clients:
+        count += boxes.starts[client + 1] - boxes.starts[client]
+    low, high = np.empty((count, boxes.low.shape[1])), np.empty((count, boxes.low.shape[1]))
+    at, own = 0, 0.0
+    for client in clients:
+        own += boxes.own[client]
+        for place in range(boxes.starts[client], boxes.starts[client + 1]):
+            low[at] = boxes.low[boxes.rows[place]]
+            high[at] = boxes.high[boxes.rows[place]]
+            at += 1
+    constants = (boxes.per_message, boxes.per_object[clients.size], boxes.irrelevant)
+    return greedy.merge_pairs(boxes.table, low, high, constants, 0)[3] - boxes.relevant * own
+
+
+@njit(cache=True)
+def _costs_changed(boxes, clients):
+    every = boxes.own.size
+    there = np.zeros(every, np.bool_)
+    there[clients] = True
+    out = np.empty(every)
+    for client in range(every):
+        there[client] = not there[client]
+        out[client] = _channel_cost(boxes, np.flatnonzero(there))
+        there[client] = not there[client]
+    return out
+
+
+@njit(cache=True)
+def _costs_of_pairs(boxes):
+    every = boxes.own.size
+    out, two = np.zeros((every, every)), np.empty(2, np.int64)
+    for a in range(every):
+        for b in range(a + 1, every):
+            two[0], two[1] = a, b
+            out[a, b] = _channel_cost(boxes, two)
+    return out
 
 
 # ---- algorithms --------------------------------------------------------------------------------------
@@ -195,12 +279,12 @@ def exhaustive(costs: ChannelCosts) -> Allocation:
 def initial(costs: ChannelCosts) -> list[int]:
     """The initial allocation of Figure 9: the channel of each client. O(n^2) channels of two clients."""
     count = len(costs.clients)
-    alone = [costs((client,)) for client in range(count)]
-    pairs = [(a, b) for a in range(count) for b in range(a + 1, count)]
-    saved = np.array([alone[a] + alone[b] - costs((a, b)) for a, b in pairs])
+    alone = costs.changed(())
+    first, second = np.triu_indices(count, 1)
+    saved = alone[first] + alone[second] - costs.pairs()[first, second]
+    order = np.argsort(-saved, kind="stable")
     channel, current = [-1] * count, 0
-    for place in np.argsort(-saved, kind="stable").tolist():
-        a, b = pairs[place]
+    for a, b in zip(first[order].tolist(), second[order].tolist()):
         if channel[a] < 0 and channel[b] < 0:
             channel[a] = channel[b] = current
             current = (current + 1) % costs.channels
@@ -217,22 +301,24 @@ def channel_merging(costs: ChannelCosts, start: Sequence[int] | None = None) -> 
     The print takes new less old cost for the saving, and then the highest positive one; meant is the reverse.
     O(clients * channels) channel costs first, O(clients) for each step.
     """
-    channel = initial(costs) if start is None else list(start)
-    held = clients_on(channel, costs.channels)
+    channel = np.array(initial(costs) if start is None else start, np.int64)
+    every, weights = np.arange(len(channel)), np.array(costs.weights)
+    held = clients_on(channel.tolist(), costs.channels)
+    here = weights * np.array([costs(clients) for clients in held])
+    changed = weights[:, None] * np.array([costs.changed(clients) for clients in held])
     while True:
-        best, move = 0.0, (-1, -1)
-        for client, old in enumerate(channel):
-            for new in range(costs.channels):
-                if new == old:
-                    continue
-                saved = saving(costs, held, {old: ((client,), ()), new: ((), (client,))})
-                if saved > best:
-                    best, move = saved, (client, new)
-        client, new = move
-        if client < 0:
-            return allocation_of(costs, channel)
-        held[channel[client]] = _changed(held[channel[client]], (client,), ())
-        held[new] = _changed(held[new], (), (client,))
+        old = here[channel], changed[channel, every]
+        before = old[0][:, None] + here
+        saved = before - (old[1][:, None] + changed.T)
+        saved[saved <= EPSILON * (np.abs(old[0])[:, None] + np.abs(here))] = 0.0
+        saved[every, channel] = 0.0
+        client, new = divmod(int(np.argmax(saved)), costs.channels)
+        if saved[client, new] <= 0:
+            return allocation_of(costs, channel.tolist())
+        for k in (int(channel[client]), new):
+            held[k] = tuple(sorted({*held[k]} ^ {client}))
+            here[k] = changed[k, client]
+            changed[k] = weights[k] * costs.changed(held[k])
         channel[client] = new
 
 
@@ -335,15 +421,31 @@ def lower_bound(costs: ChannelCosts) -> float:
     return min(costs.weights) * sent + max(costs.weights) * beyond
 
 
-def _checked_channels(channels: Any, clients: int) -> int:
+def allocate_on(
+    problem: BoxProblem,
+    channels: int,
+    allocator: Callable[[ChannelCosts], Allocation],
+    weights: Sequence[float] | None = None,
+    merge: Merge | None = None,
+) -> Allocation:
+    """Allocate however few clients there are: of more channels than clients those of the least weights are used."""
+    given = checked_weights(weights, checked_channels(channels))
+    count = min(channels, len(np.unique(problem.queries.clients)))
+    used = np.sort(np.argsort(given, kind="stable")[:count])
+    found = allocator(ChannelCosts(problem, count, [given[k] for k in used], merge))
+    plan = replace(found.plan, channel=used[found.plan.channel])
+    return replace(found, plan=plan, channel=used[found.channel], channels=channels)
+
+
+def checked_channels(channels: Any) -> int:
+    """A number of channels, or BadAllocation."""
     if isinstance(channels, bool) or not isinstance(channels, int | np.integer) or channels < 1:
         raise BadAllocation(f"the number of channels is {channels!r}; pass an integer, at least 1")
-    if channels > clients:
-        raise BadAllocation(f"{channels} channels for {clients} clients; pass at most one per client")
     return int(channels)
 
 
-def _checked_weights(weights: Sequence[float] | None, channels: int) -> list[float]:
+def checked_weights(weights: Sequence[float] | None, channels: int) -> list[float]:
+    """A weight per channel, 1 for each without `weights`, or BadAllocation."""
     if weights is None:
         return [1.0] * channels
     values = [float(weight) for weight in weights]

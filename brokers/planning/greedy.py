@@ -33,15 +33,12 @@ SLACK = 1 + 1e-9  # on reaches, for rounding
 
 
 class Sets(NamedTuple):
-    """All sets there ever were: the n queries, then the merged ones by age."""
+    """What the grid knows of all sets there ever were: the n queries, then the merged ones by age."""
 
     low: Floats
     high: Floats
     members: NDArray[np.int64]
-    cost: Floats
-    first: NDArray[np.int64]  # lowest query
     alive: NDArray[np.bool_]
-    parent: NDArray[np.int64]  # what it was merged into, -1: nothing
 
 
 class Grid(NamedTuple):
@@ -53,6 +50,10 @@ class Grid(NamedTuple):
     head: NDArray[np.int64]
     next: NDArray[np.int64]
     half: Floats  # the largest half extent of any set, per axis
+    # Scratch, for one set at a time: the cells where its partners may be, and how far they may be.
+    first: NDArray[np.int64]
+    last: NDArray[np.int64]
+    reach: Floats
 
 
 def pair_merging(problem: BoxProblem) -> Plan:
@@ -80,64 +81,99 @@ def merge_pairs(table, low, high, constants, axes):
 
     `axes` is on how many axes candidates are sought by reach, 0: all pairs.
     """
+    # Plain arrays, one loop, few calls: a tuple of arrays that is handed on costs more than what is done with it.
     n, d = low.shape
-    ends_low, ends_high = np.empty((2 * n, d)), np.empty((2 * n, d))
-    ends_low[:n] = low
-    ends_high[:n] = high
-    sets = Sets(
-        ends_low, ends_high, np.ones(2 * n, np.int64), np.empty(2 * n), np.arange(2 * n),
-        np.ones(2 * n, np.bool_), np.full(2 * n, -1, np.int64),
-    )  # fmt: skip
+    bottom, top = np.empty((2 * n, d)), np.empty((2 * n, d))
+    bottom[:n] = low
+    top[:n] = high
+    members, cost = np.ones(2 * n, np.int64), np.empty(2 * n)
+    first, alive, parent = np.arange(2 * n), np.ones(2 * n, np.bool_), np.full(2 * n, -1, np.int64)
+    near, near_held = np.empty(2 * n, np.int64), 0  # candidates; without axes all sets there are, by age
     grid = _grid_of(low, high, axes)
-    heap = np.empty(n, np.int64)  # sets by their best pair
+    sets = Sets(bottom, top, members, alive)
+    area, density = table.kind == AREA, table.density
+    heap, held = np.empty(n, np.int64), 0  # sets by their best pair
     gain, partner = np.empty(2 * n), np.empty(2 * n, np.int64)
-    held, evaluated = 0, 0
-    for i in range(n):
-        sets.cost[i] = set_cost(constants, hull_size(table, low, high, i, i), 1)
-        evaluated += _best_pair(table, constants, sets, grid, i, gain, partner)
-        _enter(sets, grid, i)
-        if partner[i] >= 0:
-            held = _push(heap, held, i, gain, partner, sets.first)
-    count = n
-    while held:
-        top = heap[0]
-        if sets.alive[top] and sets.alive[partner[top]]:
-            merged, count = count, count + 1
-            _merge(table, constants, sets, top, partner[top], merged)
-            evaluated += _best_pair(table, constants, sets, grid, merged, gain, partner)
-            _enter(sets, grid, merged)
-            again = merged
-        elif sets.alive[top]:
-            evaluated += _best_pair(table, constants, sets, grid, top, gain, partner)
-            again = top
+    count, evaluated = 0, 0
+    while count < n or held:
+        # The set `a` looks for a partner: a query that comes, the best pair merged, or who lost its partner.
+        coming = count < n
+        a = heap[0] if held else -1
+        if coming:
+            a, count = count, count + 1
+        elif not alive[a]:
+            held -= 1
+            heap[0] = heap[held]
+            _sift(heap, held, gain, partner, first)
+            continue
+        new = coming or alive[partner[a]]
+        if new and not coming:
+            one, other = a, partner[a]
+            a, count = count, count + 1
+            for k in range(d):
+                bottom[a, k] = min(bottom[one, k], bottom[other, k])
+                top[a, k] = max(top[one, k], top[other, k])
+            members[a] = members[one] + members[other]
+            first[a] = min(first[one], first[other])
+            alive[one] = alive[other] = False
+            parent[one] = parent[other] = a
+        if new:
+            size = density
+            if area:
+                for k in range(d):
+                    size *= top[a, k] - bottom[a, k]
+            else:
+                size = hull_size(table, bottom, top, a, a)
+            cost[a] = set_cost(constants, size, members[a])
+
+        if axes:
+            near_held = _near(table.density, constants, sets, grid, near, a)
+        best, found, at, kept = 0.0, -1, 0, 0
+        while at < near_held:
+            b = near[at]
+            at += 1
+            if not alive[b]:
+                continue
+            near[kept] = b  # the dead leave the list
+            kept += 1
+            if b >= a:
+                continue
+            size = density
+            if area:
+                for k in range(d):
+                    size *= max(top[a, k], top[b, k]) - min(bottom[a, k], bottom[b, k])
+            else:
+                size = hull_size(table, bottom, top, a, b)
+            apart = cost[a] + cost[b]
+            saved = apart - set_cost(constants, size, members[a] + members[b])
+            evaluated += 1
+            if saved > EPSILON * apart and (found < 0 or _before(first, a, saved, b, best, found)):
+                best, found = saved, b
+        gain[a], partner[a] = best, found
+        if axes and new:
+            _enter(sets, grid, a)
+        elif new:
+            near[kept] = a
+            near_held = kept + 1
         else:
-            again = -1
+            near_held = kept
+
+        if coming:
+            if found >= 0:
+                held = _push(heap, held, a, gain, partner, first)
+            continue
         # The new entry takes the place of the top.
-        if again >= 0 and partner[again] >= 0:
-            heap[0] = again
+        if found >= 0:
+            heap[0] = a
         else:
             held -= 1
             heap[0] = heap[held]
-        _sift(heap, held, gain, partner, sets.first)
+        _sift(heap, held, gain, partner, first)
     total = 0.0
     for s in range(count):
-        if sets.alive[s]:
-            total += sets.cost[s]
-    return _numbers(sets.parent, n), evaluated, count - n, total
-
-
-@njit(cache=True)
-def _merge(table, constants, sets, a, b, merged):
-    for k in range(sets.low.shape[1]):
-        sets.low[merged, k] = min(sets.low[a, k], sets.low[b, k])
-        sets.high[merged, k] = max(sets.high[a, k], sets.high[b, k])
-    sets.members[merged] = sets.members[a] + sets.members[b]
-    size = hull_size(table, sets.low, sets.high, merged, merged)
-    sets.cost[merged] = set_cost(constants, size, sets.members[merged])
-    sets.first[merged] = min(sets.first[a], sets.first[b])
-    for old in (a, b):
-        sets.alive[old] = False
-        sets.parent[old] = merged
+        if alive[s]:
+            total += cost[s]
+    return _numbers(parent, n), evaluated, count - n, total
 
 
 @njit(cache=True)
@@ -150,60 +186,7 @@ def _numbers(parent, n):
     return root[:n].copy()
 
 
-@njit(cache=True)
-def _best_pair(table, constants, sets, grid, a, gain, partner):
-    """The best older partner of a set, into gain[a] and partner[a] (-1: none gains). How many were tried."""
-    axes = grid.cells.size
-    first, last = np.zeros(2, np.int64), np.zeros(2, np.int64)
-    reach = np.full(2, np.inf)
-    for k in range(axes):
-        cross = table.density
-        for other in range(sets.low.shape[1]):
-            if other != k:
-                cross *= sets.high[a, other] - sets.low[a, other]
-        rate = (constants[1] + constants[2] * sets.members[a]) * cross
-        reach[k] = SLACK * constants[0] / rate
-        wide = reach[k] + grid.half[k]
-        first[k] = _cell(grid, k, sets.low[a, k] - wide)
-        last[k] = _cell(grid, k, sets.high[a, k] + wide)
-    best, found, tried = 0.0, -1, 0
-    columns = grid.cells[1] if axes == 2 else 1
-    for row in range(first[0], last[0] + 1):
-        for column in range(first[1], last[1] + 1):
-            cell = row * columns + column
-            before, b = -1, grid.head[cell]
-            while b >= 0:
-                following = grid.next[b]
-                if not sets.alive[b]:
-                    # Dead sets leave the list when someone comes by.
-                    if before < 0:
-                        grid.head[cell] = following
-                    else:
-                        grid.next[before] = following
-                elif b < a and _near(sets, a, b, reach, axes):
-                    cost = sets.cost[a] + sets.cost[b]
-                    size = hull_size(table, sets.low, sets.high, a, b)
-                    saved = cost - set_cost(constants, size, sets.members[a] + sets.members[b])
-                    tried += 1
-                    if saved > EPSILON * cost and (found < 0 or _before(sets.first, a, saved, b, best, found)):
-                        best, found = saved, b
-                if sets.alive[b]:
-                    before = b
-                b = following
-    gain[a], partner[a] = best, found
-    return tried
-
-
-@njit(cache=True)
-def _near(sets, a, b, reach, axes):
-    near = True
-    for k in range(axes):
-        near &= sets.low[b, k] - sets.high[a, k] <= reach[k]
-        near &= sets.low[a, k] - sets.high[b, k] <= reach[k]
-    return near
-
-
-@njit(cache=True)
+@njit(cache=True, inline="always")
 def _before(first, a, gain_b, b, gain_c, c):
     """Whether a with b comes before a with c: more gain, then lower first queries."""
     if gain_b != gain_c:
@@ -211,12 +194,54 @@ def _before(first, a, gain_b, b, gain_c, c):
     return _ahead(first, a, b, a, c)
 
 
-@njit(cache=True)
+@njit(cache=True, inline="always")
 def _ahead(first, a, b, c, d):
     """Whether the pair a, b has lower first queries than the pair c, d."""
     low_1, high_1 = min(first[a], first[b]), max(first[a], first[b])
     low_2, high_2 = min(first[c], first[d]), max(first[c], first[d])
     return low_1 < low_2 or (low_1 == low_2 and high_1 < high_2)
+
+
+@njit(cache=True)
+def _near(density, constants, sets, grid, near, a):
+    """The older sets within reach of a set, into `near`; how many."""
+    axes = grid.cells.size
+    low, high, alive = sets.low, sets.high, sets.alive
+    first, last, reach = grid.first, grid.last, grid.reach
+    for k in range(axes):
+        cross = density
+        for other in range(low.shape[1]):
+            if other != k:
+                cross *= high[a, other] - low[a, other]
+        rate = (constants[1] + constants[2] * sets.members[a]) * cross
+        reach[k] = SLACK * constants[0] / rate
+        wide = reach[k] + grid.half[k]
+        first[k] = _cell(grid, k, low[a, k] - wide)
+        last[k] = _cell(grid, k, high[a, k] + wide)
+    head, next_ = grid.head, grid.next
+    count = 0
+    columns = grid.cells[1] if axes == 2 else 1
+    for row in range(first[0], last[0] + 1):
+        for column in range(first[1], last[1] + 1):
+            cell = row * columns + column
+            before, b = -1, head[cell]
+            while b >= 0:
+                following = next_[b]
+                if alive[b]:
+                    within = b < a
+                    for k in range(axes):
+                        within &= low[b, k] - high[a, k] <= reach[k] and low[a, k] - high[b, k] <= reach[k]
+                    if within:
+                        near[count] = b
+                        count += 1
+                    before = b
+                # Dead sets leave the list when someone comes by.
+                elif before < 0:
+                    head[cell] = following
+                else:
+                    next_[before] = following
+                b = following
+    return count
 
 
 # ---- the grid ----------------------------------------------------------------------------------------
@@ -235,17 +260,19 @@ def _grid_of(low, high, axes):
         cells[k] = max(1, int(min(width / mean, np.sqrt(n) if axes == 2 else float(n))))
         step[k] = width / cells[k]
         places *= cells[k]
-    head, next_ = np.full(places, -1, np.int64), np.full(2 * n, -1, np.int64)
-    return Grid(origin, step, cells, head, next_, np.zeros(axes))
+    return Grid(
+        origin, step, cells, np.full(places, -1, np.int64), np.full(2 * n, -1, np.int64), np.zeros(axes),
+        np.zeros(2, np.int64), np.zeros(2, np.int64), np.zeros(2),
+    )  # fmt: skip
 
 
-@njit(cache=True)
+@njit(cache=True, inline="always")
 def _cell(grid, k, x):
     at = (x - grid.origin[k]) / grid.step[k]
     return int(min(max(at, 0.0), float(grid.cells[k] - 1)))
 
 
-@njit(cache=True)
+@njit(cache=True, inline="always")
 def _enter(sets, grid, a):
     place = 0
     for k in range(grid.cells.size):
@@ -259,7 +286,7 @@ def _enter(sets, grid, a):
 # ---- the heap ----------------------------------------------------------------------------------------
 
 
-@njit(cache=True)
+@njit(cache=True, inline="always")
 def _over(a, b, gain, partner, first):
     """Whether set a is nearer the top than set b."""
     if gain[a] != gain[b]:
@@ -267,7 +294,7 @@ def _over(a, b, gain, partner, first):
     return _ahead(first, a, partner[a], b, partner[b])
 
 
-@njit(cache=True)
+@njit(cache=True, inline="always")
 def _push(heap, held, a, gain, partner, first):
     place = held
     while place > 0:
@@ -280,7 +307,7 @@ def _push(heap, held, a, gain, partner, first):
     return held + 1
 
 
-@njit(cache=True)
+@njit(cache=True, inline="always")
 def _sift(heap, held, gain, partner, first):
     """Restore the heap after its top was replaced."""
     if held == 0:

@@ -1,256 +1,290 @@
 """Re-planning: queries come and go, and the plan is mended instead of made anew.
 
-A query that comes joins the set where it costs least, or stays alone; one that goes lets its set shrink. The
-set that changed then merges with others and splits queries off while that saves. When the plan has drifted
-too far, or every so many changes, pair merging makes it anew.
+When the plan has drifted too far, or every so many changes, it is made anew. How far is too far. Let F be the cost
+of the last fresh plan, and r >= 1 how many times the optimum of then that was. A *drift* d is allowed.
 
-How far is too far. Let F be the cost of the last fresh plan, and r >= 1 how many times the optimum that was.
-Of its queries those that left since would cost R alone, K_M + K_T size each. An optimum loses at most that when
-they leave, and nothing when others come, so the optimum now is at least F / r - R >= (F - R) / r. The plan is
-kept while its cost is at most (1 + drift) (F - R); so it is always within (1 + drift) r of the optimum, and so
-of any fresh plan. Between fresh plans the cost has to change by a part of itself, so they are rare.
+`Replanner`, on one channel. The queries of then that left since would cost R alone, K_M + K_T size each. With them
+back, an optimum of now costs at most R more; so an optimum of now costs at least F / r - R, for those that came
+make none cheaper. With X = F - R that is (X + R) / r - R, so X <= r optimum + (r - 1) R. The plan is kept while
+
+    cost <= (1 + d) X    and    R <= X,
+
+and is therefore always within (1 + d) r / (2 - r) of the optimum, where r < 2, and so of any fresh plan.
+
+`ChannelReplanner`, on several. Costs are absolute ones, times the weights of channels. A client that is back can
+listen to the channel whose size matters least: of n clients' channels at most 1 / n of the cost, by K_S size(M_i).
+Besides, its queries by themselves add at most K_M + (K_T + K_S clients + K_U) size each, times the largest weight.
+One after the other that is a factor of n / (n - 1) for each client, together of clients then / clients that stayed,
+so the optimum of now is at least F / r * stayed / then - R. With X = F * stayed / then - R the rule is the same.
+
+Between fresh plans the cost has to change by a part of itself, so they are rare.
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from brokers.errors import InvalidInput
-from brokers.indexes.contract import DuplicateId, Ids, UnknownId, checked_ids, claim
-from brokers.indexes.ids import IdMap
+from brokers.indexes.contract import DuplicateId, UnknownId, checked_ids, claim
+from brokers.planning.channels import (
+    Allocation,
+    ChannelCosts,
+    allocate_on,
+    channel_merging,
+    checked_channels,
+    checked_weights,
+)
 from brokers.planning.greedy import merge_boxes
-from brokers.planning.kernels import set_cost
-from brokers.planning.model import BadQuery, Costs, Floats, Queries
-from brokers.planning.plan import Plan
-from brokers.planning.problem import BoxProblem, constants
+from brokers.planning.mended import Mended
+from brokers.planning.model import BadQuery, Costs, Queries
+from brokers.planning.plan import Plan, by_first_row
+from brokers.planning.problem import BoxProblem
 from brokers.planning.sizes import Area, Size
 
-EPSILON = 1e-12  # a gain below this part of the costs it is taken from is rounding
 DRIFT = 0.1
-FREE = -1
+
+Allocator = Callable[[ChannelCosts], Allocation]
 
 
-class Replanner:
+class Replanner(Mended):
     """A plan under change, for bounding boxes. O(queries) of NumPy per change, beside fresh plans."""
 
     def __init__(
         self, costs: Costs, size: Size | None = None, dimensions: int = 2, drift: float = DRIFT,
         every: int | None = None,
     ) -> None:
-        if not drift >= 0:
-            raise InvalidInput(f"drift is {drift!r}; pass how far the cost may drift, e.g. {DRIFT}")
-        if every is not None and every < 1:
-            raise InvalidInput(f"every is {every!r}; pass after how many changes to plan anew, at least 1")
-        self.costs, self.size, self.drift, self.every = costs, size or Area(), drift, every
-        self.size.fits(dimensions)
+        super().__init__(costs, size, dimensions)
+        self.drift, self.every = _checked(drift, every)
         self.fresh_plans = 0
-        self._constants = constants(costs)
-        self._row_of = IdMap()
-        # Rows of queries; the set of a free row is FREE.
-        self._ids = np.empty(0, np.int64)
-        self._clients = np.empty(0, np.int64)
-        self._low, self._high = np.empty((0, dimensions)), np.empty((0, dimensions))
-        self._sizes = np.empty(0)
-        self._set = np.empty(0, np.int64)
-        self._settled = np.empty(0, np.bool_)  # was there at the last fresh plan
-        # Sets; a free one has no members.
-        self._members = np.empty(0, np.int64)
-        self._bottom, self._top = np.empty((0, dimensions)), np.empty((0, dimensions))
-        self._cost = np.empty(0)
-        self._fresh_cost = 0.0
-        self._left_cost = 0.0  # of those that left since, alone
+        self._stayed: set[int] = set()  # queries that were there at the last fresh plan
+        self._fresh_cost = 0.0  # F
+        self._left_cost = 0.0  # R
         self._changes = 0  # since the last fresh plan
-
-    def __len__(self) -> int:
-        return len(self._row_of)
-
-    @property
-    def cost(self) -> float:
-        """The differential cost of the plan. O(n)."""
-        held = self._set != FREE
-        return float(self._cost[self._members > 0].sum() - self.costs.irrelevant * self._sizes[held].sum())
 
     @property
     def cost_max(self) -> float:
         """Above this the plan is made anew."""
-        return (1 + self.drift) * (self._fresh_cost - self._left_cost)
+        return _cost_max(self._fresh_cost - self._left_cost, self._left_cost, self.drift)
 
     def add(self, queries: Queries) -> None:
         """Let queries come. Refused as a whole if an id is there already."""
-        if queries.dimensions != self._low.shape[1]:
-            raise BadQuery(f"queries have {queries.dimensions} dimensions; these have {self._low.shape[1]}")
-        known = self._row_of.find(queries.ids)
-        if (known >= 0).any():
-            raise DuplicateId(f"query {queries.ids[known >= 0][0]} is planned already; remove it first")
-        rows = self._rows_for(len(queries))
-        self._row_of.add(queries.ids, rows)
-        self._ids[rows], self._clients[rows] = queries.ids, queries.clients
-        self._low[rows], self._high[rows] = queries.low, queries.high
-        self._sizes[rows] = self.size.of_boxes(queries.low, queries.high)
-        self._settled[rows] = False
-        for row in rows.tolist():
-            self._settle(self._join(row))
-        self._changed(len(rows))
+        super().add(queries)
+        self._changed(len(queries))
 
-    def remove(self, ids: Any) -> None:
+    def remove(self, ids: Any) -> Queries:
         """Let queries go. Refused as a whole if an id is not there."""
-        gone = checked_ids(ids)
-        rows = self._row_of.find(gone)
-        if (rows < 0).any():
-            raise UnknownId(f"query {gone[rows < 0][0]} is not planned")
-        self._row_of.remove(gone)
-        for row in rows.tolist():
-            left = int(self._set[row])
-            self._set[row] = FREE
-            if self._settled[row]:
-                self._left_cost += self.costs.per_message + self.costs.per_object * float(self._sizes[row])
-            self._refit(left)
-            if self._members[left]:
-                self._settle(left)
-        self._changed(len(rows))
+        left = super().remove(ids)
+        for id_, size in zip(left.ids.tolist(), self.size.of_boxes(left.low, left.high).tolist()):
+            if id_ in self._stayed:
+                self._stayed.remove(id_)
+                self._left_cost += self.costs.per_message + self.costs.per_object * size
+        self._changed(len(left))
+        return left
 
     def recompute(self) -> None:
         """Plan anew. O(pair merging)."""
-        rows = self._held()
-        problem = self._problem(rows)
-        group = merge_boxes(problem)[0] if len(rows) else np.empty(0, np.int64)
-        self._members[:] = 0
-        _, numbers = np.unique(group, return_inverse=True)
-        self._set[rows] = numbers
-        for number in range(int(numbers.max(initial=-1)) + 1):
-            self._refit(number)
-        self._settled[:] = self._set != FREE
+        queries = self.queries()
+        self.lay(queries, by_first_row(merge_boxes(BoxProblem(queries, self.costs, self.size))[0]))
+        self._stayed = set(queries.ids.tolist())
         self._fresh_cost, self._left_cost, self._changes = self.cost, 0.0, 0
         self.fresh_plans += 1
 
-    def plan(self) -> Plan:
-        """The plan as it stands; its rows are the queries by ascending id."""
-        rows = self._held()
-        rows = rows[np.argsort(self._ids[rows])]
-        return Plan.of(self._problem(rows), self._set[rows], 0.0, 0, 0, "re-planning")
-
     def check(self) -> None:
         """Every invariant. O(n sets)."""
-        rows = self._held()
-        claim(len(rows) == len(self), "a row is held for each id")
-        claim(np.array_equal(self._row_of.find(self._ids[rows]), rows), "an id leads to its row")
-        claim(np.array_equal(np.bincount(self._set[rows], minlength=len(self._members)), self._members),
-              "sets count their members")
-        for number in np.flatnonzero(self._members).tolist():
-            inside = self._set == number
-            claim(np.array_equal(self._low[inside].min(axis=0), self._bottom[number]), "a set fits its members")
-            claim(np.array_equal(self._high[inside].max(axis=0), self._top[number]), "a set fits its members")
-        claim(abs(self.plan().cost - self.cost) <= 1e-9 * (1 + abs(self.cost)), "costs add up")
+        super().check()
         claim(self.cost <= self.cost_max * (1 + 1e-9) + 1e-9, "the plan has not drifted too far")
-
-    # ---- one change ------------------------------------------------------------------------------------
 
     def _changed(self, changes: int) -> None:
         self._changes += changes
         due = self.every is not None and self._changes >= self.every
-        # A fresh plan may cost more than was left over: then it is kept, and measured from there.
         if due or self.cost > self.cost_max:
             self.recompute()
 
-    def _join(self, row: int) -> int:
-        """Put a query where it costs least; the set."""
-        alone = self._cost_of(self._sizes[row : row + 1], 1)[0]
-        sets = np.flatnonzero(self._members)
-        more = self._joined_cost(sets, self._low[row], self._high[row], 1) - self._cost[sets]
-        number = int(sets[np.argmin(more)]) if len(sets) and more.min() < alone else self._free_set()
-        self._set[row] = number
-        self._refit(number)
-        return number
 
-    def _settle(self, number: int) -> None:
-        """Merge a set with others and split queries off it while that saves."""
-        while self._merge_once(number) or self._split_once(number):
-            pass
+class ChannelReplanner:
+    """An allocation under change, for bounding boxes. A client that comes listens to the channel where it adds
+    least; there its queries are mended in. O(queries) of NumPy per change, beside fresh allocations."""
 
-    def _merge_once(self, number: int) -> bool:
-        others = np.flatnonzero(self._members)
-        others = others[others != number]
-        if len(others) == 0:
-            return False
-        before = self._cost[others] + self._cost[number]
-        joined = self._joined_cost(others, self._bottom[number], self._top[number], int(self._members[number]))
-        gain = before - joined
-        best = int(np.argmax(gain))
-        if gain[best] <= EPSILON * before[best]:
-            return False
-        self._set[self._set == others[best]] = number
-        self._refit(int(others[best]))
-        self._refit(number)
-        return True
+    def __init__(
+        self, costs: Costs, channels: int, size: Size | None = None, dimensions: int = 2,
+        weights: Sequence[float] | None = None, allocator: Allocator = channel_merging, drift: float = DRIFT,
+        every: int | None = None,
+    ) -> None:  # fmt: skip
+        self.costs, self.size, self.channels = costs, size or Area(), checked_channels(channels)
+        self.weights = checked_weights(weights, channels)
+        self.allocator = allocator
+        self.drift, self.every = _checked(drift, every)
+        self.fresh_plans = 0
+        self._dimensions = dimensions
+        self._parts = self._nobody()
+        self._channel: dict[int, int] = {}  # client -> its channel
+        self._client: dict[int, int] = {}  # query -> its client
+        self._queries: dict[int, int] = {}  # client -> how many it has
+        self._stayed: dict[int, int] = {}  # queries that were there at the last fresh plan -> their clients
+        self._clients_then = 0
+        self._fresh_cost = 0.0  # F
+        self._left_cost = 0.0  # R
+        self._changes = 0  # since the last fresh plan
 
-    def _split_once(self, number: int) -> bool:
-        rows = np.flatnonzero(self._set == number)
-        if len(rows) < 2:
-            return False
-        low, high = _hulls_without_each(self._low[rows], self._high[rows])
-        rest = self._cost_of(self.size.of_boxes(low, high), len(rows) - 1)
-        gain = self._cost[number] - (rest + self._cost_of(self._sizes[rows], 1))
-        best = int(np.argmax(gain))
-        if gain[best] <= EPSILON * self._cost[number]:
-            return False
-        apart = self._free_set()
-        self._set[rows[best]] = apart
-        self._refit(number)
-        self._refit(apart)
-        return True
+    def __len__(self) -> int:
+        return len(self._client)
 
-    # ---- rows and sets ---------------------------------------------------------------------------------
+    @property
+    def absolute_cost(self) -> float:
+        """The absolute cost of all channels, by weight. O(sets)."""
+        return math.fsum(weight * part.absolute_cost for weight, part in zip(self.weights, self._parts))
 
-    def _held(self) -> Ids:
-        return np.flatnonzero(self._set != FREE)
+    @property
+    def cost(self) -> float:
+        """The cost of all channels, by weight. O(n)."""
+        relevant = self.costs.irrelevant + self.costs.share
+        own = math.fsum(weight * part.own for weight, part in zip(self.weights, self._parts))
+        return self.absolute_cost - relevant * own
 
-    def _problem(self, rows: Ids) -> BoxProblem:
-        queries = Queries(self._ids[rows], self._clients[rows], self._low[rows], self._high[rows])
-        return BoxProblem(queries, self.costs, self.size)
+    @property
+    def cost_max(self) -> float:
+        """Above this absolute cost the allocation is made anew. O(queries)."""
+        stayed = len(set(self._stayed.values())) / self._clients_then if self._clients_then else 0.0
+        return _cost_max(self._fresh_cost * stayed - self._left_cost, self._left_cost, self.drift)
 
-    def _cost_of(self, sizes: Floats, members: Any) -> Floats:
-        return np.asarray(set_cost.py_func(self._constants, sizes, members))
+    def add(self, queries: Queries) -> None:
+        """Let queries come, and with them their clients. Refused as a whole if an id is there already."""
+        if queries.dimensions != self._dimensions:
+            raise BadQuery(f"queries have {queries.dimensions} dimensions; these have {self._dimensions}")
+        known = [id_ for id_ in queries.ids.tolist() if id_ in self._client]
+        if known:
+            raise DuplicateId(f"query {known[0]} is planned already; remove it first")
+        for client in np.unique(queries.clients).tolist():
+            own = queries.subset(queries.clients == client)
+            if client not in self._channel:
+                self._listen(client, self._cheapest(own))
+            self._parts[self._channel[client]].add(own)
+            self._client.update(dict.fromkeys(own.ids.tolist(), client))
+            self._queries[client] = self._queries.get(client, 0) + len(own)
+        self._changed(len(queries))
 
-    def _joined_cost(self, sets: Ids, low: Floats, high: Floats, members: int) -> Floats:
-        """What these sets cost with a box and its queries."""
-        bottom, top = np.minimum(self._bottom[sets], low), np.maximum(self._top[sets], high)
-        return self._cost_of(self.size.of_boxes(bottom, top), self._members[sets] + members)
+    def remove(self, ids: Any) -> None:
+        """Let queries go; a client goes with its last. Refused as a whole if an id is not there."""
+        gone = checked_ids(ids).tolist()
+        for id_ in gone:
+            if id_ not in self._client:
+                raise UnknownId(f"query {id_} is not planned")
+        for id_ in gone:
+            client = self._client.pop(id_)
+            left = self._parts[self._channel[client]].remove([id_])
+            if self._stayed.pop(id_, None) is not None:
+                self._left_cost += self._back(float(self.size.of_boxes(left.low, left.high)[0]))
+            self._queries[client] -= 1
+            if not self._queries[client]:
+                del self._queries[client]
+                self._listen(client, None)
+        self._changed(len(gone))
 
-    def _refit(self, number: int) -> None:
-        """Count, box and cost of a set from its members."""
-        rows = np.flatnonzero(self._set == number)
-        self._members[number] = len(rows)
-        if len(rows):
-            self._bottom[number] = self._low[rows].min(axis=0)
-            self._top[number] = self._high[rows].max(axis=0)
-            size = self.size.of_boxes(self._bottom[number : number + 1], self._top[number : number + 1])
-            self._cost[number] = self._cost_of(size, len(rows))[0]
+    def recompute(self) -> None:
+        """Allocate anew, by the allocator."""
+        queries = self.queries()
+        self._channel = {}
+        self._parts = self._nobody()
+        if len(queries):
+            problem = BoxProblem(queries, self.costs, self.size)
+            found = allocate_on(problem, self.channels, self.allocator, self.weights)
+            self._channel = dict(zip(found.clients.tolist(), found.channel.tolist()))
+            for k, part in enumerate(self._parts):
+                part.reprice(self.costs.on_channel(int((found.channel == k).sum())))
+                rows = np.flatnonzero(found.plan.channel[found.plan.group] == k)
+                if len(rows):
+                    part.lay(queries.subset(rows), by_first_row(found.plan.group[rows]))
+        self._stayed = dict(self._client)
+        self._clients_then = len(self._channel)
+        self._fresh_cost, self._left_cost, self._changes = self.absolute_cost, 0.0, 0
+        self.fresh_plans += 1
 
-    def _free_set(self) -> int:
-        """A set without members. There are as many places as rows, so there is one."""
-        return int(np.argmin(self._members))
+    def queries(self) -> Queries:
+        """What is held, by ascending id."""
+        parts = [part.queries() for part in self._parts]
+        columns = [np.concatenate(arrays) for arrays in zip(*((q.ids, q.clients, q.low, q.high) for q in parts))]
+        return Queries(*columns).subset(np.argsort(columns[0]))
 
-    def _rows_for(self, count: int) -> NDArray[np.int64]:
-        free = np.flatnonzero(self._set == FREE)
-        if len(free) < count:
-            more = max(count, len(self._set), 16)
-            for name, value in (("_ids", 0), ("_clients", 0), ("_low", 0.0), ("_high", 0.0), ("_sizes", 0.0),
-                                ("_set", FREE), ("_settled", False), ("_members", 0), ("_bottom", 0.0),
-                                ("_top", 0.0), ("_cost", 0.0)):  # fmt: skip
-                old = getattr(self, name)
-                grown = np.full((len(old) + more, *old.shape[1:]), value, old.dtype)
-                grown[: len(old)] = old
-                setattr(self, name, grown)
-            free = np.flatnonzero(self._set == FREE)
-        return free[:count]
+    def allocation(self) -> Allocation:
+        """The allocation as it stands; the rows of its plan are `queries()`."""
+        problem = BoxProblem(self.queries(), self.costs, self.size)
+        group = np.empty(len(problem), np.int64)
+        on: list[int] = []
+        for k, part in enumerate(self._parts):
+            plan = part.plan()
+            group[np.searchsorted(problem.queries.ids, part.queries().ids)] = plan.group + len(on)
+            on += [k] * len(plan.channel)
+        numbered = by_first_row(group)
+        channel = np.empty(len(on), np.int64)
+        channel[numbered] = np.array(on, np.int64)[group]
+        plan = Plan.of(problem, numbered, -math.inf, 0, 0, "re-planning")
+        clients = np.array(sorted(self._channel), np.int64)
+        listening = np.array([self._channel[client] for client in clients.tolist()], np.int64)
+        return Allocation(replace(plan, channel=channel, cost=self.cost), clients, listening, self.channels, 0)
+
+    def check(self) -> None:
+        """Every invariant. O(n sets)."""
+        found = self.allocation()
+        found.check()
+        claim(set(self._channel) == set(self._client.values()), "who has a query listens")
+        for k, part in enumerate(self._parts):
+            part.check()
+            count = sum(channel == k for channel in self._channel.values())
+            claim(part.costs == self.costs.on_channel(count), "a channel is priced by who listens")
+        claim(self.absolute_cost <= self.cost_max * (1 + 1e-9) + 1e-9, "the allocation has not drifted too far")
+
+    # ---- one change --------------------------------------------------------------------------------------
+
+    def _cheapest(self, queries: Queries) -> int:
+        """The channel to which a client with these queries adds least."""
+        added = []
+        for weight, part, count in zip(self.weights, self._parts, self._listeners()):
+            then = self.costs.on_channel(count + 1)
+            added.append(weight * (self.costs.share * part.sent + part.added_cost(queries, then)))
+        return int(np.argmin(added))
+
+    def _listen(self, client: int, channel: int | None) -> None:
+        """Put a client on a channel, or off its own."""
+        k = self._channel.pop(client) if channel is None else channel
+        if channel is not None:
+            self._channel[client] = channel
+        self._parts[k].reprice(self.costs.on_channel(self._listeners()[k]))
+        self._parts[k].settle()
+
+    def _nobody(self) -> list[Mended]:
+        """Channels to which nobody listens."""
+        return [Mended(self.costs.on_channel(0), self.size, self._dimensions) for _ in range(self.channels)]
+
+    def _listeners(self) -> list[int]:
+        """How many clients listen to each channel. O(clients)."""
+        return np.bincount(list(self._channel.values()), minlength=self.channels).tolist()
+
+    def _back(self, size: float) -> float:
+        """What a query adds at most that comes back, beside what its client overhears."""
+        costs = self.costs.on_channel(self._clients_then)
+        return max(self.weights) * (costs.per_message + (costs.per_object + costs.irrelevant) * size)
+
+    def _changed(self, changes: int) -> None:
+        self._changes += changes
+        due = self.every is not None and self._changes >= self.every
+        if due or self.absolute_cost > self.cost_max:
+            self.recompute()
 
 
-def _hulls_without_each(low: Floats, high: Floats) -> tuple[Floats, Floats]:
-    """For each of at least two boxes the hull of the others. O(n d)."""
-    two_low, two_high = np.partition(low, 1, axis=0)[:2], -np.partition(-high, 1, axis=0)[:2]
-    bottom = np.where((low == two_low[0]) & (two_low[0] < two_low[1]), two_low[1], two_low[0])
-    top = np.where((high == two_high[0]) & (two_high[0] > two_high[1]), two_high[1], two_high[0])
-    return bottom, top
+def _cost_max(kept: float, left: float, drift: float) -> float:
+    """Up to which cost a plan is kept: `kept` is X, `left` is R, of the module's rule."""
+    # A fresh plan of nothing costs nothing; sums that went to 0 are held to be 0.
+    return (1 + drift) * kept if left <= kept else 0.0
+
+
+def _checked(drift: float, every: int | None) -> tuple[float, int | None]:
+    if not drift >= 0:
+        raise InvalidInput(f"drift is {drift!r}; pass how far the cost may drift, e.g. {DRIFT}")
+    if every is not None and every < 1:
+        raise InvalidInput(f"every is {every!r}; pass after how many changes to plan anew, at least 1")
+    return drift, every

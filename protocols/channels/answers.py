@@ -1,4 +1,8 @@
-"""Answers on the wire: a merged query's objects, and the header that tells each client what is for it."""
+"""Answers on the wire: a merged query's objects, and the header that tells each client what is for it.
+
+A line of the header names a client, a query and how its objects are found: by its box, or by tags. A tag on an object
+is the number of a line; then the header carries no boxes.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +15,8 @@ from brokers.planning.plan import Message, Wanted
 
 _MESSAGE_BYTES = 40  # period, round, channel, plan
 _NUMBER_BYTES = 8
+_TAG_BYTES = 4  # of a tag, and of how many an object has
+_UNSAID = np.empty(0)  # the box of a line that carries none
 
 
 class Received(NamedTuple):
@@ -23,31 +29,54 @@ class Received(NamedTuple):
 
 
 def body_of(answer: Answer, period_ns: int, round: int, parts: dict[int, int]) -> dict[str, Any]:
-    """Plain data. O(objects + header)."""
+    """Plain data. O(objects + header), and tags."""
     lines = answer.message.header
-    return {
+    body: dict[str, Any] = {
         "period_ns": period_ns,
         "round": round,
         "header": [[line.client, line.query, parts[line.query]] for line in lines],
-        "low": np.array([line.low for line in lines]).tobytes(),
-        "high": np.array([line.high for line in lines]).tobytes(),
-        "objects": answer.objects.tobytes(),
-        "points": answer.points.tobytes(),
     }
+    if answer.tags is None:
+        body["low"] = np.array([line.low for line in lines]).tobytes()
+        body["high"] = np.array([line.high for line in lines]).tobytes()
+    else:
+        ptr, queries = answer.tags
+        named = np.array([line.query for line in lines], np.int64)
+        order = np.argsort(named)
+        body["dimensions"] = answer.points.shape[1]
+        body["tagged"] = np.diff(ptr).astype(np.int32).tobytes()
+        body["tags"] = order[np.searchsorted(named[order], queries)].astype(np.int32).tobytes()
+    return {**body, "objects": answer.objects.tobytes(), "points": answer.points.tobytes()}
 
 
 def received(body: dict[str, Any]) -> Received:
-    """The answer in a body. O(objects + header)."""
+    """The answer in a body. O(objects + header), and tags."""
     lines = body["header"]
-    low = np.frombuffer(body["low"]).reshape(len(lines), -1)
-    high = np.frombuffer(body["high"]).reshape(len(lines), -1)
-    header = tuple(Wanted(client, query, a, b) for (client, query, _), a, b in zip(lines, low, high))
     objects = np.frombuffer(body["objects"], np.int64)
-    points = np.frombuffer(body["points"]).reshape(len(objects), low.shape[1])
-    answer = Answer(Message(0, 0, low, high, header), objects, points, None)
+    tags = None
+    if "tags" in body:
+        dimensions = body["dimensions"]
+        header = tuple(Wanted(client, query, _UNSAID, _UNSAID) for client, query, _ in lines)
+        ptr = np.zeros(len(objects) + 1, np.int64)
+        np.cumsum(np.frombuffer(body["tagged"], np.int32), out=ptr[1:])
+        named = np.array([query for _, query, _ in lines], np.int64)
+        tags = ptr, named[np.frombuffer(body["tags"], np.int32)]
+        low = high = np.empty((0, dimensions))
+    else:
+        low = np.frombuffer(body["low"]).reshape(len(lines), -1)
+        high = np.frombuffer(body["high"]).reshape(len(lines), -1)
+        dimensions = low.shape[1]
+        header = tuple(Wanted(client, query, a, b) for (client, query, _), a, b in zip(lines, low, high))
+    points = np.frombuffer(body["points"]).reshape(len(objects), dimensions)
+    answer = Answer(Message(0, 0, low, high, header), objects, points, tags)
     return Received(body["period_ns"], body["round"], answer, {query: parts for _, query, parts in lines})
 
 
-def size_bytes(objects: int, lines: int, dimensions: int, object_bytes: int) -> int:
-    """What an answer takes on a link: its objects, and per line of the header client, query, parts and extractor."""
-    return _MESSAGE_BYTES + lines * _NUMBER_BYTES * (3 + 2 * dimensions) + objects * object_bytes
+def size_bytes(answer: Answer, object_bytes: int) -> int:
+    """What an answer takes on a link: its objects with their tags, if any, and per line of the header client, query,
+    parts and, without tags, the box."""
+    lines, (objects, dimensions) = len(answer.message.header), answer.points.shape
+    size = _MESSAGE_BYTES + objects * object_bytes
+    if answer.tags is None:
+        return size + lines * _NUMBER_BYTES * (3 + 2 * dimensions)
+    return size + lines * _NUMBER_BYTES * 3 + _TAG_BYTES * (objects + len(answer.tags[1]))

@@ -107,9 +107,7 @@ class Channels(BrokerProtocol):
             return
         came = received(node.body(message))
         header = came.answer.message.header
-        size = size_bytes(
-            len(came.answer.objects), len(header), self.service.dimensions, self.service.params["object_bytes"]
-        )
+        size = size_bytes(came.answer, self.service.params["object_bytes"])
         for link in links:
             node.send(message, link, ANSWER, Body(message.body), message.word, size)
         node.work(message, len(clients), len(links))

@@ -11,6 +11,9 @@ Modes:
 
 A channel is known by who listens, so in the first three modes there is one for each set of clients that want the
 same merged query; in the last by its number.
+
+A mended plan is that before with the changes since: merged sets, and in mode `channels` also who listens to which,
+stay as they are but where the changes make others better.
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
@@ -25,20 +29,17 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from brokers.planning.allocate import allocate
 from brokers.planning.answers import Answer, answer
-from brokers.planning.channels import Allocation, ChannelCosts, channel_merging, k_means
+from brokers.planning.channels import Allocation, allocate_on, channel_merging, k_means
 from brokers.planning.model import Costs, Queries
 from brokers.planning.plan import Plan, messages
 from brokers.planning.planner import ALGORITHMS, plan
 from brokers.planning.problem import BoxProblem
-from brokers.planning.replan import Replanner
+from brokers.planning.replan import DRIFT, Allocator, ChannelReplanner, Replanner
 from brokers.planning.sizes import Area, Count, Database, Histogram, Size
 from protocols.channels.database import database_of
 
-ALLOCATORS: dict[str, Callable[[ChannelCosts, int], Allocation]] = {
-    "k-means": lambda costs, seed: k_means(costs, seed),
-    "channel-merging": lambda costs, seed: channel_merging(costs),
-    "stronger": allocate,
-}
+ALLOCATORS: dict[str, Callable[..., Allocation]] = {"k-means": k_means, "channel-merging": channel_merging,
+                                                    "stronger": allocate}  # fmt: skip
 
 
 class Constants(BaseModel):
@@ -78,13 +79,26 @@ class Options(BaseModel):
     allocator: Annotated[
         Literal["k-means", "channel-merging", "stronger"], Field(description="channels: who listens to which")
     ] = "k-means"
+    weights: Annotated[
+        list[Annotated[float, Field(gt=0)]] | None,
+        Field(description="channels: what each costs, as a multiple; default: all the same"),
+    ] = None
+    extractor: Annotated[
+        Literal["query", "tags"], Field(description="clients find their objects by the query, or by tags on them")
+    ] = "query"
     sizes: Annotated[
         Literal["area", "histogram", "count"], Field(description="how objects in a box are estimated")
     ] = "count"
     costs: Annotated[Constants, Field(description="constants of the cost model")] = Constants()
     replan: Annotated[
-        Literal["fresh", "mended"], Field(description="a plan is made anew, or that before is mended (merged only)")
+        Literal["fresh", "mended"], Field(description="a plan is made anew, or that before is mended")
     ] = "fresh"
+    drift: Annotated[
+        float, Field(ge=0, description="mended: how far the cost may drift before a plan is made anew")
+    ] = DRIFT
+    anew_every: Annotated[
+        int | None, Field(ge=1, description="mended: after so many changes a plan is made anew; default: by drift only")
+    ] = None
     replan_every_ms: Annotated[
         int, Field(ge=0, le=86_400_000, description="changes are planned at multiples of this; 0: at once")
     ] = 0
@@ -97,9 +111,15 @@ class Options(BaseModel):
     def _fit_together(self) -> Options:
         if self.algorithm not in ALGORITHMS:
             raise ValueError(f"no algorithm {self.algorithm!r}; there are {', '.join(sorted(ALGORITHMS))}")
-        plain = (self.mode, self.algorithm, self.procedure) == ("merged", "pair-merging", "rectangle")
-        if self.replan == "mended" and not plain:
-            raise ValueError("only plans of mode `merged` by `pair-merging` into a `rectangle` are mended")
+        plain = (self.algorithm, self.procedure) == ("pair-merging", "rectangle")
+        if self.replan == "mended" and not (plain and self.mode in ("merged", "channels")):
+            raise ValueError(
+                "only plans of mode `merged` or `channels`, by `pair-merging` into a `rectangle`, are mended"
+            )
+        if self.weights is not None and self.mode != "channels":
+            raise ValueError(f"`weights` are those of channels; in mode `{self.mode}` there are none to choose from")
+        if self.weights is not None and len(self.weights) != self.channels:
+            raise ValueError(f"{len(self.weights)} weights for {self.channels} channels; give one per channel")
         return self
 
 
@@ -130,7 +150,7 @@ class Planned:
     cost: float
     size: float  # objects sent per round, by the model
     irrelevant: float  # objects received in vain per round, over all queries, by the model
-    replanner: Replanner | None
+    replanner: Replanner | ChannelReplanner | None
 
 
 def pairs(jobs: list[Job], mended: bool) -> int:
@@ -158,16 +178,17 @@ def _plan(options: Options, database: Database, seed: int, job: Job) -> Planned:
         return Planned(job.period_ns, queries, [], {}, 0.0, 0.0, 0.0, None)
     costs, size = options.costs.costs(), _size(options.sizes, database)
     listening: dict[int, tuple[int, ...]] = {}
-    replanner = None
+    replanner = _mended(options, costs, size, seed, job) if options.replan == "mended" else None
     if options.mode == "channels":
-        problem = BoxProblem(queries, costs, size, options.procedure)
-        allocation = _allocation(options, problem, seed)
+        if isinstance(replanner, ChannelReplanner):
+            allocation = replanner.allocation()
+        else:
+            allocation = _allocation(options, BoxProblem(queries, costs, size, options.procedure), seed)
         found = allocation.plan
         listening = {
             k: tuple(allocation.clients[allocation.channel == k].tolist()) for k in set(allocation.channel.tolist())
         }
-    elif options.replan == "mended":
-        replanner = _mended(costs, size, job)
+    elif isinstance(replanner, Replanner):
         found = replanner.plan()
     else:
         algorithm = {"unicast": "separate", "identical": "identical"}.get(options.mode, options.algorithm)
@@ -176,7 +197,7 @@ def _plan(options: Options, database: Database, seed: int, job: Job) -> Planned:
         Sent(("channel", job.period_ns, each.message.channel), listening[each.message.channel], each)
         if listening
         else Sent(tuple(each.message.clients), tuple(each.message.clients), each)
-        for each in answer(found, database)
+        for each in answer(found, database, tagged=options.extractor == "tags")
     ]
     return Planned(job.period_ns, queries, sent, _parts(found), found.cost, *_estimates(found), replanner)
 
@@ -191,22 +212,33 @@ def _size(name: str, database: Database) -> Size:
 
 
 def _allocation(options: Options, problem: BoxProblem, seed: int) -> Allocation:
-    """Clients on channels; there cannot be more channels than clients."""
-    clients = len(np.unique(problem.queries.clients))
+    """Clients on channels."""
 
     def merge(part: BoxProblem) -> Plan:
         return plan(part, options.algorithm, seed)
 
     plain = options.algorithm == "pair-merging"
-    costs = ChannelCosts(problem, min(options.channels, clients), merge=None if plain else merge)
-    return ALLOCATORS[options.allocator](costs, seed)
+    allocator = _allocator(options, seed)
+    return allocate_on(problem, options.channels, allocator, options.weights, None if plain else merge)
 
 
-def _mended(costs: Costs, size: Size, job: Job) -> Replanner:
+def _allocator(options: Options, seed: int) -> Allocator:
+    chosen = ALLOCATORS[options.allocator]
+    return chosen if options.allocator == "channel-merging" else partial(chosen, seed=seed)
+
+
+def _mended(options: Options, costs: Costs, size: Size, seed: int, job: Job) -> Replanner | ChannelReplanner:
     """The replanner of the plan before, after the changes since; the one before stays as it is."""
     before = job.before
     if before is None or before.replanner is None:
-        replanner = Replanner(costs, size, job.queries.dimensions)
+        replanner: Replanner | ChannelReplanner
+        dimensions, when = job.queries.dimensions, (options.drift, options.anew_every)
+        if options.mode == "channels":
+            replanner = ChannelReplanner(
+                costs, options.channels, size, dimensions, options.weights, _allocator(options, seed), *when
+            )
+        else:
+            replanner = Replanner(costs, size, dimensions, *when)
         replanner.add(job.queries)
         return replanner
     # The objects are the same for ever, so their table is not copied.

@@ -202,7 +202,7 @@ class Server(BrokerProtocol):
         self.sent += 1
         body = body_of(answer, period, message.time // period, planned.parts)
         lines, objects = len(answer.message.header), len(answer.objects)
-        size = size_bytes(objects, lines, self.service.dimensions, self.service.params["object_bytes"])
+        size = size_bytes(answer, self.service.params["object_bytes"])
         # A publication of the server's own, so that deliveries count for it, and their latency from now.
         handle = node.env.bodies.add_object(
             node.env.service, ANSWER, body, message.time, publication, node.broker

@@ -30,6 +30,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from brokers.contract import NEVER, TIMER, BrokerProtocol, Floats, Ints, Message
 from brokers.engine.adaptor import Body
 from brokers.errors import InvalidInput
+from brokers.indexes.context.contract import checked_message, checked_profile
 from protocols.context.holding import Holding
 from protocols.context.kind import (
     PUBLISH,
@@ -155,6 +156,8 @@ class ContextBroker(BrokerProtocol):
     def on_message(self, message: Message) -> None:
         if self.stood is not None:
             self._begin(self.stood)
+        if message.link < 0 and message.kind != TIMER:
+            self._refuse_bad(message)
         if message.kind == TIMER:
             self._tick(message)
         elif message.type == PUBLISH:
@@ -171,6 +174,23 @@ class ContextBroker(BrokerProtocol):
             assert self.holding is not None
             self.holding.marks[message.link] = message.word, self.node.body(message)
             self._release(message, message.time - 1)
+
+    def _refuse_bad(self, message: Message) -> None:
+        """What a client sends is checked where it enters, before anybody hears of it."""
+        service = self.service
+        row = self.node.row(message.body) if message.body >= 0 else np.empty(0)
+        try:
+            if message.type == PUBLISH:
+                checked_message(service.message(row), service.schema)
+            elif message.type == UPDATE:
+                service.update(row)
+            elif message.type == SUBSCRIBE:
+                if message.word in self.profiles:
+                    raise InvalidInput(f"profile {message.word} is there already; end it before it begins again")
+                checked_profile(service.profile(row), service.schema)
+        except InvalidInput as error:
+            client = message.source - self.node.env.entity_base
+            raise type(error)(f"client {client}, at {message.time} ns: {error}") from None
 
     def on_standing(self, id: int, client: int, broker: int, row: Any) -> None:
         if is_value(id):
@@ -209,8 +229,6 @@ class ContextBroker(BrokerProtocol):
         id_, node = message.word, self.node
         home = self.home(id_)
         atoms = self.service.atoms(node.row(message.body))
-        if id_ in self.profiles:
-            raise InvalidInput(f"profile {id_} is there already; end it before it begins again")
         keys = self._numbers_of(atoms)
         named = sorted(set(keys[keys >= 0].tolist()))
         for key in named:

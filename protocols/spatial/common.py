@@ -17,8 +17,9 @@ from pydantic import BaseModel
 
 from brokers.contract import BrokerProtocol, Message
 from brokers.errors import InvalidInput
+from brokers.indexes.contract import DuplicateId, UnknownId
 from brokers.indexes.spatial.contract import ReverseTopK
-from brokers.indexes.spatial.window import LastObjects
+from brokers.indexes.spatial.window import LastObjects, LastTime, Window
 from protocols.routes import Routes
 from protocols.spatial.kind import (
     EXPIRE,
@@ -33,12 +34,18 @@ from protocols.spatial.kind import (
 )
 
 
+def named(id: int) -> str:
+    """37#5 for number 5 of client 37."""
+    return f"{id >> 32}#{id & 0xFFFFFFFF}"
+
+
 class Head(NamedTuple):
     """What ranking needs of an object, and where it came from."""
 
     place: tuple[float, float]
     words: tuple[int, ...]
     link: int  # -1: it was published here
+    bytes: int  # of its payload
 
 
 class Ranking(BrokerProtocol):
@@ -61,8 +68,11 @@ class Ranking(BrokerProtocol):
         self.indexed: set[int] = set()  # the heads in the index
         self.subscriptions: dict[int, tuple[int, ...]] = {}  # of clients here, with their keywords
         self.here: dict[int, int] = {}  # keyword -> subscriptions here that have it
-        last = self.service.last
-        self.window = None if last is None else LastObjects(last)  # of the objects published here
+        self.windows: list[Window] = []  # over the objects published here
+        if self.service.last is not None:
+            self.windows.append(LastObjects(self.service.last))
+        if self.service.lifetime_ns is not None:
+            self.windows.append(LastTime(self.service.lifetime_ns))
 
     @property
     def service(self) -> Spatial:
@@ -111,17 +121,26 @@ class Ranking(BrokerProtocol):
     def publish(self, message: Message) -> None:
         """An object came: deliver it to whom it matters here, take it in, send it on."""
         row = self.node.row(message.body)
+        if message.link < 0:
+            self.check(message.word, row, OBJECT_KEYWORDS)
         words = keywords_of(row, OBJECT_KEYWORDS)
         if message.link >= 0 and not self.wanted_from(message.link, words):
             return
-        head = Head((float(row[0]), float(row[1])), words, message.link)
+        head = Head((float(row[0]), float(row[1])), words, message.link, int(row[3]))
+        if message.link < 0:
+            self.close(message, [])
         if message.link < 0 and message.word in self.heads:
-            raise InvalidInput(f"object {message.word} is published while it is there; let it expire first")
+            raise DuplicateId(f"object {named(message.word)} is published while it is there; let it expire first")
         self.serve(message, head, self.service.asked(row))
         self.learn(message.word, head)
         self.pass_on(message, head)
-        if message.link < 0 and self.window is not None:
-            for id_ in self.window.add([message.word], message.time).tolist():
+        if message.link < 0:
+            self.close(message, [message.word])
+
+    def close(self, message: Message, fresh: list[int]) -> None:
+        """Let those objects go that a window leaves out, now or because of fresh ones."""
+        for window in self.windows:
+            for id_ in window.add(fresh, message.time).tolist():
                 self.expire(message, id_)
 
     def serve(self, message: Message, head: Head, k: int) -> None:
@@ -161,7 +180,9 @@ class Ranking(BrokerProtocol):
     def expire(self, message: Message, id: int) -> None:
         """An object is no more."""
         head = self.heads.get(id)
-        if head is None or (message.link >= 0 and head.link != message.link):
+        if head is None or head.link != message.link:
+            if message.type == EXPIRE and message.link < 0 and not self.windows:
+                raise UnknownId(f"object {named(id)} is withdrawn, and none of that id was published at this broker")
             return
         self.forget(message, id)
         for link in self.towards(head):
@@ -184,6 +205,7 @@ class Ranking(BrokerProtocol):
     # ---- subscriptions ---------------------------------------------------------------------------------
 
     def subscribe(self, message: Message) -> None:
+        self.check(message.word, self.node.row(message.body), SUBSCRIPTION_KEYWORDS)
         self.add(message.word, self.node.row(message.body))
         self.came(message, message.word)
 
@@ -202,13 +224,23 @@ class Ranking(BrokerProtocol):
     def unsubscribe(self, message: Message) -> None:
         words = self.subscriptions.pop(message.word, None)
         if words is None:
-            return
+            raise UnknownId(f"subscription {named(message.word)} is taken back, and is not held at this broker")
         self.index.delete_subscriptions([message.word])
         for word in words:
             self.here[word] -= 1
             if not self.here[word]:
                 del self.here[word]
         self.left(message, message.word, words)
+
+    def check(self, id: int, row: Any, start: int) -> None:
+        """Refuse what a client sent before anything is changed, if it is no object or subscription."""
+        try:
+            self.service.check(row, start)
+            if start == OBJECT_KEYWORDS:
+                self.service.asked(row)
+        except InvalidInput as error:
+            what = "object" if start == OBJECT_KEYWORDS else "subscription"
+            raise InvalidInput(f"{what} {named(id)}: {error}") from error
 
     def entries(self) -> int:
         return len(self.subscriptions) + len(self.heads)

@@ -4,14 +4,15 @@ A subscription has to be served if it is settled and in RT(q) although all objec
 the certain and the free ones. It may be served if it may have been there and is in RT_delta(q) among the certain
 objects alone. Whatever the free ones did, the right answer lies between: more objects make it smaller.
 
-An object is there from when it was published until it was withdrawn, or, where only the last n of a broker count,
-until the n-th after it at its broker was published. It is gone when that had settled. A change has settled once all
-that it leans on has too; of which a link lost something never settles.
+An object is there from when it was published until it was withdrawn. Where only the last n of a broker count, it is
+there until the n-th after it at its broker was published; where it has a lifetime, until the first there that is so
+much younger was. It is gone when that had settled. A change has settled once all that it leans on has too; of which a
+link lost something never settles.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -99,9 +100,17 @@ def _things(
         for row in ends:
             change = int(table["change"][row])
             things.end(at[int(table["interest"][row])], int(table["issued_ns"][row]), changes.settles(change))
-    if kind.last is not None:
-        for broker in np.unique(objects.broker).tolist():
-            order = np.flatnonzero(objects.broker == broker)  # by time, and at one time by client and number
-            for out, by in zip(order[: -kind.last].tolist(), order[kind.last :].tolist()):
-                objects.end(out, int(objects.issued[by]), int(objects.settled[by]))
+    for broker in np.unique(objects.broker).tolist():
+        order = np.flatnonzero(objects.broker == broker)  # by time, and at one time by client and number
+        for out, by in _put_out(objects.issued[order], kind):
+            objects.end(int(order[out]), int(objects.issued[order[by]]), int(objects.settled[order[by]]))
     return objects, subscriptions
+
+
+def _put_out(issued: Times, kind: Spatial) -> Iterator[tuple[int, int]]:
+    """Of the objects of a broker, in their order: which one leaves a window because of which."""
+    if kind.last is not None:
+        yield from zip(range(issued.size), range(kind.last, issued.size))
+    if kind.lifetime_ns is not None:
+        by = np.searchsorted(issued, issued + kind.lifetime_ns)
+        yield from zip(range(issued.size), by[by < issued.size].tolist())

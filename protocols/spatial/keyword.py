@@ -178,7 +178,9 @@ class Keyword(Ranking):
         asked = self.asked[message.link]
         number = said["number"]
         words = [word for word in said["words"] if word in asked and asked[word].first <= number]
-        listed = {id_: Head(tuple(place), tuple(words), message.link) for id_, place, words in said["heads"]}
+        listed = {
+            id_: Head(tuple(place), tuple(words), message.link, size) for id_, place, words, size in said["heads"]
+        }
         known = {id_: None for word in words for id_ in self.with_word.get(word, ())}
         for id_ in known:
             if id_ not in listed and self.heads[id_].link == message.link:
@@ -226,7 +228,7 @@ class Keyword(Ranking):
 
 
 def _told(id: int, head: Head) -> list[Any]:
-    return [id, list(head.place), list(head.words)]
+    return [id, list(head.place), list(head.words), head.bytes]
 
 
 __all__ = ["HEADS", "STANDING", "UNWANT", "WANT", "Asked", "Keyword"]

@@ -9,8 +9,10 @@ nearer.
 The definition: an object reaches every client with a subscription in RT(object), and none without one in
 RT_delta(object), as of the objects that were there before it.
 
-An object expires when its client withdraws it (`expire`, by its id; a workload's `lifetime` makes of this a window
-by time), or, where the service says `last: n`, when n more were published at its broker: that of its client.
+An object expires when its client withdraws it (`expire`, by its id), or when its broker, that of its client, says so:
+where the service has a window. With `last: n` that is when n more were published there; with `lifetime_ms` when one is
+published there that is so much younger. Both go by the order of publication at one broker alone, so an end is caused by
+a change, the newer object, and is traced as that is.
 """
 
 from __future__ import annotations
@@ -24,6 +26,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from brokers.contract import Floats, Ints, Kind
 from brokers.errors import InvalidInput
 from brokers.indexes.spatial.contract import ReverseTopK
+from brokers.indexes.spatial.geometry import geometry_named
 from brokers.indexes.spatial.materialised import Materialised
 from brokers.indexes.spatial.words import KeywordSets, Vocabulary
 
@@ -32,6 +35,7 @@ PUBLISH, SUBSCRIBE, UNSUBSCRIBE, EXPIRE = 0, 1, 2, 3
 _HEADER_BYTES = 24
 _VALUE_BYTES = 9  # a float64 in msgpack
 OBJECT_KEYWORDS, SUBSCRIPTION_KEYWORDS = 4, 2  # where keywords begin in a row
+_ROWS = {PUBLISH: "object: [x, y, k, bytes, keyword, ...]", SUBSCRIBE: "subscription: [x, y, keyword, ...]"}
 
 
 class Params(BaseModel):
@@ -49,6 +53,13 @@ class Params(BaseModel):
     ] = "plane"
     last: Annotated[
         int | None, Field(ge=1, description="of the objects published at a broker only the last so many count")
+    ] = None
+    lifetime_ms: Annotated[
+        int | None,
+        Field(
+            ge=1, le=1_000_000_000,
+            description="an object counts until one is published at its broker so much later, or later still",
+        ),
     ] = None
 
 
@@ -78,7 +89,9 @@ class Spatial(Kind):
         self.k_max: int = p["k_max"]
         self.delta: float = p["delta"]
         self.last: int | None = p["last"]
+        self.lifetime_ns: int | None = None if p["lifetime_ms"] is None else p["lifetime_ms"] * 1_000_000
         self.geometry: str = p["geometry"]
+        self._places = geometry_named(self.geometry)
         self.vocabulary = Vocabulary()
         self.vocabulary.encode([[str(word)] for word in range(p["keywords"])])
 
@@ -101,7 +114,22 @@ class Spatial(Kind):
             raise InvalidInput(f"an object asks for k = {k:g}; the service answers whole numbers in 1..{self.k_max}")
         return int(k)
 
+    def check(self, row: Floats, start: int) -> None:
+        """InvalidInput unless what a client sent has a place and keywords, from `start` on, that there are."""
+        self._places.points([row[:2]], 1, "objects" if start == OBJECT_KEYWORDS else "subscriptions")
+        words = row[start:][~np.isnan(row[start:])]
+        if not words.size:
+            raise InvalidInput("it has no keywords; give at least one")
+        wrong = words[(words < 0) | (words >= self.params["keywords"]) | (words != np.floor(words))]
+        if wrong.size:
+            raise InvalidInput(f"keyword {wrong[0]:g} is none of 0..{self.params['keywords'] - 1}")
+
     def row_bytes(self, type: int, rows: Floats) -> Ints:
+        start = {PUBLISH: OBJECT_KEYWORDS, SUBSCRIBE: SUBSCRIPTION_KEYWORDS}.get(type, 0)
+        if rows.shape[1] < start:
+            raise InvalidInput(f"{rows.shape[1]} numbers are no {_ROWS[type]}")
+        if type == PUBLISH and not (rows[:, 3] >= 0).all():
+            raise InvalidInput(f"the payload of an object has {rows[:, 3].min():g} bytes; it has 0 or more")
         present = np.count_nonzero(~np.isnan(rows), axis=1)
         sizes = _HEADER_BYTES + _VALUE_BYTES * present
         if type == PUBLISH:
@@ -138,7 +166,7 @@ def encoded(sets: list[tuple[int, ...]]) -> KeywordSets:
 
 
 def head_bytes(words: tuple[int, ...]) -> int:
-    """The size on the wire of an object's head: id, place, keywords."""
+    """The size on the wire of an object's head: id, place, size of the payload, keywords."""
     return _HEADER_BYTES + _VALUE_BYTES * (3 + len(words))
 
 

@@ -4,37 +4,59 @@ Heads go where spatial-keyword sends objects. Beside each keyword that a neighbo
 the subscriptions behind it: boxes, each with the largest k-th distance of those in it. A link gets an object whole
 if one of its keywords' summaries says that it may matter there; else only the head (`HEAD`).
 
-A broker remembers what it last told each neighbour, which has to cover everything on its side. Two things go on at
-different speeds:
+Who asks for a keyword has told by that that anything may matter. From then on a broker remembers what it last told
+each neighbour, which always covers everything on its side. It changes in two ways:
 
-- What grows is told at once (`SUMMARY`), with the change as its cause: a subscription that came, k-th distances that
+- What grows is told at once (`WIDER`), with the change as its cause: a subscription that came, k-th distances that
   grew since an object expired, growth that another neighbour told. So the change has settled only when all that
-  decide have heard. Growth that was covered already needs no message, and leans on the change that last grew it.
-- What shrinks, as new objects come and subscriptions go, is told later and together, by a timer and without a cause:
-  a summary that reaches too far costs payloads, never answers. It may still be laid out in other boxes than before.
-  While that is under way nothing can lean on it, so the next growth is told even if it is covered.
+  decide have heard. Only what was not covered is told, and the neighbour adds it to what it has, as the teller
+  does. Distances of subscriptions here are told with room, so that small growth is covered. Growth that was covered
+  needs no message, and leans on the change that last grew the summary.
+- What shrinks, as new objects come and subscriptions go, is told later and without a cause (`SUMMARY`), and only
+  where it pays: a summary that reaches too far costs payloads, never answers. It lies within what was told before,
+  so whichever of the two a neighbour has in hand covers all that is here.
+
+What pays is found by looking at the payloads that came by the link. A summary is told if it is notably smaller than
+the last, and would have held back more bytes than it takes, and than telling of its keyword has cost so far beyond
+what it saved. When growth has cost more than that again, it is told as "anything may matter", which takes next to
+nothing. So a broker that loses by its summaries tries ever more rarely.
 
 Where links lose messages, nothing leans on anything, and all growth is told.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
-from brokers.contract import TIMER, Message
+from brokers.contract import TIMER, Ints, Message
 from brokers.engine.adaptor import Body
-from brokers.indexes.spatial.geometry import squared_gaps
-from brokers.indexes.spatial.summary import BOXES_MAX, summaries
+from brokers.indexes.spatial.summary import BOXES_MAX, Summary, by_keyword
 from protocols.spatial.common import Head
 from protocols.spatial.keyword import STANDING, Keyword
 from protocols.spatial.kind import OBJECT_KEYWORDS, SUBSCRIPTION_KEYWORDS, head_bytes, keywords_of
-from protocols.spatial.reach import Reach, covers, from_plain, of_points, plain, rounded, same, united
+from protocols.spatial.reach import (
+    Reach,
+    covers,
+    extent,
+    grown,
+    lets_through,
+    may_matter,
+    packed,
+    packed_bytes,
+    rounded,
+    shrunk,
+    together,
+    unpacked,
+)
 
-HEAD, SUMMARY, SHRINK = 19, 20, 21
-UNRELIABLE = -2  # in place of the change that last grew a summary: nothing may lean on it
+HEAD, SUMMARY, SHRINK, WIDER = 19, 20, 21, 22
+ROOM = 1.1  # by which squared distances are told larger than they are
+SMALLER = 0.75  # of what was told: what is larger than that is not worth telling
 
 
 class Options(BaseModel):
@@ -44,8 +66,20 @@ class Options(BaseModel):
 
     shrink_every: Annotated[
         int, Field(ge=1_000_000, description="nanoseconds for which shrinking is collected before it is told")
-    ] = 1_000_000_000
+    ] = 500_000_000
     boxes: Annotated[int, Field(ge=1, le=256, description="boxes of a summary, at most")] = BOXES_MAX
+
+
+@dataclass
+class Told:
+    """What a neighbour was told of a keyword that it is asked for."""
+
+    reach: Reach
+    grown: int  # by which change, last
+    saved: int = 0  # bytes of payload that stayed away, less those that telling took
+    stake: int = 0  # bytes of payload that this would have held back when it was told
+    let_in: int = 0  # bytes of payload that it let through since then
+    looked: int = 0  # of which so many were there at the last look
 
 
 class Summarised(Keyword):
@@ -58,30 +92,33 @@ class Summarised(Keyword):
         self.boxes: int = node.options.boxes
         self.timer_min_ns: int = node.options.shrink_every
         self.far: dict[int, dict[int, Reach]] = {link: {} for link in self.links}  # what neighbours told
-        self.told: dict[int, dict[int, Reach]] = {link: {} for link in self.links}  # and we: for what we ask
-        self.grown: dict[int, dict[int, int]] = {link: {} for link in self.links}  # by which change
-        self.stale = False  # whether a summary may have shrunk, and the timer runs
+        self.told: dict[int, dict[int, Told]] = {link: {} for link in self.links}  # and we: for what we ask
+        self.stale = False  # whether a summary may have become worth telling
+        self.timed = False  # whether the timer runs
 
     def on_message(self, message: Message) -> None:
         if message.kind == TIMER:
+            self.timed = self.stale = False
             self.shrink(message)
         elif message.type == HEAD:
             self.hear_head(message)
         elif message.type == SUMMARY:
             self.hear_summary(message, self.node.body(message))
+        elif message.type == WIDER:
+            self.hear_wider(message, self.node.body(message))
         else:
             super().on_message(message)
-
-    def first_timers(self) -> list[tuple[int, int, int]]:
-        """What stands from the start is told as unknown, and shrinks as everything does."""
-        return [(self.timer_min_ns, SHRINK, 0)]
+        if self.stale and not self.timed:
+            self.timed = True
+            self.node.timer(message, self.timer_min_ns, SHRINK, cause=-1)
 
     # ---- objects ---------------------------------------------------------------------------------------
 
     def pass_on(self, message: Message, head: Head) -> None:
-        whole = [link for link in self.towards(head) if self.may_matter(link, head)]
+        point = self.index.geometry.points([head.place], 1, "objects")[0]
         for link in self.towards(head):
-            if link in whole:
+            far = self.far[link]
+            if any(word in far and may_matter(far[word], point) for word in head.words):
                 self.node.forward(message, link)
             else:
                 self.send_head(message, link, head)
@@ -89,38 +126,30 @@ class Summarised(Keyword):
     def send_head(self, message: Message, link: int, head: Head) -> None:
         self.node.send(message, link, HEAD, Body(message.body), message.word, head_bytes(head.words))
 
-    def may_matter(self, link: int, head: Head) -> bool:
-        """Whether an object may be among the k nearest of a subscription behind a link."""
-        point = self.index.geometry.points([head.place], 1, "objects")[0]
-        far = self.far[link]
-        for word in head.words:
-            if word in far:
-                summary = far[word]
-                if summary is None or (squared_gaps(summary.boxes, point) <= summary.squared).any():
-                    return True
-        return False
-
     def hear_head(self, message: Message) -> None:
         row = self.node.row(message.body)
         words = keywords_of(row, OBJECT_KEYWORDS)
         if not self.wanted_from(message.link, words):
             return
-        head = Head((float(row[0]), float(row[1])), words, message.link)
+        head = Head((float(row[0]), float(row[1])), words, message.link, int(row[3]))
         if self.learn(message.word, head):
-            if message.word in self.indexed:
-                self.rank_later(message)
             for link in self.towards(head):
                 self.send_head(message, link, head)
 
-    def publish(self, message: Message) -> None:
-        super().publish(message)
-        if message.word in self.indexed:
-            self.rank_later(message)
-
-    def hear_heads(self, message: Message, said: dict[str, Any]) -> None:
-        super().hear_heads(message, said)
-        if self.subscriptions:
-            self.rank_later(message)
+    def learn(self, id: int, head: Head) -> bool:
+        """Count for what was told which payloads it let through, and which it held back."""
+        if not super().learn(id, head):
+            return False
+        if head.link >= 0 and head.bytes > 0:
+            point = self.index.geometry.points([head.place], 1, "objects")[0]
+            told = [self.told[head.link][word] for word in head.words if word in self.told[head.link]]
+            through = [one for one in told if may_matter(one.reach, point)]
+            for one in through:
+                one.let_in += head.bytes
+                self.stale = True
+            for one in [] if through else told:
+                one.saved += head.bytes // len(told)
+        return True
 
     # ---- what grows ------------------------------------------------------------------------------------
 
@@ -132,84 +161,132 @@ class Summarised(Keyword):
     def ranks_changed(self, message: Message, ids: list[int]) -> None:
         self.grow(message, -1, self.of_here(ids))
 
-    def of_here(self, ids: list[int]) -> dict[int, Reach]:
-        """By keyword, a summary of some of the subscriptions here."""
-        slots, squared = self.index.kth_squared(self.service.k_max)
-        chosen = np.isin(self.index.subscriptions.ids[slots], ids)
-        slots, squared = slots[chosen], squared[chosen]
-        points = self.index.subscriptions.points[slots]
-        words = [self.subscriptions[id_] for id_ in self.index.subscriptions.ids[slots].tolist()]
-        found: dict[int, Reach] = {}
-        for word in sorted({word for each in words for word in each}):
-            mine = [i for i, each in enumerate(words) if word in each]
-            found[word] = of_points(points[mine], squared[mine])
-        return found
+    def of_here(self, ids: list[int] | None = None) -> dict[int, Summary]:
+        """By keyword, where some or all of the subscriptions here are and how far they reach."""
+        return by_keyword(self.index, self.service.k_max, ids)
 
     def grow(
-        self, message: Message, came_by: int, parts: dict[int, Reach], only: dict[int, set[int]] | None = None
+        self, message: Message, came_by: int, parts: Mapping[int, Reach], only: dict[int, set[int]] | None = None
     ) -> None:
         """Subscriptions on this side reach this far now: tell neighbours who do not know."""
         for link in self.links:
             if link == came_by:
                 continue
             known = self.told[link] if only is None else only[link]
-            changed = [
-                word for word, part in parts.items() if word in known and self.outgrown(message, link, word, part)
-            ]
-            if changed:
-                self.tell(message, link, changed)
+            said = []
+            for word, part in parts.items():
+                if word in known and self.outgrown(message, self.told[link][word], part):
+                    said.append([word, packed(self.widen(message, self.told[link][word], part, came_by))])
+            if said:
+                self.node.send(message, link, WIDER, said)
 
-    def outgrown(self, message: Message, link: int, word: int, part: Reach) -> bool:
-        """Whether a neighbour has to be told; if so, what it is told is brought up to date."""
-        told, grown = self.told[link][word], self.grown[link]
-        if not covers(told, part):
-            self.told[link][word] = None if part is None else united([told, rounded(part)], self.boxes)
-        elif message.cause < 0 or (grown[word] != UNRELIABLE and not self.lossy):
-            if message.cause >= 0 and grown[word] not in (STANDING, message.cause):
-                self.node.depends(message.cause, grown[word])
-            return False
-        grown[word] = message.cause if message.cause >= 0 else UNRELIABLE
-        return True
+    def outgrown(self, message: Message, told: Told, part: Reach) -> bool:
+        """Whether a neighbour has to be told; else the change leans on the one that grew what was told."""
+        if not covers(told.reach, part):
+            return True
+        if self.lossy:
+            return message.cause >= 0
+        if told.grown not in (STANDING, message.cause):
+            self.node.depends(message.cause, told.grown)
+        return False
 
-    def tell(self, message: Message, link: int, words: list[int]) -> None:
-        told = self.told[link]
-        self.node.send(message, link, SUMMARY, [[word, plain(told[word])] for word in words])
+    def widen(self, message: Message, told: Told, part: Reach, came_by: int) -> Reach:
+        """Note what a neighbour is told, and say what that is."""
+        if part is not None and came_by < 0:
+            part = rounded(part, ROOM)
+        told.saved -= packed_bytes(part)
+        if told.saved < -told.stake:
+            part = None
+        told.reach = grown(told.reach, part, self.boxes)
+        if message.cause >= 0:
+            told.grown = message.cause
+        return part
 
-    def hear_summary(self, message: Message, said: list[Any]) -> None:
-        wanted = self.wants[message.link]
-        parts = {word: from_plain(data) for word, data in said if word in wanted}
-        self.far[message.link].update(parts)
+    def hear_wider(self, message: Message, said: list[Any]) -> None:
+        far, axes = self.far[message.link], self.index.geometry.axes
+        parts = {word: unpacked(data, axes) for word, data in said if word in far}
+        for word, part in parts.items():
+            far[word] = grown(far[word], part, self.boxes)
         self.grow(message, message.link, parts)
-        self.rank_later(message)
 
     # ---- what shrinks ----------------------------------------------------------------------------------
 
-    def rank_later(self, message: Message) -> None:
-        """Something may have shrunk: see to it when the timer comes."""
-        if not self.stale and any(self.told[link] for link in self.links):
-            self.stale = True
-            self.node.timer(message, self.timer_min_ns, SHRINK, cause=-1)
+    def hear_summary(self, message: Message, said: list[Any]) -> None:
+        far, axes = self.far[message.link], self.index.geometry.axes
+        parts = {word: unpacked(data, axes) for word, data in said if word in far}
+        far.update(parts)
+        if self.lossy:  # it may lie within something that never came
+            self.grow(message, message.link, parts)
+        self.shrink(message, parts, message.link)
 
-    def shrink(self, message: Message) -> None:
-        """Tell each neighbour what now is behind us, where that is not what it was told."""
-        self.stale = False
-        found = summaries(self.index, self.service.k_max, self.boxes)
-        here = {int(word): summary for word, summary in found.items()}
+    def shrink(self, message: Message, words: Iterable[int] | None = None, came_by: int = -1) -> None:
+        """Tell neighbours of smaller summaries where that pays: of these keywords, or of those it may pay for."""
+        here: dict[int, Summary] | None = None
         for link in self.links:
-            changed = []
-            for word, told in self.told[link].items():
-                parts: list[Reach] = [here[word]] if word in here else []
-                parts += [self.far[other][word] for other in self.links if other != link and word in self.far[other]]
-                fresh = united(parts, self.boxes)
-                fresh = fresh if fresh is None else rounded(fresh)
-                if same(told, fresh):
-                    continue
-                if not covers(told, fresh):
-                    self.grown[link][word] = UNRELIABLE
-                self.told[link][word] = fresh
-                changed.append(word)
-            if changed:
-                self.tell(message, link, changed)
+            if link == came_by:
+                continue
+            told = self.told[link]
+            looked_at = told if words is None else [word for word in words if word in told]
+            looked_at = [word for word in looked_at if told[word].let_in > told[word].looked]
+            if not looked_at:
+                continue
+            here = self.of_here() if here is None else here
+            fresh: dict[int, Reach] = {}
+            for word in looked_at:
+                parts = [rounded(here[word], ROOM)] if word in here else []
+                parts += [far[word] for other, far in self.far.items() if other != link and word in far]
+                smaller = shrunk(told[word].reach, together(parts), self.boxes)
+                if smaller is not None and extent(smaller) <= SMALLER * extent(told[word].reach):
+                    fresh[word] = smaller
+            self.tell(message, link, fresh)
+
+    def tell(self, message: Message, link: int, fresh: dict[int, Reach]) -> None:
+        """Tell a neighbour of these summaries, as far as they pay."""
+        said = []
+        for word, gain in self.gains(link, fresh).items():
+            told = self.told[link][word]
+            told.looked = told.let_in
+            gain, cost = min(gain, told.let_in), packed_bytes(fresh[word])
+            if gain >= cost + max(0, -told.saved):
+                told.reach, told.stake, told.saved = fresh[word], gain, told.saved - cost
+                told.let_in = told.looked = 0
+                said.append([word, packed(fresh[word])])
+        if said:
+            self.node.send(message, link, SUMMARY, said, cause=-1)
+
+    def gains(self, link: int, fresh: dict[int, Reach]) -> dict[int, int]:
+        """By keyword, the payload of known objects that came by a link and would not have, had this been told.
+
+        An object is held back if none of its keywords' summaries lets it through. It counts for those that would
+        have to change for that, shared out among them.
+        """
+        told = self.told[link]
+        ids = {id_: None for word in fresh for id_ in self.with_word.get(word, ())}
+        heads = [head for head in map(self.heads.__getitem__, ids) if head.link == link]
+        gains = dict.fromkeys(fresh, 0)
+        if not heads:
+            return gains
+        points = self.index.geometry.points([head.place for head in heads], len(heads), "objects")
+        sizes = np.array([head.bytes for head in heads], np.int64)
+        with_word: dict[int, list[int]] = {}
+        for i, head in enumerate(heads):
+            for word in head.words:
+                if word in told:
+                    with_word.setdefault(word, []).append(i)
+        needed = np.zeros(len(heads), np.int64)
+        changing: dict[int, Ints] = {}
+        for word, at in with_word.items():
+            rows = np.array(at)
+            through = lets_through(told[word].reach, points[rows])
+            if word in fresh:
+                still = lets_through(fresh[word], points[rows])
+                changing[word] = rows[through & ~still]
+                needed[changing[word]] += 1
+                through &= still
+            sizes[rows[through]] = 0
+        for word, rows in changing.items():
+            gains[word] = int((sizes[rows] // needed[rows]).sum())
+        return gains
 
     # ---- who wants what --------------------------------------------------------------------------------
 
@@ -224,22 +301,24 @@ class Summarised(Keyword):
         for word in words:
             self.far[message.link].pop(word, None)
         super().hear_unwant(message, words)
-        self.rank_later(message)
+        self.stale = True
 
     def left(self, message: Message, id: int, words: tuple[int, ...]) -> None:
         super().left(message, id, words)
-        self.rank_later(message)
+        self.stale = True
+
+    def hear_heads(self, message: Message, said: dict[str, Any]) -> None:
+        super().hear_heads(message, said)
+        self.stale = True
 
     def ask(self, message: Message, link: int, words: list[int]) -> None:
         """Who is asked for a keyword takes it that anything may matter, until told otherwise."""
         super().ask(message, link, words)
-        self.told[link].update(dict.fromkeys(words))
-        self.grown[link].update(dict.fromkeys(words, message.cause))
-        self.rank_later(message)
+        self.told[link].update((word, Told(None, message.cause)) for word in words)
 
     def take_back(self, message: Message, link: int, words: list[int]) -> None:
         for word in words:
-            del self.told[link][word], self.grown[link][word]
+            del self.told[link][word]
         super().take_back(message, link, words)
 
     def on_standing(self, id: int, client: int, broker: int, row: Any) -> None:
@@ -250,5 +329,4 @@ class Summarised(Keyword):
             if link == way:
                 self.far[link].update(dict.fromkeys(words))
             else:
-                self.told[link].update(dict.fromkeys(words))
-                self.grown[link].update(dict.fromkeys(words, STANDING))
+                self.told[link].update((word, Told(None, STANDING)) for word in words)

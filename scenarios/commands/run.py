@@ -126,7 +126,9 @@ def summary(done: Run) -> str:
 def service_line(service: dict[str, Any]) -> str:
     """One service's figures."""
     latency = service["latency"]
-    text = f"{service['publications']:,} publications, {service['deliveries']:,} deliveries"
+    text = f"{service['deliveries']:,} deliveries"
+    if service["publications"] or not service["deliveries"]:  # else they are of what a server sent
+        text = f"{service['publications']:,} publications, {text}"
     if latency["p50_ms"] is None:
         return text
     return f"{text}, latency {latency['p50_ms']:.1f} ms median, {latency['p99_ms']:.1f} ms p99"

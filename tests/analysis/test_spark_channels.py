@@ -11,7 +11,7 @@ from scenarios.run import run
 pytest.importorskip("pyspark")
 pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.usefixtures("spark")]
 
-from analysis.spark.audit import audit  # noqa: E402
+from analysis.spark.audit import audit, text  # noqa: E402
 from protocols.channels.kind import UNSUBSCRIBE  # noqa: E402
 
 MAPS = """\
@@ -69,16 +69,21 @@ def findings(service):
         pytest.param("{mode: unicast}", CYCLES, marks=pytest.mark.full),
         pytest.param("{procedure: exact}", TREE, marks=pytest.mark.full),
         pytest.param("{replan: mended, replan_every_ms: 200}", TREE, marks=pytest.mark.full),
+        pytest.param("{mode: channels, channels: 3, weights: [1, 2, 2], replan: mended}", TREE, marks=pytest.mark.full),
+        pytest.param("{extractor: tags}", CYCLES, marks=pytest.mark.full),
     ],
 )
 def test_every_query_is_answered_in_every_round_through_plans_joins_and_leaves(options, topology, maps):
     folder = maps(options, topology=topology)
-    service = one(folder.path)
+    found = audit(folder.path)
+    (service,) = found.services
     assert (service.verdict, service.unable) == ("valid", "")
     assert findings(service) == (0, 0, 0, 0)
     assert service.forced > 2 * service.free > 0
     assert service.forced <= service.deliveries == folder.read("received").num_rows
     assert folder.read("plans").num_rows > 10
+    # Nobody publishes: what is printed counts answers.
+    assert f"  {service.interests:,} interests, {service.deliveries:,} answers; " in text(found)
 
 
 def test_losses_excuse_what_they_explain_and_leave_the_rest_forced(maps):

@@ -64,6 +64,8 @@ def one(path):
         pytest.param("spatial", "delta: 1", "3 %", marks=pytest.mark.full),
         pytest.param("spatial", "{geometry: sphere, delta: 1.5}", "0", marks=pytest.mark.full),
         pytest.param("spatial-keyword", "last: 6", "0", marks=pytest.mark.full),
+        pytest.param("spatial-keyword", "lifetime_ms: 400", "0", marks=pytest.mark.full),
+        pytest.param("spatial", "{last: 20, lifetime_ms: 300}", "0", marks=pytest.mark.full),
         pytest.param("spatial-flooding", "last: 6", "3 %", marks=pytest.mark.full),
     ],
 )

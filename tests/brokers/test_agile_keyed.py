@@ -62,8 +62,10 @@ def test_an_update_above_the_root_makes_an_id_a_candidate_for_every_key():
 
 
 @pytest.mark.parametrize("index_class", [AgileTree, AgileHash])
-def test_probe_is_who_has_the_key_in_its_region_and_never_misses_a_key(index_class):
-    for seed in range(60):
+@pytest.mark.parametrize("seeds", [range(30), pytest.param(range(30, 430), marks=pytest.mark.full)],
+                         ids=["4,500 operations", "60,000 operations"])
+def test_probe_is_who_has_the_key_in_its_region_and_never_misses_a_key(index_class, seeds):
+    for seed in seeds:
         draws = np.random.Generator(np.random.PCG64(seed))
         index, keys = index_class(), {}
         for _ in range(150):

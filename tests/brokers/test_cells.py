@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import mmap
 from collections.abc import Iterator
 
 import numpy as np
@@ -11,6 +12,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
+from brokers.indexes import space
 from brokers.indexes.content import cells, cells_edit, cells_match
 from brokers.indexes.content.cells import CellBitset
 from brokers.indexes.content.cells_blocks import NODES, Growing
@@ -270,7 +272,7 @@ def test_what_shares_attributes_shares_a_class():
 
 def test_no_caller_s_array_layout_compiles_a_kernel_again():
     cells.warm()
-    kernels = cells_match.match, cells_edit.insert, cells_edit.delete
+    kernels = (cells_match.match, cells_edit.insert, cells_edit.delete, cells_edit.delete_one, cells_edit.give_up)
     before = [len(kernel.signatures) for kernel in kernels]
     index = CellBitset(2)
     ids, rows, event = np.arange(6)[::2], np.asfortranarray(np.zeros((3, 6))), np.full(2, 0.0)
@@ -280,7 +282,11 @@ def test_no_caller_s_array_layout_compiles_a_kernel_again():
     index.insert(ids, rows)
     index.insert(ids[:1] + 10, rows[:1])
     assert index.match(event).tolist() == [0, 2, 4, 10]
-    index.delete(ids)
+    single = ids[1:2]
+    index.delete(single)
+    index.delete(np.setdiff1d(ids, single))
+    index.delete([10])
+    assert len(index) == 0
     assert [len(kernel.signatures) for kernel in kernels] == before
 
 
@@ -307,6 +313,28 @@ def test_a_growing_array_keeps_its_rows_on_cache_lines():
         array.grow(count)
         assert array.rows.shape == (count, 3) and array.rows.ctypes.data % 64 == 0
         assert (array.rows[:2] == 7).all() and (array.rows[held:] == 0).all()
+
+
+def test_a_large_array_grows_in_its_place_and_one_without_room_moves(monkeypatch):
+    array = Growing(np.uint64, 4, 200_000)
+    place = array.rows.ctypes.data
+    array.rows[-1] = 7
+    array.grow(800_000)
+    assert array.rows.ctypes.data == place and (array.rows[199_999] == 7).all() and not array.rows[200_000:].any()
+    array.grow(4_000_000)
+    assert (array.rows[199_999] == 7).all() and not array.rows[-1].any()
+
+    mapped = mmap.mmap
+
+    def limited(handle, length, **options):
+        if length > space.LARGE_BYTES:
+            raise OSError("Cannot allocate memory")
+        return mapped(handle, length, **options)
+
+    monkeypatch.setattr(space.mmap, "mmap", limited)
+    assert len(space.zeros(space.LARGE_BYTES, 16)) == space.LARGE_BYTES
+    with pytest.raises(MemoryError, match="4,194,305 bytes"):
+        space.zeros(space.LARGE_BYTES + 1, 16)
 
 
 def test_verify_agrees_on_thousands_of_single_inserts_and_deletes():

@@ -235,6 +235,38 @@ def test_profiles_on_dates_and_zones_agree_on_microseconds(talks):
     assert talks.handle_message({"time": datetime(2026, 1, 1, 22, 59, 59, 999_999, UTC)}).tolist() == []
 
 
+@pytest.mark.parametrize("approach", [NoIndex, *(lambda s, c=c: c(s, ["a"]) for c in (Eager, Agile, CellFilter))],
+                         ids=["noindex", "eager", "agile", "cells"])
+def test_values_that_float32_cannot_tell_apart_are_told_apart(approach):
+    values = [2.0**24, 2.0**24 + 1, 2.0**24 + 2, -(2.0**24) - 1, 1e300, -1e300, 1e-320, 0.0]
+    attributes = ["a", "b", "c"]
+    schema = Schema(dict.fromkeys(attributes, "number"), {"x": "number"})
+    oracle, index = Brute(schema), approach(schema)
+    profiles = [
+        [[[["message", name], operator, value]] + ([[["message", "a"], "<=", 2.0**24]] if name == "c" else [])]
+        for name in attributes for value in values for operator in ("<", "<=", "=", "!=", ">=", ">")
+    ]
+    for each in (oracle, index):
+        each.insert(range(len(profiles)), profiles)
+    for value in values:
+        for other in values:
+            message = {"a": other, "b": value, "c": value}
+            assert index.handle_message(message).tolist() == oracle.handle_message(message).tolist()
+    index.check()
+
+
+def test_the_first_attribute_that_fails_is_blamed_where_rounding_would_blame_another():
+    schema = Schema({"a": "number", "b": "number"}, {"x": "number"})
+    index = Agile(schema, ["a"], policy=ALWAYS)
+    index.insert([1], [[[[["message", "a"], "=", ["context", 1, "x"]], [["message", "b"], "<", 0]]]])
+    index.insert([2], [[[[["message", "a"], "~", 2.0**24, 50]]]])  # its ends are nodes to escalate to
+    for value in (2.0**24, 2.0**24 + 1):
+        index.update_context(1, "x", value)
+    assert index.handle_message({"a": 2.0**24, "b": 5}).tolist() == [2]
+    assert index.counters.false_positives == index.counters.shrunk == 1
+    index.check()
+
+
 # ---- what approaches do ---------------------------------------------------------------------------------
 
 

@@ -11,6 +11,7 @@ from brokers.engine.run import FileTraces, execute, tables_of
 from brokers.engine.runfolder import create_run, same_rows
 from brokers.errors import ActorsLost, EnvironmentProblem
 from protocols.conformance import REHEARSALS, rehearse
+from protocols.spatial.summarised import SUMMARY, WIDER
 
 TREE, TIES, STRAINED, LOSSY, SETTLED, RING, CYCLES = REHEARSALS
 WINDOW_NS = 3_000_000
@@ -68,6 +69,12 @@ CASES = [
     ("covering", SETTLED, 3, 2, 0.4),
     ("pings:Pings", LOSSY, 2, 3, 0.4),
     ("topk-bounded", CYCLES, 2, 3, 0.5),
+    ("context-replicated", SETTLED, 1, 3, 0.4),
+    pytest.param("spatial", CYCLES, 3, 2, 0.5, marks=pytest.mark.full),
+    pytest.param("spatial-keyword", LOSSY, 1, 4, 0.4, marks=pytest.mark.full),
+    pytest.param("spatial-flooding", STRAINED, 2, 1, 0.6, marks=pytest.mark.full),
+    pytest.param("context-edge", LOSSY, 2, 1, 0.6, marks=pytest.mark.full),
+    pytest.param("context-escalated", CYCLES, 3, 2, 0.5, marks=pytest.mark.full),
 ]
 
 
@@ -87,6 +94,34 @@ def test_a_resumed_run_equals_the_whole_run(
     assert resumed.digest == result.digest
     assert resumed.digest_per_second == result.digest_per_second
     assert resumed.metrics["services"] == result.metrics["services"]
+    assert differing_tables(whole, halves.finish(resumed.digest)) == []
+
+
+@pytest.mark.parametrize(
+    "protocol", ["context-escalated", pytest.param("context-edge", marks=pytest.mark.full)]
+)
+def test_what_is_held_back_survives_a_stop(tmp_path, protocol):
+    model = rehearse(TREE, protocol, options={"hold_back": 1_000_000})
+    whole, result = undisturbed(tmp_path / "whole", model)
+    halves = folder_for(tmp_path / "halves", model)
+    stopped_at(0.5, model, halves.path, 3)
+    resumed = continued(model, halves.path, 2)
+    assert resumed.digest == result.digest
+    assert differing_tables(whole, halves.finish(resumed.digest)) == []
+
+
+@pytest.mark.parametrize(("before", "after"), [(3, 2), pytest.param(1, 7, marks=pytest.mark.full)])
+def test_summaries_and_windows_over_objects_survive_a_stop(tmp_path, before, after):
+    said = {"keywords": 4, "k_max": 3, "delta": 1.0, "geometry": "plane", "last": 9, "lifetime_ms": 20}
+    options = {"shrink_every": 2_000_000, "boxes": 2}
+    model = rehearse(SETTLED, "spatial", params=said, options=options, clients=20)
+    whole, result = undisturbed(tmp_path / "whole", model)
+    told = [int((whole.read("hops")["type"].to_numpy() == type_).sum()) for type_ in (SUMMARY, WIDER)]
+    assert min(told) > 5
+    halves = folder_for(tmp_path / "halves", model)
+    stopped_at(0.5, model, halves.path, before)
+    resumed = continued(model, halves.path, after)
+    assert resumed.digest == result.digest
     assert differing_tables(whole, halves.finish(resumed.digest)) == []
 
 

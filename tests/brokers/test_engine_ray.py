@@ -53,6 +53,8 @@ def on_ray(actors: int, **said) -> Variant:
         ("flooding", STRAINED),
         ("covering", CYCLES),
         ("pings:Pings", LOSSY),
+        pytest.param("context-escalated", CYCLES, marks=pytest.mark.full),
+        pytest.param("context-replicated", SETTLED, marks=pytest.mark.full),
         pytest.param("subscription", TIES, marks=pytest.mark.full),
         pytest.param("flooding", SETTLED, marks=pytest.mark.full),
         pytest.param("covering", RING, marks=pytest.mark.full),

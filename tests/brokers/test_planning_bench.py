@@ -23,7 +23,7 @@ SMALL = bench.Sizes(
 TINY = paper.Scale(optimal=20, starts=10, sensitivity=2, large=1, clustering=2, beyond=1)
 
 
-@pytest.mark.parametrize("part", ["optimum", "directed_search", "replanning"])
+@pytest.mark.parametrize("part", ["optimum", "pair_merging", "directed_search", "allocation", "replanning"])
 def test_a_part_of_the_bench_yields_rows(part):
     rows = list(getattr(bench, part)(SMALL))
     assert rows and all(np.isfinite(row["value"]) and row["value"] >= 0 for row in rows)

@@ -102,6 +102,37 @@ def test_the_kernel_and_the_plain_procedure_cost_a_channel_the_same():
             assert fast(clients) == pytest.approx(slow(clients))
 
 
+@pytest.mark.parametrize("kinds", [{}, {"procedure": "polygon"}], ids=["kernel", "plain"])
+def test_channels_that_differ_by_a_client_cost_what_each_of_them_costs(kinds):
+    problem = problem_of(np.random.default_rng(10), 6, **kinds)
+    weigh, again = ChannelCosts(problem, 2), ChannelCosts(problem, 2)
+    for clients in ((), (0,), (1, 4), (0, 1, 2, 3, 4, 5)):
+        each = [again(tuple(sorted({*clients} ^ {client}))) for client in range(6)]
+        assert weigh.changed(clients).tolist() == each
+    pairs = weigh.pairs()
+    assert all(pairs[a, b] == again((a, b)) for b in range(6) for a in range(b))
+
+
+@pytest.mark.parametrize("weights", [None, [1.0, 2.5, 1.0]])
+def test_channel_merging_takes_the_steps_of_figure_10(weights):
+    random = np.random.default_rng(11)
+    for _ in range(6):
+        problem = problem_of(random, 9)
+        weigh = ChannelCosts(problem, 3, weights)
+        channel = channels.initial(weigh)
+        while True:
+            held = channels.clients_on(channel, 3)
+            moves = [
+                (channels.saving(weigh, held, {old: ((client,), ()), new: ((), (client,))}), -client, -new)
+                for client, old in enumerate(channel) for new in range(3) if new != old
+            ]  # fmt: skip
+            saved, client, new = max(moves)
+            if saved <= 0:
+                break
+            channel[-client] = -new
+        assert channels.channel_merging(ChannelCosts(problem, 3, weights)).channel.tolist() == channel
+
+
 @pytest.mark.parametrize("procedure", ["rectangle", "polygon", "exact"])
 def test_any_merge_and_procedure_may_fill_the_channels(procedure):
     problem = problem_of(np.random.default_rng(3), 5, procedure=procedure)
@@ -132,6 +163,15 @@ def test_a_client_finds_all_its_answers_on_its_channel():
         heard = [sent for sent in answers if sent.message.channel == channel]
         inside = database.inside(queries.low[i : i + 1], queries.high[i : i + 1])
         assert extract_all(heard, i).tolist() == np.sort(database.ids[inside]).tolist()
+
+
+def test_of_more_channels_than_clients_the_lightest_are_used():
+    problem = problem_of(np.random.default_rng(12), 2, costs=Costs(365e-5, 3.25e-5, 0.16e-5, share=1.0))
+    found = channels.allocate_on(problem, 4, channels.channel_merging, [2.0, 1.0, 3.0, 1.0])
+    found.check()
+    assert sorted(found.channel.tolist()) == [1, 3] and found.channels == 4
+    with pytest.raises(BadAllocation, match="1 weights for 4 channels"):
+        channels.allocate_on(problem, 4, channels.channel_merging, [2.0])
 
 
 @pytest.mark.parametrize("count", [0, -1, 1.5, True, "2"])

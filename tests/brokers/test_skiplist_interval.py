@@ -164,7 +164,14 @@ def test_probes_and_markers_are_right_in_larger_lists(seed):
 @pytest.mark.full
 @pytest.mark.parametrize("seed", range(5))
 def test_60_000_moves_under_each_rule_miss_nothing(seed):
+    draws = np.random.Generator(np.random.PCG64(seed + 100))
     for steps, (index, asked) in enumerate(random_walk(seed, 200, 60_000, 500, floats=seed % 2 == 1)):
+        value, reach = float(draws.integers(-1, 1_002)) / 2, index.reach
+        inside = np.flatnonzero((reach[:, 0] <= value) & (value <= reach[:, 1]))
+        assert index.probe(value).tolist() == inside.tolist()
+        intervals = np.array(asked)
+        there = np.flatnonzero((intervals[:, 0] <= value) & (value <= intervals[:, 1]))
+        assert np.isin(there, inside).all()
         if steps % 1_000 == 999:
             assert_right(index, asked, 500)
         if steps % 10_000 == 9_999:

@@ -11,7 +11,12 @@ from brokers.engine.model import Model, SourceSpec
 from brokers.engine.run import FileTraces, MemoryTraces, execute, tables_of
 from brokers.engine.runfolder import create_run, same_rows
 from brokers.errors import InvalidInput
-from brokers.planning.model import BadQuery
+from brokers.planning import planner
+from brokers.planning.answers import answer, extract
+from brokers.planning.model import BadQuery, Costs, Queries
+from brokers.planning.problem import BoxProblem
+from brokers.planning.sizes import Database
+from protocols.channels.answers import body_of, received
 from protocols.channels.database import database_of, marks
 from protocols.channels.kind import SUBSCRIBE, UNSUBSCRIBE, Channels, Params
 from protocols.channels.plans import Options
@@ -27,6 +32,7 @@ from protocols.conformance import (
     service_of,
     variants,
 )
+from scenarios.commands.run import service_line
 from scenarios.loader import from_data
 from scenarios.plan import resolve
 from scenarios.problems import ScenarioErrors
@@ -34,6 +40,7 @@ from topology.servers import Server, with_servers
 
 TREE, TIES, STRAINED, LOSSY, SETTLED, RING, CYCLES = REHEARSALS
 MS = 1_000_000
+MENDED_CHANNELS = {"mode": "channels", "channels": 3, "replan": "mended"}
 FORMS = (
     {"mode": "unicast"},
     {"mode": "identical"},
@@ -43,6 +50,11 @@ FORMS = (
     {"procedure": "polygon", "algorithm": "local-search"},
     {"replan": "mended"},
     {"replan_every_ms": 15},
+    MENDED_CHANNELS,
+    {**MENDED_CHANNELS, "drift": 0.5, "anew_every": 7},
+    {"mode": "channels", "channels": 2, "weights": [1, 3], "allocator": "channel-merging"},
+    {"procedure": "exact", "extractor": "tags"},
+    {"mode": "channels", "channels": 2, "extractor": "tags"},
 )
 
 
@@ -79,9 +91,10 @@ def test_random_overlays_and_churn(rehearsal, said, seed):
 
 
 @pytest.mark.ray
-def test_on_ray_the_server_plans_on_an_actor_of_its_own():
+@pytest.mark.parametrize("said", [{}, pytest.param(MENDED_CHANNELS, marks=pytest.mark.full)], ids=["merged", "mended"])
+def test_on_ray_the_server_plans_on_an_actor_of_its_own(said):
     pytest.importorskip("ray")
-    model = rehearse(TREE, "channels")
+    model = rehearse(TREE, "channels", options=options(**said))
     assert check_digests(model, [Variant("here"), Variant("Ray", actors=2, engine="ray")]) == []
 
 
@@ -89,8 +102,19 @@ class Stopped(Exception):
     """Stands for whatever ends a process."""
 
 
-@pytest.mark.parametrize("said", [{}, {"replan": "mended"}], ids=["fresh", "mended"])
-def test_a_run_goes_on_from_a_checkpoint_with_plans_under_way(tmp_path, said):
+@pytest.mark.parametrize(
+    ("said", "on"),
+    [
+        pytest.param({}, {"actors": 3}, id="fresh"),
+        pytest.param({"replan": "mended"}, {"actors": 3}, id="mended"),
+        pytest.param({**MENDED_CHANNELS, "extractor": "tags"}, {"actors": 1}, id="channels", marks=pytest.mark.full),
+        pytest.param(MENDED_CHANNELS, {"engine": "ray", "actors": 2}, id="on Ray",
+                     marks=[pytest.mark.full, pytest.mark.ray]),
+    ],
+)  # fmt: skip
+def test_a_run_goes_on_from_a_checkpoint_with_plans_under_way(tmp_path, said, on):
+    if "engine" in on:
+        pytest.importorskip("ray")
     model = rehearse(TREE, "channels", options=options(**said))
 
     def folder(name):
@@ -107,7 +131,7 @@ def test_a_run_goes_on_from_a_checkpoint_with_plans_under_way(tmp_path, said):
     with pytest.raises(Stopped):
         execute(model, actors=2, trace=FileTraces(str(halves.path), "full", tables), progress=stop,
                 checkpoint_every_s=0.0, max_window_ns=MS)  # fmt: skip
-    resumed = execute(model, actors=3, trace=FileTraces(str(halves.path), "full", tables), resume=True)
+    resumed = execute(model, **on, trace=FileTraces(str(halves.path), "full", tables), resume=True)
     assert resumed.digest == expected.digest
     one, other = whole.finish(expected.digest), halves.finish(resumed.digest)
     assert [t for t in one.model_tables() if not same_rows(one.read(t), other.read(t))] == []
@@ -205,6 +229,73 @@ def test_answers_go_only_where_somebody_listens(said, sent, over_links):
     assert len(tables["answers"]["round"]) == sent
     assert tuple(over(tables, model, *link) for link in ((0, 1), (1, 2), (1, 3))) == over_links
     assert len(tables["received"]["round"]) == 40
+
+
+def test_objects_with_tags_are_found_as_by_the_query_and_the_header_is_shorter():
+    asked = [(5, 0, 0, 100, FAR), (5, 1, 0, 100, BOX), (5, 2, 0, 100, BOX), (5, 3, 0, 100, NEAR), (5, 3, 1, 100, FAR)]
+    by_query, by_tags = (
+        tables_of_run(model_of(asked, duration_ms=501, costs={"message": 1e6}, extractor=extractor))
+        for extractor in ("query", "tags")
+    )
+    for name in ("received", "heard"):
+        one, other = by_query[name], by_tags[name]
+        assert all(np.array_equal(one[column], other[column]) for column in one)
+    # All are merged into one: of five lines the boxes, four numbers each, are gone; four bytes per object and tag came.
+    objects, tags = int(by_tags["answers"]["objects"][0]), int(by_tags["received"]["objects"][:5].sum())
+    shorter = by_query["answers"]["size_bytes"][0] - by_tags["answers"]["size_bytes"][0]
+    assert shorter == 5 * 4 * 8 - 4 * objects - 4 * tags
+
+
+def test_tags_cross_the_wire():
+    random = np.random.default_rng(1)
+    database = Database(random.uniform(0, 50, (200, 2)))
+    low = random.uniform(0, 30, (6, 2))
+    queries = Queries.of(low, low + 15, clients=[7, 7, 8, 8, 9, 9], ids=[30, 21, 12, 53, 44, 5])
+    found = planner.plan(BoxProblem(queries, Costs(1000, 1, 0.1)))
+    (sent,) = answer(found, database, tagged=True)
+    came = received(body_of(sent, 100, 3, dict.fromkeys(queries.ids.tolist(), 1)))
+    assert (came.period_ns, came.round) == (100, 3)
+    for row, id_ in enumerate(queries.ids.tolist()):
+        inside = database.inside(queries.low[row : row + 1], queries.high[row : row + 1])
+        assert extract(came.answer, id_).tolist() == np.sort(database.ids[inside]).tolist()
+    assert [came.answer.irrelevant_to(client) for client in (7, 8, 9)] == [sent.irrelevant_to(c) for c in (7, 8, 9)]
+    nothing = answer(planner.plan(BoxProblem(Queries.of([[60, 60]], [[61, 61]]), Costs(1, 1, 1))), database, True)[0]
+    assert len(received(body_of(nothing, 100, 3, {0: 1})).answer.objects) == 0
+
+
+def test_what_is_printed_of_a_run_leaves_out_publications_where_only_a_server_sends():
+    model = model_of([(5, 1, 0, 100, BOX)], duration_ms=301)
+    metrics = execute(model).metrics["services"][model.services[0].name]
+    assert service_line(metrics).startswith("3 deliveries, latency")
+    assert service_line({**metrics, "publications": 2}).startswith("2 publications, 3 deliveries, latency")
+    assert service_line({**metrics, "deliveries": 0}).startswith("0 publications, 0 deliveries")
+
+
+def test_a_channel_that_costs_more_is_used_less():
+    asked = [(5, c, 0, 100, box) for c, box in enumerate((BOX, BOX, NEAR, FAR))]
+    said = {"mode": "channels", "channels": 2, "allocator": "channel-merging", "costs": {"message": 1, "share": 3}}
+
+    def cost(weights):
+        plans = tables_of_run(model_of(asked, duration_ms=301, replan_every_ms=50, weights=weights, **said))["plans"]
+        assert len(plans["plan"]) == 1
+        return int(plans["channels"][0]), float(plans["cost"][0])
+
+    assert cost(None) == cost([1, 1])
+    (two, alike), (one, heavy) = cost(None), cost([1, 1000])
+    assert (two, one) == (2, 1) and heavy > alike
+
+
+def test_a_mended_allocation_leaves_the_others_where_they_are():
+    asked = [(5, 0, 0, 100, BOX), (5, 1, 0, 100, BOX), (5, 2, 0, 100, FAR), (505, 3, 0, 100, FAR)]
+    said = {"mode": "channels", "channels": 2, "replan": "mended", "allocator": "channel-merging"}
+    model = model_of(asked, duration_ms=1001, replan_every_ms=50, costs={"message": 1, "share": 3}, **said)
+    tables = tables_of_run(model)
+    assert tables["plans"]["queries"].tolist() == [3, 4]
+    heard = tables["heard"]
+    by_round = {tuple(heard["irrelevant"][heard["client"] == client].tolist()) for client in set(heard["client"])}
+    assert by_round == {(0,) * 10, (0,) * 5}  # nobody overhears what lies elsewhere, before or after
+    received = tables["received"]
+    assert [int((received["query"] >> 32 == c + model.overlay.nodes).sum()) for c in range(4)] == [10, 10, 10, 5]
 
 
 def test_what_clients_receive_is_what_the_database_holds():
@@ -352,7 +443,13 @@ def test_a_bad_query_is_named(row, said):
 @pytest.mark.parametrize(
     ("said", "why"),
     [
-        ({"replan": "mended", "mode": "channels"}, "are mended"),
+        ({"replan": "mended", "mode": "unicast"}, "are mended"),
+        ({"replan": "mended", "mode": "channels", "procedure": "exact"}, "are mended"),
+        ({"weights": [1.0, 2.0]}, "in mode `merged` there are none"),
+        ({"mode": "channels", "weights": [1.0, 2.0]}, "2 weights for 10 channels"),
+        ({"mode": "channels", "channels": 1, "weights": [0.0]}, "greater than 0"),
+        ({"mode": "channels", "channels": 1, "weights": [float("nan")]}, "greater than 0|finite"),
+        ({"extractor": "magic"}, "'query' or 'tags'"),
         ({"algorithm": "magic"}, "no algorithm 'magic'"),
         ({"channels": 0}, "greater than or equal to 1"),
         ({"costs": {"message": 0, "transmit": 0, "irrelevant": 0, "share": 0}}, "all constants are 0"),

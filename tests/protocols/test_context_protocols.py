@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from brokers.engine.run import MemoryTraces, execute, tables_of
-from brokers.errors import InvalidInput
+from brokers.errors import InvalidInput, ProtocolFault
 from brokers.indexes.context.contract import OPERATORS, BadProfile
 from brokers.registry import load
 from protocols.conformance import REHEARSALS, audit_run, check_digests, join, rehearse, target_of, variants
@@ -245,6 +245,60 @@ def test_a_value_has_a_name_that_no_interest_has():
 def test_bad_profiles_say_what_is_wrong(row, told):
     with pytest.raises(BadProfile, match=told):
         Context({}).profile(np.array(row, float))
+
+
+INF = float("inf")
+BAD = [
+    ("subscribe", [NAN] * 7, "without conjuncts"),
+    ("subscribe", [0, 9, 2, NAN, NAN, 0.5, NAN], "attribute of an atom is 9"),
+    ("subscribe", [0, 0, 2, NAN, NAN, INF, NAN], "the constant is inf"),
+    ("subscribe", [0, 0, 6, 99, 0, NAN, -0.1], "the epsilon is -0.1; it is at least 0"),
+    ("subscribe", [0, 0, 6, 99, 0, NAN, NAN], "the epsilon is nan"),
+    ("subscribe", [0, 0, 2, 99, 4, NAN, NAN], "context attribute of an atom is 4"),
+    ("update", [7, 9, 0.5], "an update of attribute 9; contexts have 0 to 3"),
+    ("update", [7.5, 0, 0.5], "context 7.5; contexts are whole numbers"),
+    ("update", [7, 0, INF], "the value inf is not finite; NaN says it is not known"),
+    ("publish", [INF, NAN, NAN, NAN], "message attribute '0' is inf"),
+]
+
+
+@pytest.mark.parametrize("held", [None, 250_000_000], ids=["at once", "held back"])
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_what_is_bad_is_refused_where_it_enters_and_nobody_hears_of_it(protocol, held):
+    for name, row, told in BAD:
+        joined = join(protocol, LINE, options=options(protocol, hold_back=held))
+        joined.send(0, "update", [7, 0, 0.5], word=value_word(7, 0))
+        joined.send(3, "subscribe", NEAR, word=joined.interest(3))
+        joined.send(1, name, row, word=joined.interest(1) if name == "subscribe" else value_word(7, 0))
+        with pytest.raises(ProtocolFault, match=f"client 1, at .* ns: .*{told}"):
+            joined.deliveries()
+
+
+def test_a_profile_that_is_there_is_refused():
+    joined = story("context-edge")
+    word = joined.interest(3)
+    for _ in range(2):
+        joined.send(3, "subscribe", NEAR, word=word)
+    with pytest.raises(ProtocolFault, match=f"client 3, at .* profile {word} is there already"):
+        joined.deliveries()
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_what_is_missing_or_unknown_is_defined(protocol):
+    joined = join(protocol, LINE, options=options(protocol))
+    everything_holds, unnamed = row_of([[]]), row_of([[[["message", "0"], "!=", ["context", 99, "0"]]]])
+    lacking = row_of([[[["message", "1"], "!=", 5]]])
+    for client, row in ((3, everything_holds), (1, unnamed), (0, lacking)):
+        joined.send(client, "subscribe", row, word=joined.interest(client))
+    joined.send(2, "update", [1234, 0, 0.5], word=value_word(1234, 0))  # nobody refers to it
+    joined.send(2, "publish", [0.5, NAN, NAN, NAN])
+    assert [d.client for d in joined.deliveries()] == [3]
+    joined.send(2, "update", [99, 0, 0.4], word=value_word(99, 0))
+    joined.send(2, "publish", [0.5, 0.5, NAN, NAN])
+    joined.send(2, "update", [99, 0, NAN], word=value_word(99, 0))  # not known any more
+    joined.send(2, "publish", [NAN, NAN, NAN, NAN])
+    assert sorted(d.client for d in joined.deliveries()) == [0, 1, 3, 3, 3]
+    assert joined.audit().broken == []
 
 
 def test_the_judge_finds_what_is_wrong():

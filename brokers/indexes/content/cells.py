@@ -25,7 +25,7 @@ from numba import njit
 
 from brokers.indexes.content.cells_blocks import LEAVES, PROBED, Blocks
 from brokers.indexes.content.cells_build import build
-from brokers.indexes.content.cells_edit import delete, insert
+from brokers.indexes.content.cells_edit import delete, delete_one, give_up, insert
 from brokers.indexes.content.cells_match import match
 from brokers.indexes.content.cells_plan import Plan, make_plan
 from brokers.indexes.content.cells_vector import trailing_zeros
@@ -50,8 +50,6 @@ MOVES_BATCH = 32
 PLAN_ROWS = 2048  # looked at for a plan that an insert waits for
 RANGES_QUICK = 64  # rows with at most so many ranges are checked by a kernel
 
-_INT64 = np.dtype(np.int64)
-
 
 class CellBitset(ContentIndex):
     """Blocks of 64 compared by cell. Match O(nodes + leaves that may match + candidates)."""
@@ -71,7 +69,7 @@ class CellBitset(ContentIndex):
 
     def insert(self, ids: Any, rows: Any) -> None:
         """Add subscriptions. O(k * columns + nodes of the class) per row, amortised."""
-        fresh = _ids(ids)
+        fresh = checked_ids(ids)
         checked = self._rows(rows, len(fresh))
         known = self._slot_of.find(fresh) >= 0
         if known.any():
@@ -89,14 +87,16 @@ class CellBitset(ContentIndex):
 
     def delete(self, ids: Any) -> None:
         """Remove subscriptions. O(columns) each."""
-        gone = _ids(ids)
-        places = self._slot_of.take(gone)
-        if len(gone) != 1 or places[0] < 0:
-            places_of(gone, places)
+        gone = checked_ids(ids)
         side = self._side
-        if (blocks := self._sides[side]) is not None:
+        blocks, other = self._sides[side], self._sides[1 - side]
+        if blocks is not None and other is None and len(gone) == 1:
+            self._delete_one(blocks, gone)
+            return
+        places = places_of(gone, self._slot_of.take(gone))
+        if blocks is not None:
             delete(*blocks.freed, places, side)
-        if (other := self._sides[1 - side]) is not None:
+        if other is not None:
             delete(*other.freed, places, 1 - side)
         self._changed(len(gone))
 
@@ -183,6 +183,18 @@ class CellBitset(ContentIndex):
         self.counters.words += words
         self.counters.verified += verified
 
+    def _delete_one(self, blocks: Blocks, gone: Ids) -> None:
+        slot_of = self._slot_of
+        leaves, records, held = blocks.cleared
+        emptied = delete_one(slot_of.keys, slot_of.slots, leaves, records, held, gone)
+        if emptied == -1:
+            places_of(gone, np.array([-1]))
+        slot_of.taken()
+        if emptied < 0:
+            nodes, children, parent, _, _, _, state = blocks.freed
+            give_up(nodes, children, parent, state, -2 - emptied)
+        self._changed(1)
+
     def _enter(self, ids: Ids, rows: Floats) -> None:
         """Insert into the current side, and enter the slots."""
         blocks = self._sides[self._side]
@@ -203,16 +215,18 @@ class CellBitset(ContentIndex):
 
     def _changed(self, count: int) -> None:
         """After so many changes: move what is owed, and see whether the plan still suits."""
-        if self._other() is not None:
+        blocks, other = self._sides[self._side], self._sides[1 - self._side]
+        if other is not None:
             self._owed += MOVES * count
             if self._owed >= MOVES_BATCH:
                 self._move(self._owed)
                 self._owed = 0
             return
-        blocks = self._sides[self._side]
         if blocks is None:
             return
-        held, expected = len(self), blocks.plan.expected
+        held, expected = len(self._slot_of), blocks.plan.expected
+        if SHRUNK * held >= expected and held <= OUTGROWN * expected:
+            return
         if held == 0:
             self._sides = [None, None]
         elif held > OUTGROWN * expected or (expected > EXPECTED_MIN and SHRUNK * held < expected):
@@ -259,7 +273,7 @@ class CellBitset(ContentIndex):
     def _move(self, count: int) -> None:
         """Move so many subscriptions from the other side to this one."""
         while count > 0 and (other := self._other()) is not None:
-            held = other.tree[5]
+            held = other.held.rows
             while self._left > 0 and held[self._left - 1] == 0:
                 self._left -= 1
             if self._left == 0:
@@ -281,16 +295,13 @@ def warm() -> None:
     index.insert(np.arange(100), rows[:100])
     index.insert(np.arange(100, 150), rows[:50])
     index.delete(np.arange(50))
+    index.delete(np.arange(50, 51))
     index._turn(Blocks(index._plan(), 2, 1, 1))
     index.match_many(np.array([[0.1, 0.3], [0.1, 0.3]]))
     index._move(len(index))
-
-
-def _ids(ids: Any) -> Ids:
-    """`checked_ids`, quicker for a single one."""
-    # NumPy has one object for the type; to compare by identity takes a tenth of the time.
-    quick = type(ids) is np.ndarray and ids.dtype is _INT64 and ids.shape == (1,)
-    return ids if quick and ids.item() >= 0 and ids.flags.carray else checked_ids(ids)
+    index = CellBitset(2)
+    index.insert(np.arange(1), rows[:1])
+    index.delete(np.arange(1))
 
 
 def _ranges_max(rows: Floats) -> int:

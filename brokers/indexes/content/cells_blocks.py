@@ -24,11 +24,13 @@ from numpy.typing import NDArray
 from brokers.indexes.content.cells_plan import Plan, classify, quantised
 from brokers.indexes.content.contract import Floats
 from brokers.indexes.contract import claim
+from brokers.indexes.space import zeros
 
 # What `state` holds: how much is used, the free leaf last given up (-1: none), and work since it was read.
 NODES, LEAVES, FREE_LEAF, PROBED, WORDS, VERIFIED = range(6)
 
 _LINE = 64
+_RESERVED = 16  # times what is asked for: room to grow in place
 _STEP_BYTES = 1 << 21  # rows are added in steps of no more than this, so that no insert waits long
 
 
@@ -37,21 +39,17 @@ class Growing:
 
     def __init__(self, dtype: Any, width: int, count: int) -> None:
         self.dtype, self.width = np.dtype(dtype), width
-        self._raw = np.zeros(self._bytes(count), np.uint8)
+        self._raw = zeros(self._bytes(count), _RESERVED)
         self._offset = self._start()
         self.rows = self._view(count)
 
     def grow(self, count: int) -> None:
-        """Have `count` rows, new ones zero. O(new rows) where the allocator can extend or remap."""
-        held = self.rows.nbytes
-        del self.rows
-        # No view is left outside: kernels copy what they answer.
-        self._raw.resize(self._bytes(count), refcheck=False)
-        offset = self._start()
-        if offset != self._offset:
-            self._raw[offset : offset + held] = self._raw[self._offset : self._offset + held].copy()
-            self._raw[offset + held :] = 0
-            self._offset = offset
+        """Have `count` rows, new ones zero. O(new rows) while there is room, which for large arrays there mostly is."""
+        if self._bytes(count) > len(self._raw):
+            before = self.rows
+            self._raw = zeros(self._bytes(count), _RESERVED)
+            self._offset = self._start()
+            self._view(len(before))[:] = before
         self.rows = self._view(count)
 
     def _bytes(self, count: int) -> int:
@@ -115,6 +113,7 @@ class Blocks:
                      self.parent.rows.reshape(-1), self.held.rows.reshape(-1), self.first_node)
         self.items = self.leaves.rows, self.further.rows, self.records.rows
         heads, nodes, children, _, parent, held, _ = self.tree
+        self.cleared = self.leaves.rows, self.records.rows, held
         self.freed = nodes, children, parent, held, self.leaves.rows, self.records.rows, self.state
         self.asked = heads, nodes, children, *self.items, plan.border_from, plan.borders, self.state
 

@@ -18,9 +18,6 @@ from brokers.indexes.content.cells_plan import LEAF_ROWS, Plan, classify, quanti
 from brokers.indexes.content.contract import Floats
 from brokers.indexes.contract import Ids
 
-# The first growth of a large array takes 50 ms, later ones less than 1; done here, no insert waits for it.
-LARGE_LEAVES = 1024
-
 
 def build(plan: Plan, ids: Ids, rows: Floats) -> Blocks:
     """New blocks that hold these subscriptions. O(n (k + log n))."""
@@ -32,8 +29,6 @@ def build(plan: Plan, ids: Ids, rows: Floats) -> Blocks:
     blocks = Blocks(plan, max(1, ranges), max(1, int(first.sum())), max(1, len(first)))
     _fill(order, starts, first, kinds, plan.columns, attribute, cell, rows, ids, *blocks.tree, *blocks.items)
     blocks.state[LEAVES], blocks.state[NODES] = len(first), first.sum()
-    if len(first) > LARGE_LEAVES:
-        blocks.grow()
     return blocks
 
 

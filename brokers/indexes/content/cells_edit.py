@@ -22,6 +22,7 @@ from brokers.indexes.content.cells_blocks import (
     put,
 )
 from brokers.indexes.content.cells_plan import class_of, path_of, quantised
+from brokers.indexes.ids import take_one
 
 _CELL = 1 / 256
 _TIE = 1e-6
@@ -85,9 +86,30 @@ def delete(nodes, children, parent, held, leaves, records, state, places, side):
         _free_lane(leaves, records, leaf, slot & 63)
         held[leaf] -= 1
         if held[leaf] == 0:
-            _forget_child(nodes, children, parent[leaf] >> 6, parent[leaf] & 63)
-            parent[leaf] = ~(state[FREE_LEAF] + 1)
-            state[FREE_LEAF] = leaf
+            give_up(nodes, children, parent, state, leaf)
+
+
+@njit(cache=True)
+def delete_one(keys, slots, leaves, records, held, ids):
+    """Remove the only id and free its slot, where there is one side only; few arguments, since each costs time.
+
+    Returns -1 for an unknown id, and -2 - leaf if it was the last of a leaf, which then is to be given up.
+    """
+    place = take_one(keys, slots, ids)
+    if place < 0:
+        return np.int64(-1)
+    leaf = place >> 7
+    _free_lane(leaves, records, leaf, (place >> 1) & 63)
+    held[leaf] -= 1
+    return np.int64(0) if held[leaf] > 0 else -2 - leaf
+
+
+@njit(cache=True)
+def give_up(nodes, children, parent, state, leaf):
+    """Take an empty leaf from its node, and list it as free."""
+    _forget_child(nodes, children, parent[leaf] >> 6, parent[leaf] & 63)
+    parent[leaf] = ~(state[FREE_LEAF] + 1)
+    state[FREE_LEAF] = leaf
 
 
 @njit(cache=True)

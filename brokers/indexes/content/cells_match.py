@@ -21,7 +21,8 @@ _LOW = np.uint64(255)
 _EVERY = np.uint64(0xFFFFFFFFFFFFFFFF)
 _LEAVES = 256  # leaves collected before they are looked at
 _CANDIDATES = 512  # candidates likewise
-_AHEAD = 6  # leaves asked for ahead
+_SURVIVORS = 1024  # candidates whose records were asked for
+_AHEAD = 10  # leaves asked for ahead
 
 
 @njit(cache=True)
@@ -30,7 +31,7 @@ def match(heads, nodes, children, leaves, further, records, border_from, borders
     cells = np.empty(events.shape[1], np.uint8)
     asked = np.empty((_LEAVES, nodes.shape[1] // 128), np.uint8)
     listed = np.empty((3, _LEAVES), np.int32)
-    candidates = np.empty(_CANDIDATES, np.int64)
+    candidates, survivors = np.empty(_CANDIDATES, np.int64), np.empty(_SURVIVORS, np.int64)
     found = np.empty(64, np.int64)
     # Views once per call: each costs two atomic additions, which small tables would feel per event.
     boxes, lanes, tails = nodes.reshape(-1), leaves.reshape(-1), further.reshape(-1)
@@ -41,19 +42,22 @@ def match(heads, nodes, children, leaves, further, records, border_from, borders
         event = events[e]
         for a in range(cells.size):
             cells[a] = cell_of(border_from, borders, a, event[a])
-        node = np.int64(0)
+        node, waiting = np.int64(0), np.int64(0)
         while node < state[NODES]:
             node, count = _list_leaves(heads, boxes, children, state, cells, node, asked, listed)
             at = np.int64(0)
             while at < count:
                 at, collected = _collect(lanes, tails, pairs, state, asked, listed, at, count, candidates)
                 collected = _further_hold(tails, pairs, cells, candidates, collected)
-                state[VERIFIED] += collected
-                if total + collected > found.size:
-                    larger = np.empty(max(total + collected, 2 * found.size), np.int64)
-                    larger[:total] = found[:total]
-                    found = larger
-                total = _verify(words, attributes, floats, event, candidates, collected, found, total)
+                waiting = _ask_records(words, floats.shape[1], candidates, collected, survivors, waiting)
+                if waiting > _SURVIVORS - _CANDIDATES:
+                    found = _with_room(found, total, waiting)
+                    total = _verify(words, attributes, floats, event, survivors, waiting, found, total)
+                    state[VERIFIED] += waiting
+                    waiting = np.int64(0)
+        found = _with_room(found, total, waiting)
+        total = _verify(words, attributes, floats, event, survivors, waiting, found, total)
+        state[VERIFIED] += waiting
         ptr[e + 1] = total
     return found[:total].copy()
 
@@ -69,18 +73,20 @@ def _list_leaves(heads, boxes, children, state, cells, node, asked, listed):
     last = state[NODES]
     count, row, words, probed = 0, 0, 0, 0
     while node < last and count <= _LEAVES - 64:
-        columns = np.int64(heads[node, 0])
+        columns, boxed = np.int64(heads[node, 0]), 1
         left = _EVERY
         for c in range(columns):
-            cell = cells[heads[node, 2 + 3 * c]]
+            cell, low, high = cells[heads[node, 2 + 3 * c]], heads[node, 3 + 3 * c], heads[node, 4 + 3 * c]
             asked[row, c] = cell
-            if cell < heads[node, 3 + 3 * c] or cell > heads[node, 4 + 3 * c]:
+            if cell < low or cell > high:
                 left = np.uint64(0)
                 break
+            if low > 0 or high < 255:  # else some range is absent: in most leaves, as a rule
+                boxed = c + 1
         if left != 0:
             probed += 1
             c = 0
-            while c < columns and left != 0:
+            while c < boxed and left != 0:
                 left &= within_64(boxes, node * node_bytes + 128 * c, asked[row, c])
                 c += 1
             words += c
@@ -160,12 +166,30 @@ def _further_hold(tails, pairs, cells, candidates, count):
 
 
 @njit(cache=True)
+def _ask_records(words, length, candidates, count, survivors, waiting):
+    """Put the candidates among those to be verified, and ask for their records; returns how many wait then."""
+    for i in range(count):
+        start = candidates[i] * length
+        for line in range(0, length, 8):
+            prefetch(words, start + line)
+        prefetch(words, start + length - 1)
+        survivors[waiting + i] = candidates[i]
+    return waiting + count
+
+
+@njit(cache=True)
+def _with_room(found, total, more):
+    if total + more <= found.size:
+        return found
+    larger = np.empty(max(total + more, 2 * found.size), np.int64)
+    larger[:total] = found[:total]
+    return larger
+
+
+@njit(cache=True)
 def _verify(words, attributes, floats, event, candidates, count, found, total):
     """Append the ids of the candidates whose ranges hold; returns the new total. O(count * ranges)."""
     length = floats.shape[1]
-    for i in range(count):
-        prefetch(words, candidates[i] * length)
-        prefetch(words, candidates[i] * length + length - 1)
     width, ends = record_shape(length)
     for i in range(count):
         slot = candidates[i]

@@ -96,9 +96,10 @@ def make_plan(rows: Floats, attributes: int, expected: int) -> Plan:
             best, groups, path, refined, order = cost, tried, paths, marks, sorting
     assert path is not None and refined is not None and order is not None
     keys, children, class_of, prefixes = _grow_trie(path, refined)
-    attribute = attribute[order]
+    attribute, cell = attribute[order], cell[order]
     share = COLUMN_SHARE_SMALL if expected <= SMALL else COLUMN_SHARE
-    columns = _columns(prefixes, class_of, attribute, attributes, share)
+    width = (1.0 + cell[:, 1::2] - cell[:, 0::2]) / CELLS
+    columns = _columns(prefixes, class_of, attribute, width, attributes, share, scale)
     inside = (attribute[:, :, None] == columns[class_of][:, None, :]) & (attribute >= 0)[:, :, None]
     outside = (attribute >= 0).sum(axis=1) - inside.any(axis=2).sum(axis=1)
     words = min(FURTHER_MAX, int(outside.max(initial=0)) + 1) // 2
@@ -137,25 +138,47 @@ def _columns(
     prefixes: list[list[int]],
     class_of: NDArray[np.int32],
     attribute: NDArray[np.int16],
+    width: Floats,
     attributes: int,
     share: float,
+    scale: float,
 ) -> NDArray[np.int16]:
-    """Per class the attributes of its prefix, and those that this share of it constrains."""
+    """Per class the attributes of its prefix, those that this share of it constrains, and those that pay."""
     columns = np.full((len(prefixes), COLUMNS_MAX), -1, np.int16)
     order = np.argsort(class_of, kind="stable")
     bounds = np.searchsorted(class_of[order], np.arange(len(prefixes) + 1))
     for number, prefix in enumerate(prefixes):
-        mine = attribute[order[bounds[number] : bounds[number + 1]]]
-        extra: list[int] = []
+        rows = order[bounds[number] : bounds[number + 1]]
+        mine = attribute[rows]
+        chosen = list(prefix)
         if len(mine):
-            seen = np.bincount(mine[mine >= 0], minlength=attributes)
+            real = mine >= 0
+            seen = np.bincount(mine[real], minlength=attributes)
+            passed = len(mine) - seen + np.bincount(mine[real], width[rows][real], minlength=attributes)
             seen[prefix] = 0
             often = np.flatnonzero(seen >= max(1.0, share * len(mine)))
-            extra = often[np.argsort(-seen[often], kind="stable")].tolist()
-        chosen = [*prefix, *extra][:COLUMNS_MAX] or [0]
+            chosen += often[np.argsort(-seen[often], kind="stable")].tolist()
+            chosen += _paying(chosen, passed / len(mine), scale * len(mine))
+        chosen = chosen[:COLUMNS_MAX] or [0]
         columns[number, : len(chosen)] = chosen
     used = int((columns >= 0).sum(axis=1).max())
     return np.ascontiguousarray(columns[:, :used])
+
+
+def _paying(chosen: list[int], passed: Floats, held: float) -> list[int]:
+    """Further columns that save more candidates than it costs to compare them; `passed` is the share of rows that an
+    attribute lets pass. A class with few leaves has candidates left in each that an event reaches.
+    """
+    parts = max(1.0, held / LEAF_ROWS) ** (1.0 / max(1, len(chosen)))
+    candidates = float(LEAF_ROWS)
+    for width in passed[chosen].tolist():
+        candidates *= width / (width + (1.0 - width) / parts)
+    extra: list[int] = []
+    for a in np.argsort(passed, kind="stable").tolist():
+        if a not in chosen and candidates * (1.0 - passed[a]) * CANDIDATE_NS > LEAF_COLUMN_NS:
+            extra.append(a)
+            candidates *= passed[a]
+    return extra
 
 
 def _hashed(keys: list[int], children: list[int]) -> tuple[NDArray[np.int64], NDArray[np.int32]]:

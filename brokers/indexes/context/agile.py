@@ -1,8 +1,8 @@
 """EAGER, PARTIAL, GBU and AGILE: one interval skip list per indexed attribute, and how regions follow intervals.
 
-The merge counts. Each conjunct needs as many hits as it has regions in scope; each probe takes one from those it
-returns, and what comes to 0 is a candidate. A region that is everything is out of scope: it is marked
-nowhere and needs no hit, so that a conjunct all of whose regions are out of scope is a candidate from the start.
+The merge is of bitsets, a bit per conjunct. Each probe sets the bits of the conjuncts that it finds, in a copy of those
+it need not find; a candidate has its bit in all of them. A conjunct need not be found where it asks nothing of
+the attribute, nor where its region is everything: that is out of scope, and marked nowhere.
 """
 
 from __future__ import annotations
@@ -22,12 +22,11 @@ from brokers.indexes.context.policies import Counter, Fixed, Policy
 from brokers.indexes.context.skiplist import IntervalSkipList
 from brokers.indexes.context.store import Floats
 from brokers.indexes.contract import claim
+from brokers.indexes.intrinsics import trailing_zeros
 
 ESCALATIONS = {"piecewise": kernels.PIECEWISE, "range": kernels.RANGE}
 DEESCALATIONS = {"full": kernels.FULL, "step": kernels.STEP}
 FIXED = Fixed(1000)  # the paper's good value
-_NEVER = 255  # needs of a conjunct that is not held
-_CHUNK = 64  # words looked at together
 
 
 class SkipListFilter(Filter):
@@ -42,39 +41,38 @@ class SkipListFilter(Filter):
         super().__init__(schema, indexed)
         self.lists = [IntervalSkipList(0, seed, scope) for _ in self.indexed]
         self._attributes = [list(schema.message).index(name) for name in self.indexed]
-        self._needs = np.empty(0, np.uint8)
-        self._hits = np.empty(0, np.uint8)
+        self._held = np.empty(0, np.uint64)  # a bit per conjunct
+        self._rows = np.empty((len(self.lists), 0), np.uint64)
 
     def _entered(self, slots: NDArray[np.int64]) -> None:
         room = len(self.store.start)
-        if room > len(self._needs):
-            needs = np.full((room + 63) // 64 * 64, _NEVER, np.uint8)
-            needs[: len(self._needs)] = self._needs
-            self._needs, self._hits = needs, np.empty_like(needs)
-            self._out = np.empty(len(needs) + 1, np.int32)
+        if room > 64 * len(self._held):
+            held = np.zeros((room + 63) // 64, np.uint64)
+            held[: len(self._held)] = self._held
+            self._held, self._rows = held, np.empty((len(self.lists), len(held)), np.uint64)
+            self._out = np.empty(64 * len(held), np.int32)
             for index in self.lists:
                 index.reserve(room)
-                index.needs = needs
-        self._needs[slots] = 0
+        _set(self._held, slots, True)
         rule = kernels.PARTIAL if self.rule == kernels.PARTIAL else kernels.EXACT
         for i, index in enumerate(self.lists):
             entries, asked = self.store.indexed(slots, i)
-            self._needs[entries] += np.uint8(1)
+            _set(index.always, slots, True)
+            _set(index.always, entries, False)
             index.update_many(entries, asked, rule)
 
     def _left(self, slots: NDArray[np.int64]) -> None:
+        _set(self._held, slots, False)
         for index in self.lists:
             index.remove_many(slots)
-        self._needs[slots] = _NEVER
+            _set(index.always, slots, False)
 
     def _candidates(self, values: Floats) -> NDArray[np.int32]:
-        count = _begin(self._needs, self._needs.view(np.uint64), self._hits, self._hits.view(np.uint64), self._out)
-        for index, attribute in zip(self.lists, self._attributes):
-            value = values[attribute]
-            if value == value:
-                count, read = kernels.count_off(index.state, value, self._hits, self._out, count)
-                self.counters.probed += read
-        return self._out[:count]
+        left = self._held
+        for index, attribute, row in zip(self.lists, self._attributes, self._rows):
+            self.counters.probed += kernels.gather(index.state, index.always, values[attribute], row)
+            left = np.bitwise_and(left, row, out=row)
+        return self._out[: _numbers(left, self._out)]
 
     def _exact(self) -> bool:
         return self.rule == kernels.EXACT
@@ -85,14 +83,14 @@ class SkipListFilter(Filter):
 
     def memory_bytes(self) -> int:
         """Bytes of all arrays."""
-        lists = sum(index.memory_bytes() for index in self.lists) - max(0, len(self.lists) - 1) * self._needs.nbytes
-        return super().memory_bytes() + lists + self._hits.nbytes
+        lists = sum(index.memory_bytes() for index in self.lists)
+        return super().memory_bytes() + lists + self._held.nbytes + self._rows.nbytes
 
     def check(self) -> None:
         """Every invariant, K covers I among them. As slow as the skip list's."""
         super().check()
         held = np.flatnonzero(self.store.count[: self.store.conjuncts_used] >= 0)
-        needs = np.zeros(len(held), np.int64)
+        claim(np.array_equal(held, _ones(self._held)), "a conjunct is held by store and lists alike")
         for i, index in enumerate(self.lists):
             index.check()
             entries, asked = self.store.indexed(held, i)
@@ -103,10 +101,8 @@ class SkipListFilter(Filter):
                 claim(np.array_equal(reach, asked), "an exact region is what its conjunct asks")
             others = np.setdiff1d(np.arange(len(index.reach)), entries)
             claim((index.reach[others, 0] > index.reach[others, 1]).all(), "others have no region")
-            in_scope = (reach[:, 0] > -np.inf) | (reach[:, 1] < np.inf)
-            needs[np.isin(held, entries[in_scope])] += 1
-        claim(np.array_equal(self._needs[held], needs), "a conjunct needs a hit per region in scope")
-        claim((np.delete(self._needs, held) == _NEVER).all(), "what is not held is never a candidate")
+            found = entries[(reach[:, 0] > -np.inf) | (reach[:, 1] < np.inf)]
+            claim(np.array_equal(_ones(index.always), np.setdiff1d(held, found)), "who need not be found has a bit")
 
 
 class Eager(SkipListFilter):
@@ -163,19 +159,36 @@ class Agile(SkipListFilter):
             self.counters.shrunk += index.shrink(conjunct, *self.store.asked(conjunct, number), self._how)
 
 
+def _ones(words: NDArray[np.uint64]) -> NDArray[np.int64]:
+    """The positions of all set bits."""
+    return np.flatnonzero(np.unpackbits(words.view(np.uint8), bitorder="little"))
+
+
 @njit(cache=True)
-def _begin(needs, words, left, left_words, out):
-    """Set `left` to what each conjunct needs; those that need nothing are the first candidates."""
+def _set(words, slots, on):
+    for slot in slots:
+        bit = np.uint64(1) << np.uint64(slot & 63)
+        if on:
+            words[slot >> 6] |= bit
+        else:
+            words[slot >> 6] &= ~bit
+
+
+@njit(cache=True)
+def _numbers(words, out):
+    """The positions of all set bits, ascending; how many there are."""
+    some = np.empty(words.size, np.int32)
     count = 0
-    ones, tops = np.uint64(0x0101010101010101), np.uint64(0x8080808080808080)
-    for begin in range(0, words.size, _CHUNK):
-        source, target = words[begin : begin + _CHUNK], left_words[begin : begin + _CHUNK]
-        zeros = np.uint64(0)
-        for w in range(source.size):
-            target[w] = source[w]
-            zeros |= (source[w] - ones) & ~source[w] & tops  # a bit for each byte that is 0
-        if zeros:
-            for i in range(8 * begin, 8 * (begin + source.size)):
-                out[count] = i
-                count += int(needs[i] == 0)
-    return count
+    for w in range(words.size):
+        some[count] = w
+        count += int(words[w] != 0)
+    found = 0
+    for w in some[:count]:
+        word = words[w]
+        while True:  # most words have one bit: the first is not asked for
+            out[found] = 64 * w + np.int64(trailing_zeros(word))  # type: ignore[call-arg]
+            found += 1
+            word &= word - np.uint64(1)
+            if word == 0:
+                break
+    return found

@@ -10,6 +10,7 @@ conjunct, and a conjunct without indexed atoms is always a candidate.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -20,7 +21,6 @@ from numpy.typing import NDArray
 
 from brokers.errors import InvalidInput
 from brokers.indexes.context.contract import (
-    CONTEXT_MAX,
     Atom,
     BadMessage,
     BadValue,
@@ -138,13 +138,13 @@ class Filter(ContextFilter):
         array = _as_numbers(messages, BadMessage, "messages")
         if array.ndim != 2 or array.shape[1] != len(self._message_codes):
             raise BadMessage(f"messages have shape {array.shape}; pass {len(self._message_codes)} values each")
-        if np.isinf(array).any():
+        wide, finite = _widened(array)
+        if not finite:
             raise BadMessage("a message has an infinite value; numbers are finite, NaN where missing")
-        wide = np.zeros((len(array), array.shape[1] + 1))
-        wide[:, :-1] = array
         found = [self._answer(values, {}) for values in wide]
         ptr = np.zeros(len(found) + 1, np.int64)
-        np.cumsum([len(ids) for ids in found], out=ptr[1:])
+        for i, ids in enumerate(found):
+            ptr[i + 1] = ptr[i] + len(ids)
         return ptr, np.concatenate(found) if found else np.empty(0, np.int64)
 
     def _answer(self, values: Floats, asked: Mapping[str, Value]) -> Ids:
@@ -194,13 +194,16 @@ class Filter(ContextFilter):
             raise InvalidInput("contexts, attributes and values differ in length; pass one of each per update")
         if numbers.size == 0:
             return
-        if not np.isfinite(numbers).all():
-            raise BadValue(f"value {numbers[~np.isfinite(numbers)][0]} is not finite; no update of the batch counts")
         rows, codes = (np.require(array, np.int64, ["C", "W"]) for array in named)
-        if rows.min() < 0 or named[0].max() > CONTEXT_MAX:
-            raise InvalidInput(f"context {named[0].min()} or {named[0].max()} lies outside 0..2**63 - 1")
-        if codes.min() < 0 or codes.max() >= len(self._context_codes):
-            raise UnknownAttribute(f"context attributes are 0..{len(self._context_codes) - 1}")
+        wrong = _first_wrong(rows, codes, numbers, len(self._context_codes))
+        if wrong >= 0:
+            if not math.isfinite(numbers[wrong]):
+                raise BadValue(f"value {numbers[wrong]} is not finite; no update of the batch counts")
+            if rows[wrong] < 0:
+                raise InvalidInput(f"context {named[0][wrong]} lies outside 0..2**63 - 1")
+            raise UnknownAttribute(
+                f"no context attribute {named[1][wrong]}; they are 0..{len(self._context_codes) - 1}"
+            )
         self._set(rows, codes, numbers)
 
     def context_value(self, context: int, attribute: str) -> Value | None:
@@ -283,6 +286,28 @@ def _as_numbers(values: Any, error: type[InvalidInput], what: str) -> Floats:
     if array.dtype.kind not in "iuf" and array.size:
         raise error(f"{what} are of type {array.dtype}; pass numbers")
     return np.require(array, np.float64, ["C", "W"])
+
+
+@njit(cache=True)
+def _widened(messages):
+    """Messages with one more value, which is 0; whether none is infinite."""
+    wide = np.zeros((messages.shape[0], messages.shape[1] + 1))
+    finite = True
+    for i in range(messages.shape[0]):
+        for a in range(messages.shape[1]):
+            wide[i, a] = messages[i, a]
+            finite &= not np.isinf(messages[i, a])
+    return wide, finite
+
+
+@njit(cache=True)
+def _first_wrong(contexts, attributes, values, attribute_end):
+    """The first update whose value is not finite, or whose context or attribute cannot be; -1 if there is none."""
+    for i in range(values.size):
+        good = np.isfinite(values[i]) and contexts[i] >= 0 and 0 <= attributes[i] < attribute_end
+        if not good:
+            return i
+    return -1
 
 
 @njit(cache=True)

@@ -41,14 +41,15 @@ class IntervalSkipList:
 
     def __init__(self, entries: int, seed: int = 0, scope: tuple[float, float] = (-np.inf, np.inf)) -> None:
         self.state = kernels.new_state(entries, seed, scope)
-        # Out of scope: K is everything. Such entries are marked nowhere, and counted off here.
-        self.needs = np.zeros(entries, np.uint8)
+        # A bit per entry whose K is everything. Such entries are marked nowhere: they are at every value.
+        self.always = np.zeros((entries + 63) // 64, np.uint64)
 
     def reserve(self, entries: int) -> None:
         """Make room for more entries. O(entries)."""
         kernels.reserve(self.state, entries)
-        if entries > len(self.needs):
-            self.needs = np.concatenate([self.needs, np.zeros(entries - len(self.needs), np.uint8)])
+        words = (entries + 63) // 64
+        if words > len(self.always):
+            self.always = np.concatenate([self.always, np.zeros(words - len(self.always), np.uint64)])
 
     def place(self, entry: int, low: float, high: float) -> None:
         """K becomes [low, high], nothing if low > high. O(log^2 n) expected."""
@@ -75,7 +76,7 @@ class IntervalSkipList:
         self, number: int, rows: NDArray[np.int64], asked: NDArray[np.float64], rule: int
     ) -> int:
         """The same for those rows of (list, entry) that name this list."""
-        return int(kernels.update_many(self.state, self.needs, rule, number, rows, asked))
+        return int(kernels.update_many(self.state, self.always, rule, number, rows, asked))
 
     def remove_many(self, entries: NDArray[np.int64]) -> None:
         """`remove` for each entry."""
@@ -86,7 +87,7 @@ class IntervalSkipList:
     def shrink(self, entry: int, low: float, high: float, how: int = FULL) -> bool:
         """I is [low, high]: shrink K fully or by a step; whether there was anything to do."""
         self._check_entry(entry)
-        return bool(kernels.shrink(self.state, self.needs, entry, low, high, how))
+        return bool(kernels.shrink(self.state, self.always, entry, low, high, how))
 
     def probe(self, value: float) -> NDArray[np.int64]:
         """The entries whose K contains the value, ascending. O(log n + answers), and one look at each entry."""
@@ -128,7 +129,7 @@ class IntervalSkipList:
 
     def memory_bytes(self) -> int:
         """Bytes of all arrays."""
-        return sum(array.nbytes for array in self.arrays()) + self.needs.nbytes
+        return sum(array.nbytes for array in self.arrays()) + self.always.nbytes
 
     def check(self) -> None:
         """Every invariant. O(nodes * (nodes + entries))."""
@@ -190,8 +191,8 @@ class IntervalSkipList:
         return bool(self.reach[entry, 0] <= key <= self.reach[entry, 1])
 
     def _check_entry(self, entry: int) -> None:
-        if not 0 <= entry < len(self.needs):
-            raise InvalidInput(f"entry {entry} lies outside 0..{len(self.needs) - 1}; reserve more")
+        if not 0 <= entry < len(self.level):
+            raise InvalidInput(f"entry {entry} lies outside 0..{len(self.level) - 1}; reserve more")
 
 
 def _check_records(index: IntervalSkipList, nodes: list[int], height: list[int]) -> None:
@@ -204,7 +205,7 @@ def _check_records(index: IntervalSkipList, nodes: list[int], height: list[int])
         for position, entry in enumerate(index._set(slot))
     }
     recorded = set()
-    for entry in range(len(index.needs)):
+    for entry in range(len(index.level)):
         at, size = arrays.record[entry, :2]
         pairs = arrays.pool[at : at + size].reshape(-1, 2)
         recorded |= {(entry, int(slot), int(position)) for slot, position in pairs}

@@ -12,7 +12,7 @@ from numba import njit, types
 from numba.experimental import structref
 from numpy.typing import NDArray
 
-from brokers.indexes.intrinsics import trailing_zeros
+from brokers.indexes.intrinsics import prefetch, trailing_zeros
 
 LEVELS = 16  # nodes have heights 1..15; the edge of level 15 always leads from the first node to the last
 EXACT, PARTIAL, GBU, PIECEWISE, RANGE = range(5)  # how K follows I
@@ -25,6 +25,7 @@ _AT, _SIZE, _CLASS = range(3)  # columns of `link` and `record`
 _NODES_IN, _NODES_OUT, _REMARKED = range(3)
 _SET_CLASS_MIN, _RECORD_CLASS_MIN = 2, 4
 _BLOCK_CLASSES = 31
+_AHEAD = 8  # updates whose memory is asked for before their turn
 
 
 @structref.register
@@ -194,6 +195,14 @@ def _unmark(s, entry):
     """Take all markers of an entry. O(markers) expected."""
     pool, link, record = s.pool, s.link, s.record
     begin, size = record[entry, _AT], record[entry, _SIZE]
+    # Who stands last in a set moves to the gap. All sets differ, so that the records of all these can be asked for.
+    for i in range(begin, begin + size, 2):
+        head = link[pool[i]]
+        prefetch(pool, np.int64(head[_AT] + pool[i + 1]))  # type: ignore[call-arg]
+        prefetch(record, 3 * np.int64(pool[head[_AT] + head[_SIZE] - 1]))
+    for i in range(begin, begin + size, 2):
+        head = link[pool[i]]
+        prefetch(pool, np.int64(record[pool[head[_AT] + head[_SIZE] - 1], _AT]))  # type: ignore[call-arg]
     for i in range(begin, begin + size, 2):
         slot, position = pool[i], pool[i + 1]
         head = link[slot]
@@ -382,7 +391,7 @@ def _release(s, node):
 
 
 @njit(cache=True)
-def _move(s, needs, entry, low, high, low_node, high_node, level):
+def _move(s, always, entry, low, high, low_node, high_node, level):
     """K becomes the stretch between two nodes, or with `low_node` nowhere exactly [low, high]."""
     before = s.ends[entry].copy()
     _unmark(s, entry)
@@ -400,7 +409,7 @@ def _move(s, needs, entry, low, high, low_node, high_node, level):
     was_everywhere = before[0] == HEAD and before[1] == TAIL
     everywhere = s.ends[entry, 0] == HEAD and s.ends[entry, 1] == TAIL
     if was_everywhere != everywhere:
-        needs[entry] += np.uint8(1) if was_everywhere else np.uint8(255)
+        always[entry >> 6] ^= np.uint64(1) << np.uint64(entry & 63)
     if s.ends[entry, 0] == NOWHERE:
         s.reach[entry, 0], s.reach[entry, 1] = np.inf, -np.inf
         return
@@ -423,7 +432,7 @@ def _covering_edge(s, low, high, level):
 
 
 @njit(cache=True)
-def _update(s, needs, rule, entry, low, high):
+def _update(s, always, rule, entry, low, high):
     """I is [low, high]; whether K moved."""
     k_low, k_high = s.reach[entry, 0], s.reach[entry, 1]
     if rule == PARTIAL and not (s.scope[0] <= low and high <= s.scope[1]) and low <= high:
@@ -446,22 +455,30 @@ def _update(s, needs, rule, entry, low, high):
                 low_node = np.int64(_floor(s, low, level))
             if rule == GBU or high > k_high:
                 high_node = np.int64(_ceiling(s, high, level))
-    _move(s, needs, entry, low, high, low_node, high_node, level)
+    _move(s, always, entry, low, high, low_node, high_node, level)
     return True
 
 
 @njit(cache=True)
-def update_many(s, needs, rule, number, entries, asked):
+def update_many(s, always, rule, number, entries, asked):
     """One update after the other for those rows of (list, entry) that are this list's; how many regions moved."""
     moved = 0
     for i in range(entries.shape[0]):
+        if i + _AHEAD < entries.shape[0]:
+            entry = entries[i + _AHEAD, 1]
+            prefetch(s.reach, 2 * entry)  # type: ignore[call-arg]
+            prefetch(s.record, 3 * entry)
+            prefetch(s.ends, 2 * entry)
+        if i + _AHEAD // 2 < entries.shape[0]:
+            entry = entries[i + _AHEAD // 2, 1]
+            prefetch(s.pool, np.int64(s.record[entry, _AT]))  # type: ignore[call-arg]
         if entries[i, 0] == number:
-            moved += int(_update(s, needs, rule, entries[i, 1], asked[i, 0], asked[i, 1]))
+            moved += int(_update(s, always, rule, entries[i, 1], asked[i, 0], asked[i, 1]))
     return moved
 
 
 @njit(cache=True)
-def shrink(s, needs, entry, low, high, how):
+def shrink(s, always, entry, low, high, how):
     """De-escalate: K becomes I, or the stretch around I one level lower; whether there was anything to do."""
     k_low, k_high = s.reach[entry, 0], s.reach[entry, 1]
     if (k_low == low and k_high == high) or s.ends[entry, 0] == NOWHERE:
@@ -474,7 +491,7 @@ def shrink(s, needs, entry, low, high, how):
             low_node = np.int64(s.ends[entry, 0])
         if k_high < s.key[high_node]:
             high_node = np.int64(s.ends[entry, 1])
-    _move(s, needs, entry, low, high, low_node, high_node, level)
+    _move(s, always, entry, low, high, low_node, high_node, level)
     return True
 
 
@@ -498,11 +515,14 @@ def members_at(s, value):
 
 
 @njit(cache=True)
-def count_off(s, value, left, out, count):
-    """Take one from `left` of each entry at the value, and append those that come to 0 to `out`.
+def gather(s, always, value, row):
+    """Set the bits of the entries at the value, and those of `always`; returns how many were read.
 
-    Returns how many `out` holds then, and how many entries were read.
+    At NaN are those of `always` only.
     """
+    row[:] = always
+    if value != value:
+        return 0
     path = np.empty(LEVELS, np.int32)
     node = _left_of(s, value, path)
     pool, read = s.pool, 0
@@ -516,9 +536,6 @@ def count_off(s, value, left, out, count):
         members = pool[head[_AT] : head[_AT] + head[_SIZE]]
         read += members.size
         for i in range(members.size):
-            entry = members[i]
-            now = left[entry] - np.uint8(1)
-            left[entry] = now
-            out[count] = entry
-            count += int(now == 0)
-    return count, read
+            entry = np.uint64(members[i])
+            row[entry >> np.uint64(6)] |= np.uint64(1) << (entry & np.uint64(63))
+    return read

@@ -11,12 +11,14 @@ Theory of operation
   one attribute is the intersection of its atoms there.
 - Each context value heads a list of the atoms bound to it. An update is O(atoms bound); its memory accesses do
   not depend on each other, so a batch asks for them ahead.
-- The first two intervals of every conjunct also stand in columns of float32. Rounding is monotone, so a value
-  inside stays inside: columns rule out, and only what they leave is tested exactly.
+- The first intervals of every conjunct also stand in float32. Rounding is monotone, so a value inside stays
+  inside: they rule out, and only what they leave is tested exactly. Without an index these are two columns, made to
+  be scanned; with one, the four that a candidate is tried on, side by side in half a cache line.
 """
 
 from __future__ import annotations
 
+import math
 from array import array
 from typing import Any
 
@@ -25,13 +27,14 @@ from numpy.typing import NDArray
 
 from brokers.indexes.context import store_kernels as kernels
 from brokers.indexes.context.contract import Schema
-from brokers.indexes.context.store_kernels import BLOCK, UNSET
+from brokers.indexes.context.store_kernels import BLOCK, HEAD, UNSET
 from brokers.indexes.context.table import ProfileTable
 from brokers.indexes.contract import Ids, claim
 from brokers.indexes.ids import IdMap
 
 Floats = NDArray[np.float64]
 
+_LINE = 64  # bytes of a cache line
 CELL = np.dtype([("value", "f8"), ("first", "i4"), ("spare", "i4")])
 BINDING = np.dtype([
     ("epsilon", "f8"), ("constant", "f8"), ("key", "i8"), ("atom", "i4"), ("conjunct", "i4"),
@@ -45,6 +48,7 @@ class Store:
     def __init__(self, schema: Schema, indexed: tuple[str, ...]) -> None:
         names = list(schema.message)
         self.attributes = len(names)
+        self.scanned = not indexed
         self.context_attributes = len(schema.context)
         rest = [name for name in names if name not in indexed]
         self.rank = np.array([[*indexed, *rest].index(name) for name in names], np.int32)
@@ -61,11 +65,13 @@ class Store:
         self._spans = np.empty((0, 2), np.int32)  # first atom, number of atoms; -1: free
         self.owner = np.empty(0, np.int64)
         self.following = np.empty(0, np.int32)  # the next conjunct of the profile
-        self.low = np.empty(0, np.float32)  # the first interval
+        self.low = np.empty(0, np.float32)  # the first interval, if scanned
         self.high = np.empty(0, np.float32)
         self.second = np.empty((0, 2), np.float32)
-        self.codes = np.empty((0, 2), np.int16)  # attributes of these two
-        self.uniform = np.empty(0, np.int16)  # per block: the attribute that all first intervals are on
+        self.heads = np.empty((0, 2 * HEAD), np.float32)  # the first four, if not scanned
+        self.codes = np.empty((0, 2 if self.scanned else HEAD), np.int16)  # attributes of these
+        # Per block: the attributes that the first intervals of all its conjuncts are on.
+        self.uniform = np.empty((0, self.codes.shape[1]), np.int16)
         # by atom
         self._atoms_used = 0
         self._free_atoms: dict[int, array[int]] = {}  # blocks by their number of atoms
@@ -95,7 +101,7 @@ class Store:
             self.context_attributes, self.cells, self.bindings, self.start, self.count, self.bounds, self.code,
             self.binding_of,
         )  # fmt: skip
-        kernels.fill_columns(slots, self.attributes, *self._columns())
+        self._fill(slots, self._columns())
         return slots
 
     def delete(self, ids: Ids) -> NDArray[np.int64]:
@@ -109,7 +115,8 @@ class Store:
             blocks = self._free_atoms.setdefault(int(size), array("q"))
             blocks.frombytes(starts[sizes == size].tobytes())
         self.count[slots] = -1
-        self.low[slots], self.high[slots] = np.inf, -np.inf
+        if self.scanned:
+            self.low[slots], self.high[slots] = np.inf, -np.inf
         self._free_conjuncts.frombytes(slots.tobytes())
         return slots
 
@@ -137,7 +144,7 @@ class Store:
         return kernels.update(
             keys, values, self.cells, self.cells.view(np.int64), self.bindings, self.bindings.view(np.int64),
             self.bounds, self.bounds.reshape(-1), self.code, self.start, self.count, self.low, self.high,
-            self.second, self.second.reshape(-1), self.index_of,
+            self.second, self.second.reshape(-1), self.heads, self.heads.reshape(-1), self.index_of,
         )  # fmt: skip
 
     def asked(self, conjunct: int, index: int) -> tuple[float, float]:
@@ -153,9 +160,8 @@ class Store:
 
     def scan(self, message: Floats, out: NDArray[np.int32]) -> int:
         """Append to `out` the conjuncts whose first two intervals do not rule the message out."""
-        asked = message.astype(np.float32)
-        return int(kernels.scan(asked, self.conjuncts_used, self.low, self.high, self.second, self.second.reshape(-1),
-                         self.codes, self.uniform, out))
+        return int(kernels.scan(message, self.conjuncts_used, self.low, self.high, self.second,
+                                self.second.reshape(-1), self.codes, self.uniform, out))
 
     def verify(
         self, candidates: NDArray[np.int32], message: Floats, skip_indexed: bool
@@ -164,8 +170,11 @@ class Store:
 
         With `skip_indexed`, what is asked of indexed attributes is taken to hold.
         """
-        return kernels.verify(candidates, message, skip_indexed, self.start, self.count, self.bounds,
-                       self.bounds.reshape(-1), self.code, self.index_of)
+        return kernels.verify(
+            candidates, message, skip_indexed, self.start, self.count, self.bounds,
+            self.bounds.reshape(-1), self.code, self.heads, self.heads.reshape(-1), self.codes, self.uniform,
+            self.index_of,
+        )  # fmt: skip
 
     # Side by side in memory: whoever needs one needs the other.
     @property
@@ -183,8 +192,8 @@ class Store:
     def memory_bytes(self) -> int:
         """Bytes of all arrays."""
         names = (
-            "cells", "_spans", "owner", "following", "low", "high", "second", "codes", "uniform", "bounds",
-            "code", "binding_of", "bindings",
+            "cells", "_spans", "owner", "following", "low", "high", "second", "heads", "codes", "uniform",
+            "bounds", "code", "binding_of", "bindings",
         )  # fmt: skip
         return (sum(getattr(self, name).nbytes for name in names)
                 + self.contexts.memory_bytes() + self.profiles.memory_bytes())
@@ -200,7 +209,8 @@ class Store:
         claim((self.count[held] >= 0).all(), "a held conjunct counts its atoms")
         claim(set(self.owner[held].tolist()) == set(ids.tolist()), "conjuncts belong to the profiles held")
         free = np.array(self._free_conjuncts, np.int64)
-        claim((self.low[free] > self.high[free]).all(), "a free conjunct holds for nothing")
+        if self.scanned:
+            claim((self.low[free] > self.high[free]).all(), "a free conjunct holds for nothing")
         bound = 0
         for conjunct in held.tolist():
             begin = int(self.start[conjunct])
@@ -209,10 +219,10 @@ class Store:
                     bound += 1
                     self._check_binding(conjunct, atom, self.bindings[self.binding_of[atom]])
         claim(bound == self._bindings_used - len(self._free_bindings), "a binding is held or free")
-        fresh = [column.copy() for column in self._columns()]
-        kernels.fill_columns(held, self.attributes, *fresh)
-        for column, again in zip(self._columns()[4:7], fresh[4:7]):
-            claim(np.array_equal(column[held], again[held]), "columns repeat the first two intervals")
+        fresh = tuple(column.copy() for column in self._columns())
+        self._fill(held, fresh)
+        for column, again in zip(self._columns()[:-1], fresh):
+            claim(np.array_equal(column[held], again[held]), "columns repeat the first intervals")
 
     def _check_binding(self, conjunct: int, atom: int, binding: Any) -> None:
         claim((binding["atom"], binding["conjunct"]) == (atom, conjunct), "a binding names its atom")
@@ -231,8 +241,13 @@ class Store:
         claim(False, "a context value reaches the atoms bound to it")
 
     def _columns(self) -> tuple[NDArray[Any], ...]:
-        return (self.start, self.count, self.bounds, self.code, self.low, self.high, self.second, self.codes,
-                self.uniform)
+        first = (self.low, self.high, self.second) if self.scanned else (self.heads,)
+        return *first, self.codes, self.uniform
+
+    def _fill(self, conjuncts: NDArray[np.int64], columns: tuple[NDArray[Any], ...]) -> None:
+        """Repeat the first intervals of these conjuncts in the columns."""
+        fill = kernels.fill_columns if self.scanned else kernels.fill_heads
+        fill(conjuncts, self.attributes, self.start, self.count, self.bounds, self.code, *columns)
 
     def _take_conjuncts(self, wanted: int) -> NDArray[np.int64]:
         slots = _reused(self._free_conjuncts, wanted, self.conjuncts_used)
@@ -241,10 +256,12 @@ class Store:
             old = len(self.start)
             size = max(2 * old, self.conjuncts_used, BLOCK)
             size = (size + BLOCK - 1) // BLOCK * BLOCK
-            for name in ("_spans", "owner", "following", "low", "high", "second", "codes"):
+            first = ("low", "high", "second") if self.scanned else ("heads",)
+            for name in ("_spans", "owner", "following", "codes", *first):
                 setattr(self, name, grown(getattr(self, name), size, exact=True))
             self.count[old:] = -1
-            self.low[old:], self.high[old:] = np.inf, -np.inf
+            if self.scanned:
+                self.low[old:], self.high[old:] = np.inf, -np.inf
             self.codes[old:] = self.attributes
             blocks = len(self.uniform)
             self.uniform = grown(self.uniform, size // BLOCK, exact=True)
@@ -277,10 +294,16 @@ class Store:
 
 
 def grown(old: NDArray[Any], size: int, exact: bool = False) -> NDArray[Any]:
-    """The array with room for `size` rows, half as much again unless exact; what is new is not set."""
+    """The array with room for `size` rows, half as much again unless exact; what is new is not set.
+
+    It begins on a cache line, so that no row of half a line stands in two.
+    """
     if not exact:
         size = max(size, len(old) + len(old) // 2)
-    new = np.empty((size, *old.shape[1:]), old.dtype)
+    shape = (size, *old.shape[1:])
+    raw = np.empty(math.prod(shape) * old.itemsize + _LINE, np.uint8)
+    begin = -int(raw.ctypes.data) % _LINE
+    new = raw[begin : begin + len(raw) - _LINE].view(old.dtype).reshape(shape)
     new[: len(old)] = old
     return new
 

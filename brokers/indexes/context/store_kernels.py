@@ -22,7 +22,8 @@ from brokers.indexes.intrinsics import prefetch, trailing_zeros
 
 BLOCK = 512  # conjuncts per block of the scan; a block on one attribute is compared without lookups
 UNSET = -2  # of a block without conjuncts
-_MIXED = -1  # of a block whose conjuncts begin with different attributes
+_MIXED = -1  # of a block whose conjuncts have different attributes there
+HEAD = 4  # intervals that a candidate is tried on first
 _AHEAD = 64  # updates whose memory is asked for together
 _GATHER = np.uint64(0x0102040810204080)  # times this, the lowest bits of eight bytes are in the highest byte
 
@@ -156,20 +157,41 @@ def conjuncts_of(following, firsts):
 def fill_columns(slots, attributes, start, count, bounds, code, low, high, second, codes, uniform):
     for conjunct in slots:
         for place in range(2):
-            lower, upper, attribute = -np.inf, np.inf, attributes
-            atom = start[conjunct] + place
-            if place < count[conjunct] and code[atom] >= 0:
-                lower, upper, attribute = bounds[atom, 0], bounds[atom, 1], np.int64(code[atom])
+            lower, upper, attribute = _at_place(conjunct, place, attributes, start, count, bounds, code)
             codes[conjunct, place] = attribute
             if place == 0:
                 low[conjunct], high[conjunct] = lower, upper
-                block = conjunct // BLOCK
-                if uniform[block] == UNSET:
-                    uniform[block] = attribute
-                elif uniform[block] != attribute:
-                    uniform[block] = _MIXED
+                _is_uniform(uniform, 0, conjunct, attribute)
             else:
                 second[conjunct, 0], second[conjunct, 1] = lower, upper
+
+
+@njit(cache=True)
+def fill_heads(slots, attributes, start, count, bounds, code, heads, codes, uniform):
+    for conjunct in slots:
+        for place in range(HEAD):
+            lower, upper, attribute = _at_place(conjunct, place, attributes, start, count, bounds, code)
+            codes[conjunct, place] = attribute
+            heads[conjunct, 2 * place], heads[conjunct, 2 * place + 1] = lower, upper
+            _is_uniform(uniform, place, conjunct, attribute)
+
+
+@njit(cache=True)
+def _at_place(conjunct, place, attributes, start, count, bounds, code):
+    """An interval of a conjunct and its attribute; everything where there is none, or where it is inverted."""
+    atom = start[conjunct] + place
+    if place < count[conjunct] and code[atom] >= 0:
+        return bounds[atom, 0], bounds[atom, 1], np.int64(code[atom])
+    return -np.inf, np.inf, attributes
+
+
+@njit(cache=True)
+def _is_uniform(uniform, place, conjunct, attribute):
+    block = conjunct // BLOCK
+    if uniform[block, place] == UNSET:
+        uniform[block, place] = attribute
+    elif uniform[block, place] != attribute:
+        uniform[block, place] = _MIXED
 
 
 @njit(cache=True)
@@ -203,11 +225,12 @@ def indexed(conjuncts, attribute, start, count, bounds, code):
 
 @njit(cache=True)
 def update(keys, values, cells, cell_words, bindings, binding_words, bounds, bounds_flat, code, start, count,
-            low, high, second, second_flat, index_of):
+            low, high, second, second_flat, heads, heads_flat, index_of):
     room = keys.size // 8 + 64
     entries, asked = np.empty((room, 2), np.int64), np.empty((room, 2))
     n = 0
     alone = index_of.size - 1
+    has_heads = heads.shape[0] > 0
     for begin in range(0, keys.size, _AHEAD):
         end = min(begin + _AHEAD, keys.size)
         for i in range(begin, end):
@@ -223,7 +246,10 @@ def update(keys, values, cells, cell_words, bindings, binding_words, bounds, bou
                 prefetch(bounds_flat, 2 * atom)  # type: ignore[call-arg]
                 prefetch(code, atom)
                 prefetch(start, 2 * conjunct)
-                if bindings[first].place == 0:
+                if has_heads:
+                    if bindings[first].place < HEAD:
+                        prefetch(heads_flat, 2 * HEAD * conjunct)
+                elif bindings[first].place == 0:
                     prefetch(low, conjunct)
                     prefetch(high, conjunct)
                 elif bindings[first].place == 1:
@@ -239,7 +265,10 @@ def update(keys, values, cells, cell_words, bindings, binding_words, bounds, bou
                 lower, upper = interval(np.int64(b.operator), value, b.epsilon, b.constant, attribute == alone)
                 bounds[atom, 0], bounds[atom, 1] = lower, upper
                 if attribute >= 0:
-                    if b.place == 0:
+                    if has_heads:
+                        if b.place < HEAD:
+                            heads[conjunct, 2 * b.place], heads[conjunct, 2 * b.place + 1] = lower, upper
+                    elif b.place == 0:
                         low[conjunct], high[conjunct] = lower, upper
                     elif b.place == 1:
                         second[conjunct, 0], second[conjunct, 1] = lower, upper
@@ -262,15 +291,16 @@ def _wider(entries, asked, n):
 
 
 @njit(cache=True)
-def scan(message, used, low, high, second, second_flat, codes, uniform, out):
+def scan(exact_message, used, low, high, second, second_flat, codes, uniform, out):
+    message = exact_message.astype(np.float32)
     flags = np.zeros(BLOCK, np.uint8)
     words = flags.view(np.uint64)
     n = 0
     for block in range((used + BLOCK - 1) // BLOCK):
         begin = block * BLOCK
         lows, highs = low[begin : begin + BLOCK], high[begin : begin + BLOCK]
-        if uniform[block] >= 0:
-            value = message[uniform[block]]
+        if uniform[block, 0] >= 0:
+            value = message[uniform[block, 0]]
             for i in range(BLOCK):
                 flags[i] = np.uint8(lows[i] <= value) & np.uint8(value <= highs[i])
         else:
@@ -300,20 +330,34 @@ def scan(message, used, low, high, second, second_flat, codes, uniform, out):
 
 
 @njit(cache=True)
-def verify(candidates, message, skip_indexed, start, count, bounds, bounds_flat, code, index_of):
+def verify(candidates, message, skip_indexed, start, count, bounds, bounds_flat, code, heads, heads_flat,
+           codes, uniform, index_of):
     held = np.empty(16, np.int64)
-    failed = np.empty((16, 2), np.int64)
+    failed = np.empty((16 if skip_indexed else candidates.size + 1, 2), np.int64)
     held_count, failed_count, tested_count = 0, 0, 0
-    for begin in range(0, candidates.size, _AHEAD):
-        end = min(begin + _AHEAD, candidates.size)
+    likely = np.empty(candidates.size + 1, np.int32)
+    likely_count = candidates.size
+    if heads.shape[0] == 0:
+        likely[:likely_count] = candidates
+    else:
+        likely_count, failed_count = _try_heads(
+            candidates, message.astype(np.float32), skip_indexed, heads, heads_flat, codes, uniform, index_of,
+            likely, failed,
+        )
+        tested_count = candidates.size - likely_count
+    for begin in range(0, likely_count, _AHEAD):
+        end = min(begin + _AHEAD, likely_count)
+        if begin == 0:
+            for i in range(end):
+                prefetch(start, 2 * np.int64(likely[i]))  # type: ignore[call-arg]
         for i in range(begin, end):
-            first = np.int64(start[candidates[i]])
+            first = np.int64(start[likely[i]])
             prefetch(bounds_flat, 2 * first)  # type: ignore[call-arg]
             prefetch(code, first)
-        for i in range(end, min(end + _AHEAD, candidates.size)):
-            prefetch(start, 2 * np.int64(candidates[i]))  # type: ignore[call-arg]
+        for i in range(end, min(end + _AHEAD, likely_count)):
+            prefetch(start, 2 * np.int64(likely[i]))  # type: ignore[call-arg]
         for i in range(begin, end):
-            conjunct = candidates[i]
+            conjunct = np.int64(likely[i])
             holds, tested = True, 0
             for atom in range(start[conjunct], start[conjunct] + count[conjunct]):
                 attribute = np.int64(code[atom])
@@ -325,10 +369,6 @@ def verify(candidates, message, skip_indexed, start, count, bounds, bounds_flat,
                     holds = bounds[atom, 0] <= value and value <= bounds[atom, 1]
                     if not holds:
                         if index_of[attribute] >= 0:
-                            if failed_count == failed.shape[0]:
-                                wider = np.empty((2 * failed_count, 2), np.int64)
-                                wider[:failed_count] = failed
-                                failed = wider
                             failed[failed_count, 0], failed[failed_count, 1] = index_of[attribute], conjunct
                             failed_count += 1
                         break
@@ -347,3 +387,48 @@ def verify(candidates, message, skip_indexed, start, count, bounds, bounds_flat,
                 held[held_count] = conjunct
                 held_count += 1
     return held[:held_count], failed[:failed_count], tested_count
+
+
+@njit(cache=True)
+def _try_heads(candidates, message, skip_indexed, heads, heads_flat, codes, uniform, index_of, likely, failed):
+    """Leave in `likely` the candidates that their first intervals, rounded, do not rule out for sure.
+
+    What lies on a rounded border may be inside or outside: then the exact test has to say, and which interval is the
+    first to be missed. There is no branch that could not be foretold, so that memory is asked for in time.
+    """
+    tried = np.empty(index_of.size, np.uint8)
+    for code in range(index_of.size):
+        tried[code] = not (skip_indexed and index_of[code] >= 0)
+    likely_count, failed_count = np.int64(0), np.int64(0)
+    for i in range(min(_AHEAD, candidates.size)):
+        prefetch(heads_flat, 2 * HEAD * np.int64(candidates[i]))  # type: ignore[call-arg]
+    for begin in range(0, candidates.size, _AHEAD):
+        end = min(begin + _AHEAD, candidates.size)
+        for i in range(end, min(end + _AHEAD, candidates.size)):
+            prefetch(heads_flat, 2 * HEAD * np.int64(candidates[i]))  # type: ignore[call-arg]
+        for i in range(begin, end):
+            conjunct = np.int64(candidates[i])
+            block = conjunct // BLOCK
+            missed, near = np.int64(0), np.uint8(0)
+            for place in range(HEAD):
+                attribute = np.int64(uniform[block, place])
+                if attribute < 0:
+                    attribute = np.int64(codes[conjunct, place])
+                value = message[attribute]
+                low, high = heads[conjunct, 2 * place], heads[conjunct, 2 * place + 1]
+                inside = np.uint8(low <= value) & np.uint8(value <= high)
+                missed |= np.int64(tried[attribute] & (np.uint8(1) - inside)) << place
+                near |= tried[attribute] & (np.uint8(low == value) | np.uint8(value == high))
+            certain = missed != 0 and near == 0
+            likely[likely_count] = conjunct
+            likely_count += 1 - int(certain)
+            if not skip_indexed:
+                stop = np.int64(1) << (HEAD - 1)  # for one that missed nothing, and does not count
+                at = np.int64(trailing_zeros(np.uint64(missed | stop)))  # type: ignore[call-arg]
+                attribute = np.int64(uniform[block, at])
+                if attribute < 0:
+                    attribute = np.int64(codes[conjunct, at])
+                index = np.int64(index_of[attribute])
+                failed[failed_count, 0], failed[failed_count, 1] = index, conjunct
+                failed_count += int(certain) & int(index >= 0)
+    return likely_count, failed_count

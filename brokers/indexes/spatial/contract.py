@@ -145,9 +145,9 @@ class ReverseTopK(Index):
         """The same for one subscription."""
         return float(self.kth_distances([subscription], k)[0])
 
-    def kth_squared(self, k: int) -> tuple[Slots, Floats]:
-        """The slots of all subscriptions by ascending id, and the squared k-th distance of each."""
-        slots = self.subscriptions.all_slots()
+    def kth_squared(self, k: int, ids: Any = None) -> tuple[Slots, Floats]:
+        """The slots of these subscriptions, or of all by ascending id, and the squared k-th distance of each."""
+        slots = self.subscriptions.all_slots() if ids is None else self.subscriptions.held(checked_ids(ids))
         return slots, self._kth_squared(slots, self._one_k(k))
 
     def memory_bytes(self) -> int:

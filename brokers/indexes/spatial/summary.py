@@ -11,14 +11,14 @@ subscriptions come.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from brokers.errors import InvalidInput
 from brokers.indexes.spatial.contract import ReverseTopK
 from brokers.indexes.spatial.geometry import Floats, squared_gaps
-from brokers.indexes.spatial.items import NONE
+from brokers.indexes.spatial.items import NONE, Slots
 
 BOXES_MAX = 8
 
@@ -36,7 +36,13 @@ class Summary(NamedTuple):
 
 def summaries(index: ReverseTopK, k: int, boxes_max: int = BOXES_MAX) -> dict[str, Summary]:
     """Of all subscriptions of an index, by keyword. O(subscriptions * (keywords + k-th distance))."""
-    slots, squared = index.kth_squared(k)
+    one_by_one = by_keyword(index, k)
+    return {index.vocabulary.string(word): coarser(summary, boxes_max) for word, summary in one_by_one.items()}
+
+
+def by_keyword(index: ReverseTopK, k: int, ids: Any = None) -> dict[int, Summary]:
+    """By number of keyword, these subscriptions of an index or all of them, each in a box of its own."""
+    slots, squared = index.kth_squared(k, ids)
     words, points = index.subscriptions.words[slots], index.subscriptions.points[slots]
     row, column = np.nonzero(words != NONE)
     word = words[row, column]
@@ -44,8 +50,7 @@ def summaries(index: ReverseTopK, k: int, boxes_max: int = BOXES_MAX) -> dict[st
     numbers, counts = np.unique(word, return_counts=True)
     found = {}
     for number, mine in zip(numbers.tolist(), np.split(row, np.cumsum(counts)[:-1])):
-        boxes = np.concatenate([points[mine], points[mine]], axis=1)
-        found[index.vocabulary.string(number)] = coarser(Summary(boxes, squared[mine]), boxes_max)
+        found[number] = Summary(np.concatenate([points[mine], points[mine]], axis=1), squared[mine])
     return found
 
 
@@ -63,8 +68,11 @@ def joined(parts: Sequence[Mapping[str, Summary]], boxes_max: int = BOXES_MAX) -
     return found
 
 
-def coarser(summary: Summary, boxes_max: int) -> Summary:
-    """The same subscriptions in at most so many boxes: the widest part is halved until there are enough."""
+def coarser(summary: Summary, boxes_max: int, parts: Sequence[Slots] | None = None) -> Summary:
+    """The same subscriptions in at most so many boxes: the widest part is halved until there are enough.
+
+    `parts`, at most so many, says which boxes to begin with: what is in two of them is not put together.
+    """
     if boxes_max < 1:
         raise InvalidInput(f"boxes_max is {boxes_max}; pass at least 1")
     boxes, squared = summary
@@ -72,8 +80,8 @@ def coarser(summary: Summary, boxes_max: int) -> Summary:
         return summary
     axes = boxes.shape[1] // 2
     centres = (boxes[:, :axes] + boxes[:, axes:]) / 2
-    parts = [np.arange(len(squared))]
-    widths = [_widths(centres)]
+    parts = [np.arange(len(squared))] if parts is None else list(parts)
+    widths = [_widths(centres[part]) for part in parts]
     while len(parts) < boxes_max:
         widest = int(np.argmax([width.max() for width in widths]))
         if widths[widest].max() == 0:

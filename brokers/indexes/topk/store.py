@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from brokers.indexes.content.contract import checked_attributes
 from brokers.indexes.contract import DuplicateId, Ids, UnknownId, WorkCounters, checked_ids, claim
 from brokers.indexes.ids import IdMap
+from brokers.indexes.space import grown
 from brokers.indexes.topk.contract import (
     Floats,
     Message,
@@ -58,7 +59,7 @@ class Store:
     def find(self, ids: Ids) -> Slots:
         """The slots of ids, or UnknownId."""
         slots = self.slot_of.find(ids)
-        if (slots < 0).any():
+        if slots.item() < 0 if len(slots) == 1 else (slots < 0).any():
             raise UnknownId(f"id {ids[slots < 0][0]} is not in the index")
         return slots
 
@@ -91,8 +92,9 @@ class Store:
     def remove(self, ids: Ids, slots: Slots) -> None:
         """Free the slots of ids. O(1) each."""
         self.slot_of.remove(ids)
-        self.attribute[slots, 0] = -1
-        self.ids[slots] = -1
+        where = slots.item() if len(slots) == 1 else slots  # by a number takes a fifth of the time
+        self.attribute[where, 0] = -1
+        self.ids[where] = -1
         self.free.frombytes(slots.tobytes())
 
     def rearrange(self, first: int, last: int, order: Slots) -> None:
@@ -125,11 +127,11 @@ class Store:
             slots = held
         else:
             slots = max(slots, 2 * held, _SLOTS_MIN)
-        self.ids = _grown(self.ids, (slots,), -1)
-        self.receivers = _grown(self.receivers, (slots,), 0)
-        self.attribute = _grown(self.attribute, (slots, width), -1)
-        self.ends = _grown(self.ends, (slots, 2 * width), np.nan)
-        self.weight = _grown(self.weight, (slots, width), 0.0)
+        self.ids = grown(self.ids, (slots,), -1)
+        self.receivers = grown(self.receivers, (slots,), 0)
+        self.attribute = grown(self.attribute, (slots, width), -1)
+        self.ends = grown(self.ends, (slots, 2 * width), np.nan)
+        self.weight = grown(self.weight, (slots, width), 0.0)
 
     def memory_bytes(self) -> int:
         """Bytes of all arrays."""
@@ -248,12 +250,6 @@ def sent_weights(message: Message) -> Floats:
 def exclusion(query: Query) -> tuple[bool, int]:
     """Whether a receiver is excluded, and which, as the kernels expect it."""
     return query.exclude is not None, int(query.exclude or 0)
-
-
-def _grown(column: NDArray[Any], shape: tuple[int, ...], padding: float) -> NDArray[Any]:
-    larger = np.full(shape, padding, column.dtype)
-    larger[tuple(slice(0, extent) for extent in column.shape)] = column
-    return larger
 
 
 @njit(cache=True)

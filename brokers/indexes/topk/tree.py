@@ -20,6 +20,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from brokers.indexes.contract import claim
+from brokers.indexes.space import grown
 from brokers.indexes.topk.contract import Floats
 from brokers.indexes.topk.kernels import share_of
 
@@ -42,6 +43,7 @@ class IntervalTree:
         self.node_size = np.zeros(_NODES_MIN, np.int64)
         self.node_child = np.empty((2, _NODES_MIN, FAN), np.int64)  # child, slot of its lower separator
         self.node_key = np.empty((2, _NODES_MIN, FAN))  # low of its lower separator, largest high below
+        self._gather()
 
     def __len__(self) -> int:
         return int(self.head[_SIZE])
@@ -51,15 +53,15 @@ class IntervalTree:
         done = 0
         while done < len(slots):
             self._reserve()
-            done = _insert(*self._arrays(), low, high, weight, slots, done)
+            done = _insert(*self._arrays, low, high, weight, slots, done)
 
-    def remove(self, low: Floats, slots: NDArray[np.int64]) -> None:
-        """Take out intervals that are there. O(log n) each."""
-        _remove(*self._arrays(), low, slots)
+    def remove(self, low: Floats, slots: NDArray[np.int64]) -> int:
+        """Take out intervals that are there; returns how many are left. O(log n) each."""
+        return int(_remove(*self._arrays, low, slots))
 
     def reweigh(self, low: float, slot: int, weight: float) -> None:
         """Change the weight of an interval that is there. O(log n)."""
-        _reweigh(*self._arrays(), low, slot, weight)
+        _reweigh(*self._arrays, low, slot, weight)
 
     def accumulate(
         self, low: float, high: float, sent: float, prorate: bool,
@@ -70,7 +72,7 @@ class IntervalTree:
         `state` is (score, epoch) by slot; slots not of this epoch are begun and listed in `touched`. `work`
         counts what is compared, the hits, and the slots listed.
         """
-        _accumulate(*self._arrays(), low, high, sent, prorate, state, epoch, touched, work)
+        _accumulate(*self._arrays, low, high, sent, prorate, state, epoch, touched, work)
 
     def items(self) -> list[tuple[int, float, float, float]]:
         """(slot, low, high, weight) of all intervals, in order of slots. O(n log n)."""
@@ -87,7 +89,7 @@ class IntervalTree:
 
     def memory_bytes(self) -> int:
         """Bytes of all arrays."""
-        return sum(a.nbytes for a in self._arrays())
+        return sum(a.nbytes for a in self._arrays)
 
     def check(self) -> None:
         """Every invariant. O(n)."""
@@ -117,8 +119,9 @@ class IntervalTree:
             total, top = total + count, max(top, high)
         return total, top
 
-    def _arrays(self) -> tuple[Any, Any, Any, Any, Any, Any, Any]:
-        return (
+    def _gather(self) -> None:
+        """Keep what the kernels take at hand."""
+        self._arrays = (
             self.head, self.leaf_size, self.leaf_slot, self.leaf,
             self.node_size, self.node_child, self.node_key,
         )
@@ -130,19 +133,19 @@ class IntervalTree:
             more = 2 * len(self.leaf_size)
             self.leaf_size = _longer(self.leaf_size, more, 0)
             self.leaf_slot, self.leaf = _longer(self.leaf_slot, more, 0), _longer(self.leaf, more, 1)
+            self._gather()
         if self.head[_NODES] + height + 1 > len(self.node_size):
             more = 2 * len(self.node_size) + height + 1
             self.node_size = _longer(self.node_size, more, 0)
             self.node_child = _longer(self.node_child, more, 1)
             self.node_key = _longer(self.node_key, more, 1)
+            self._gather()
 
 
 def _longer(column: NDArray[Any], length: int, axis: int) -> NDArray[Any]:
     shape = list(column.shape)
     shape[axis] = length
-    longer = np.zeros(shape, column.dtype)
-    longer[tuple(slice(0, extent) for extent in column.shape)] = column
-    return longer
+    return grown(column, tuple(shape))
 
 
 @njit(inline="always", cache=True)
@@ -323,11 +326,15 @@ def _remove(head, leaf_size, leaf_slot, leaf, node_size, node_child, node_key, l
         node = path[height]
         leaf_size[node] -= 1
         head[_SIZE] -= 1
-        for p in range(at, leaf_size[node]):
-            for column in range(3):
+        last = leaf_size[node]
+        for column in range(3):
+            for p in range(at, last):
                 leaf[column, node, p] = leaf[column, node, p + 1]
+        for p in range(at, last):
             leaf_slot[node, p] = leaf_slot[node, p + 1]
-        empty = leaf_size[node] == 0
+        if at > 0:
+            continue  # the largest high stays, here and above
+        empty = last == 0
         if empty and height > 0:
             leaf_slot[node, 0] = head[_FREE_LEAF]
             head[_FREE_LEAF] = node
@@ -343,7 +350,10 @@ def _remove(head, leaf_size, leaf_slot, leaf, node_size, node_child, node_key, l
                     node_child[0, node, 0] = head[_FREE_NODE]
                     head[_FREE_NODE] = node
             else:
-                node_key[1, node, at] = _top(leaf_size, leaf, node_size, node_key, below, height - 1 - depth)
+                largest = _top(leaf_size, leaf, node_size, node_key, below, height - 1 - depth)
+                if node_key[1, node, at] == largest:
+                    break
+                node_key[1, node, at] = largest
         if empty and height > 0:
             head[_HEIGHT] = 0
             head[_ROOT] = _new_leaf(head, leaf_size, leaf_slot)
@@ -353,6 +363,7 @@ def _remove(head, leaf_size, leaf_slot, leaf, node_size, node_child, node_key, l
             head[_HEIGHT] -= 1
             node_child[0, root, 0] = head[_FREE_NODE]
             head[_FREE_NODE] = root
+    return head[_SIZE]
 
 
 @njit(cache=True)

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 from numba import njit
 
+from brokers.indexes import space
 from brokers.indexes.contract import WorkCounters, claim
 from brokers.indexes.topk.bounds import largest_sums
 from brokers.indexes.topk.contract import Floats, Message, Query, Ranking, checked_message
@@ -85,8 +86,8 @@ class Trees(StoredIndex):
     def _added(self, slots: Slots) -> None:
         store = self._store
         if len(store.ids) > len(self._state):
-            self._state = np.zeros((len(store.ids), 2))
-            self._touched = np.empty(len(store.ids), np.int64)
+            self._state = space.array((len(store.ids), 2), np.float64)
+            self._touched = space.array((len(store.ids),), np.int64)
         for attribute, mine, low, high, weight in self._by_attribute(slots):
             tree = self._trees.get(attribute)
             if tree is None:
@@ -98,9 +99,7 @@ class Trees(StoredIndex):
 
     def _removing(self, slots: Slots) -> None:
         for attribute, mine, low, _, _ in self._by_attribute(slots):
-            tree = self._trees[attribute]
-            tree.remove(low, mine)
-            if not len(tree):
+            if not self._trees[attribute].remove(low, mine):
                 del self._trees[attribute], self._heaviest[attribute]
 
     def _reweighted(self, slots: Slots, places: Slots) -> None:
@@ -114,7 +113,7 @@ class Trees(StoredIndex):
         """(attribute, slots, low, high, weight) of the constraints in slots, for each attribute they are on."""
         store = self._store
         if len(slots) == 1:  # single changes are the common case, and indexing by arrays is slow
-            slot = int(slots[0])
+            slot = slots.item()
             low, high, weight = store.ends[slot, 0::2].copy(), store.ends[slot, 1::2].copy(), store.weight[slot]
             for p, a in enumerate(store.attribute[slot].tolist()):
                 if a >= 0:
