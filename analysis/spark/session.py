@@ -13,6 +13,7 @@ Rules:
 from __future__ import annotations
 
 import contextlib
+import gc
 import importlib.util
 import os
 import re
@@ -98,6 +99,7 @@ def session(
     if running is not None and master is None and remote is None:
         with _tuned(running, rows):
             yield running
+        gc.collect()  # frames that wait to be collected here hold their plans and broadcasts in Java
         return
     spark = _connect(remote) if remote is not None else _start(master, config or {}, rows)
     try:
