@@ -120,7 +120,7 @@ def _row(points: Points, approach: str, rate: int) -> dict[str, Any]:
 
     known = approach in MODELLED
     return {
-        "approach": approach, "UP": rate,
+        "approach": approach, "UP": rate, "messages": found.messages,
         "modelled msg/s": _modelled(points, approach, rate) if known else None,
         "de-escalations charged": 1 / found.modelled_s(approach, charge_shrinking=True) if known else None,
         "paper msg/s": of(PAPER_THROUGHPUT),
@@ -222,7 +222,7 @@ def sweep(report: Report, scale: Scale, name: str, what: str, loads: list[Load])
                 setting = setting.at_most(scale.simple_updates)
             found = run(setting)
             rows.append({
-                "approach": approach, what: getattr(load, factor),
+                "approach": approach, what: getattr(load, factor), "messages": found.messages,
                 "modelled s": found.modelled_s(approach) * MESSAGES_FULL if approach in MODELLED else None,
                 "real s, this size": found.real_s * MESSAGES_FULL,
                 "index updates, M": found.moved * MILLIONS, "post-filtered, M": found.postfiltered * MILLIONS,

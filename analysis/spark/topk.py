@@ -13,6 +13,10 @@ below it, and not below any other filter, so many could have had one score that 
 
 Forced is who is in the answer although all free filters score as high as they can. Where a link lost a copy of a
 publication, nothing of it is judged.
+
+Where nothing was free, the table `rankings` has to say just what the definition does: every filter of the answer
+with its rank and score, and whether the boundary was a tie. Whose row is lacking counts as missed, whose row says
+anything else as unwanted, and so a filter with a wrong rank counts as both.
 """
 
 from __future__ import annotations
@@ -61,19 +65,51 @@ class TopKRule:
         )
         pair = ["publication", "client"]
         there, wanted = F.col("times").isNotNull(), F.col("wanted").isNotNull()
+        lacking, mistold = (F.coalesce(name, F.lit(False)) for name in ("lacking", "mistold"))
         return (
             right.select(*pair).distinct().withColumn("wanted", F.lit(True))
             .join(delivered, pair, "full")
+            .join(self._mistold(question, filters, rankings), pair, "full")
             .join(forced.withColumn("sure", F.lit(True)), pair, "left")
             .join(F.broadcast(spoilt), "publication")
             .select(
                 *pair, "times", "first_ns",
                 (F.col("sure").isNotNull() & ~F.col("spoilt") & ~F.col("cut")).alias("forced"),
                 F.col("spoilt").alias("excused"),
-                (wanted & ~there & ~F.col("spoilt") & ~F.col("cut")).alias("missed"),
-                (there & ~wanted & ~F.col("spoilt") & ~F.col("cut")).alias("unwanted"),
+                (((wanted & ~there) | lacking) & ~F.col("spoilt") & ~F.col("cut")).alias("missed"),
+                (((there & ~wanted) | mistold) & ~F.col("spoilt") & ~F.col("cut")).alias("unwanted"),
             )
         )  # fmt: skip
+
+    def _mistold(self, question: Question, filters: DataFrame, rankings: DataFrame) -> DataFrame:
+        """publication, client, lacking, mistold: where nothing was free, what the rankings lack or say wrongly."""
+        from pyspark.sql import functions as F
+
+        free = filters.filter(~F.col("certain") & (F.col("most") > self.query.threshold))
+        clear = question.publications.select("publication").join(free, "publication", "left_anti").persist()
+        ranked = self._ranked(filters.filter("certain"), "least").join(clear, "publication", "left_semi")
+        answer = self._kept(ranked, "least").withColumn("rank", F.col("place") - 1)
+        tied = ranked.groupBy("publication").agg(F.max("tie").alias("tie"))
+        nobody = (
+            clear.join(answer.select("publication").distinct(), "publication", "left_anti")
+            .join(tied, "publication", "left")
+            .select(
+                "publication", F.lit(-1).alias("rank"), F.lit(-1).alias("interest"), F.lit(-1).alias("client"),
+                F.lit(0.0).alias("score"), F.coalesce("tie", F.lit(False)).alias("tie"),
+            )
+        )  # fmt: skip
+        row = ["publication", "rank", "interest", "client", "score", "tie"]
+        expected = answer.withColumn("score", F.col("least")).select(*row).unionByName(nobody.select(*row))
+        told = rankings.join(clear, "publication", "left_semi").withColumn("tie", F.col("tie") != 0).select(*row)
+        differing = (
+            expected.withColumn("more", F.lit(1))
+            .unionByName(told.withColumn("more", F.lit(-1)))
+            .groupBy(*row)
+            .agg(F.sum("more").alias("more"))
+        )
+        return differing.groupBy("publication", "client").agg(
+            F.max(F.col("more") > 0).alias("lacking"), F.max(F.col("more") < 0).alias("mistold")
+        ).filter(F.col("lacking") | F.col("mistold"))
 
     def _decided(self, question: Question, rankings: DataFrame) -> DataFrame:
         """The publications, with the time of their answer for the last decision about them.
@@ -198,6 +234,10 @@ class TopKRule:
 
     def _answer(self, filters: DataFrame, by: str) -> DataFrame:
         """The rows of the answer if each filter scores what column `by` says."""
+        return self._kept(self._ranked(filters, by), by)
+
+    def _ranked(self, filters: DataFrame, by: str) -> DataFrame:
+        """Those above the threshold: `place` from 1, `last` (the score at the boundary), whether that is a `tie`."""
         from pyspark.sql import Window
         from pyspark.sql import functions as F
 
@@ -210,14 +250,21 @@ class TopKRule:
             ranked = ranked.withColumn("own", own).filter("own = 1").drop("own")
         whole = Window.partitionBy("publication")
         ranked = ranked.withColumn("place", F.row_number().over(whole.orderBy(*order)))
-        if self.query.ties == "deterministic":
-            return ranked.filter(F.col("place") <= k)
         last = F.max(F.when(F.col("place") == k, F.col(by))).over(whole)
-        if self.query.ties == "all":
-            return ranked.withColumn("last", last).filter((F.col("place") <= k) | (F.col(by) == F.col("last")))
         behind = F.max(F.when(F.col("place") == k + 1, F.col(by))).over(whole)
-        tied = F.coalesce((F.col("last") == F.col("behind")) & (F.col(by) == F.col("last")), F.lit(False))
-        return ranked.withColumns({"last": last, "behind": behind}).filter((F.col("place") <= k) & ~tied)
+        tie = F.coalesce(F.col("last") == F.col("behind"), F.lit(False))
+        return ranked.withColumns({"last": last, "behind": behind}).withColumn("tie", tie).drop("behind")
+
+    def _kept(self, ranked: DataFrame, by: str) -> DataFrame:
+        """Of those ranked, the answer."""
+        from pyspark.sql import functions as F
+
+        assert self.query.k is not None
+        first = F.col("place") <= self.query.k
+        at_boundary = F.coalesce(F.col(by) == F.col("last"), F.lit(False))
+        if self.query.ties == "all":
+            return ranked.filter(first | at_boundary)
+        return ranked.filter(first & ~(F.col("tie") & at_boundary) if self.query.ties == "none" else first)
 
     def _ended_by_a_tie(self, filters: DataFrame, right: DataFrame) -> DataFrame:
         """The right answers, and in place of them those shown that free filters may have ended with a tie."""

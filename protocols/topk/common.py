@@ -119,8 +119,9 @@ class Ranked(BrokerProtocol):
             )  # fmt: skip
         if not clients:
             node.record(
-                message, "rankings", publication=publication, rank=-1, interest=-1, client=-1, score=0.0, tie=0
-            )
+                message, "rankings", publication=publication, rank=-1, interest=-1, client=-1, score=0.0,
+                tie=int(answer.tie_at_boundary),
+            )  # fmt: skip
         base = node.env.entity_base
         brokers = {client: int(node.env.client_broker[client - base]) for client in sorted(clients)}
         for client, broker in brokers.items():

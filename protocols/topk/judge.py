@@ -7,10 +7,14 @@ answer on the certain filters and some choice for the free ones. One choice deci
 scored, of the others what scores least. For what is not among the first k may be weakened or left out without
 changing who is. Where ties are kept out altogether, free filters may have made the tie that ends R: so R is right
 too if below it, and not below any other filter, so many could have had one score that there was no room for all.
+
+Where nothing was free, the table `rankings` has to say just what the definition does: ranks, scores, and whether the
+boundary was a tie.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,12 +22,13 @@ from typing import Any
 import numpy as np
 
 from brokers.contract import NEVER, Guarantees
-from brokers.indexes.topk.contract import Query, answered, ranked
+from brokers.indexes.topk.contract import Answer, Query, answered, ranked
 from brokers.indexes.topk.scan import Scan
 from protocols.judging import Audit, Changes, Published, Tables, message_name, published
 from protocols.topk.kind import UNSUBSCRIBE, TopK
 
 _ALL = Query(None)
+_Told = list[tuple[int, int, float, int]]  # rank, filter, score, tie: rows of the table `rankings`
 
 
 @dataclass
@@ -61,16 +66,17 @@ def judge(tables: Tables, kind: TopK, guarantees: Guarantees, service: int) -> A
             found.excused += 1
             found.free += 1
             continue
-        answer = answers.get(p.id, {})
-        _judge(found, kind, filters, versions, p, answer)
-        _compare(found, p.id, "client", set(p.got), {id_ >> 32 for id_ in answer})
+        told = answers.get(p.id, [])
+        _judge(found, kind, filters, versions, p, told)
+        _compare(found, p.id, "client", set(p.got), {id_ >> 32 for _, id_, _, _ in told if id_ >= 0})
     return found
 
 
 def _judge(
     found: Audit, kind: TopK, filters: dict[int, _Filter], versions: Scan,
-    p: Published, answer: Mapping[int, float],
+    p: Published, told: _Told,
 ) -> None:  # fmt: skip
+    answer = {id_: score for _, id_, score, _ in told if id_ >= 0}
     asked, query = kind.asked(np.asarray(p.values, np.float64)), kind.query(p.id >> 32)
     best = versions.best(asked, Query(None, prorate=query.prorate))
     score_of = dict(zip(best.ids.tolist(), best.scores.tolist()))
@@ -90,14 +96,17 @@ def _judge(
         strongest[id_] = max(scores)
         if len(scores) == 1 and not absent:
             certain.add(id_)
-    right = _answer(weakest, query)
+    definition = _answer(weakest, query)
+    right = set(definition.ids.tolist())
+    if all(score <= query.threshold for id_, score in strongest.items() if id_ not in certain):
+        _compare_told(found, p.id, told, definition)
     if query.ties == "none" and right != set(answer):
         # By receiver, which free filter made which tie is not followed up: nothing is said then.
         unclear = query.unit == "receiver" and len(certain) < len(weakest)
         if unclear or _cut_by_tie(weakest, could, answer, query):
             right = set(answer)
     _compare(found, p.id, "filter", set(answer), right)
-    forced = _answer(strongest, query) & certain
+    forced = set(_answer(strongest, query).ids.tolist()) & certain
     found.forced_yes += len(forced)
     found.free += len((right | set(answer)) - forced)
     found.forced_no += len(filters) - len(right | set(answer))
@@ -124,19 +133,30 @@ def _compare(found: Audit, p: int, what: str, got: set[int], right: set[int]) ->
         found.unwanted.add(f"{what} {one} is in the answer to publication {message_name(p)}")
 
 
-def _answer(scores: Mapping[int, float], query: Query) -> set[int]:
+def _compare_told(found: Audit, p: int, told: _Told, right: Answer) -> None:
+    tie = int(right.tie_at_boundary)
+    pairs = zip(right.ids.tolist(), right.scores.tolist())
+    rows = [(rank, id_, score, tie) for rank, (id_, score) in enumerate(pairs)] or [(-1, -1, 0.0, tie)]
+    lacking, mistold = Counter(rows), Counter(told)
+    for row in (mistold - lacking).elements():
+        found.unwanted.add(f"the answer to publication {message_name(p)} has (rank, filter, score, tie) {row}")
+    for row in (lacking - mistold).elements():
+        found.missed.add(f"the answer to publication {message_name(p)} lacks (rank, filter, score, tie) {row}")
+
+
+def _answer(scores: Mapping[int, float], query: Query) -> Answer:
     ids = np.array(sorted(scores), np.int64)
     values = np.array([scores[id_] for id_ in ids.tolist()], np.float64)
-    return set(answered(ranked(ids, values, ids >> 32, query), query).ids.tolist())
+    return answered(ranked(ids, values, ids >> 32, query), query)
 
 
-def _answers(rankings: Mapping[str, Any], service: int) -> dict[int, dict[int, float]]:
-    """What each publication was answered with: filter -> score."""
+def _answers(rankings: Mapping[str, Any], service: int) -> dict[int, _Told]:
+    """What each publication was answered with."""
     mine = rankings["service"] == service
-    found: dict[int, dict[int, float]] = {}
-    for p, id_, score in zip(*(rankings[name][mine].tolist() for name in ("publication", "interest", "score"))):
-        if id_ >= 0:
-            found.setdefault(p, {})[id_] = score
+    found: dict[int, _Told] = {}
+    columns = (rankings[name][mine].tolist() for name in ("publication", "rank", "interest", "score", "tie"))
+    for p, rank, id_, score, tie in zip(*columns):
+        found.setdefault(p, []).append((rank, id_, score, tie))
     return found
 
 

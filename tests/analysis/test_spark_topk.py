@@ -129,6 +129,31 @@ def test_an_answer_that_counts_a_filter_twice_as_good_is_named(best, tampered):
     assert service.verdict == "invalid" and service.missed.count > 0
 
 
+@pytest.mark.parametrize(
+    "column", ["tie", pytest.param("rank", marks=pytest.mark.full), pytest.param("gone", marks=pytest.mark.full)]
+)
+def test_rankings_that_say_something_else_than_the_definition_are_named(best, tampered, column):
+    """Everyone was served as before, and the rankings are the only table that is wrong."""
+    run = best("topk-ingress")
+    # Filters have settled then, and few change: of the last publications, some had nothing free.
+    late = set(run.read("publications")["publication"].to_pylist()[-60:])
+
+    def misstate(table):
+        mine = [p in late for p in table["publication"].to_pylist()]
+        if column == "gone":
+            return table.filter(pa.array([not m or r > 0 for m, r in zip(mine, table["rank"].to_pylist())]))
+        values = [1 - v if m else v for v, m in zip(table[column].to_pylist(), mine)]
+        at = table.schema.get_field_index(column)
+        return table.set_column(at, column, pa.array(values, table[column].type))
+
+    service = one(tampered(run, rankings=misstate))
+    assert service.verdict == "invalid"
+    assert service.missed.count > 10
+    assert (service.unwanted.count > 10) == (column != "gone")
+    client = service.missed.examples[0]["client"]
+    assert client == -1 or client in run.read("rankings")["client"].to_pylist()
+
+
 def test_explain_says_what_a_filter_scores(best):
     run = best("topk-ingress")
     rankings = run.read("rankings")

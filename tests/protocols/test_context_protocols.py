@@ -56,7 +56,7 @@ def test_everybody_gets_what_some_possible_values_allow_and_all_of_them_force(pr
 def test_random_overlays_and_churn(protocol, rehearsal, held):
     if held and rehearsal in (LOSSY, STRAINED):
         pytest.skip("refused where links lose messages; ticks are more than brokers in overload can handle")
-    for seed in range(2, 6):
+    for seed in (2, 3):
         model = rehearse(rehearsal, protocol, seed, options=options(protocol, hold_back=held))
         assert check_digests(model, variants(model)[seed::5]) == []
         assert audit_run(model).broken == []

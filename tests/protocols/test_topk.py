@@ -210,6 +210,18 @@ def test_the_judge_finds_what_is_wrong():
     assert judged(model, score_otherwise).broken
 
 
+@pytest.mark.parametrize("column", ["rank", "score", "tie"])
+def test_the_judge_reads_the_rankings_where_nothing_was_free(column):
+    model = rehearse(SETTLED, "topk-ingress", params=params())
+
+    def misstate(tables):
+        told = tables["rankings"][column]
+        tables["rankings"][column] = 1 - told if column == "tie" else told + 1
+
+    found = judged(model, misstate)
+    assert found.missed.count > 100 and found.unwanted.count > 100, str(found)
+
+
 def test_the_kit_asks_the_kind_for_its_judge():
     model = rehearse(TREE, "topk-ingress", params=params())
     traces = MemoryTraces("full", tables_of(model))
