@@ -116,20 +116,31 @@ class Shard:
         cutting: Cutting | None = None,
         resume: str | None = None,
     ) -> None:
-        cutting = cutting or Cutting()
         self.model = model
         self.number = number
         self.trace = trace
         self.peers = int(assignment.max()) + 1
-        overlay = model.overlay
-        brokers = len(overlay.names)
-        self.brokers = brokers
+        self.brokers = model.overlay.nodes
         self.local = np.ascontiguousarray(assignment == number)
+        self.client_broker = model.client_broker
+        self._resuming = resume is not None
+        self._set_up_links(assignment)
+        self._set_up_brokers()
+        self._set_up_batch(cutting or Cutting())
+        self._set_up_services()
+        self._set_up_results()
+        if resume is None:
+            self._start_timers()
+        else:
+            self.restore(resume)
+
+    # ---- setting up ----------------------------------------------------------------------------------
+
+    def _set_up_links(self, assignment: NDArray[np.int32]) -> None:
+        overlay = self.model.overlay
         self.links = LinkTable.of(overlay)
         links = self.links.source.size
         self._peer_of_link = assignment[self.links.target]
-
-        # -- links
         self._facts = np.zeros((links, K.LINK_FACTS), np.int64)
         self._facts[:, K.F_DELAY] = self.links.delay_ns
         self._facts[:, K.F_JITTER] = np.repeat(overlay.jitter_ns, 2)
@@ -140,10 +151,11 @@ class Shard:
         loss = np.repeat(overlay.loss, 2)
         self._loss_limit = np.array([int(p * 2.0**64) for p in loss], np.uint64)
         ends = (self.links.source.astype(np.int64) << 32) | self.links.target
-        self._loss_key = draws.streams(draws.purpose_key(model.seed, "link/loss"), ends)
-        self._jitter_key = draws.streams(draws.purpose_key(model.seed, "link/jitter"), ends)
+        self._loss_key = draws.streams(draws.purpose_key(self.model.seed, "link/loss"), ends)
+        self._jitter_key = draws.streams(draws.purpose_key(self.model.seed, "link/jitter"), ends)
 
-        # -- brokers
+    def _set_up_brokers(self) -> None:
+        brokers = self.brokers
         self._broker_state = np.zeros((brokers, K.BROKER_STATE), np.int64)
         self._nxt = np.full(brokers, NEVER, np.int64)
         self._horizon = np.zeros(brokers, np.int64)
@@ -157,13 +169,13 @@ class Shard:
         np.minimum.at(patience, self.links.target, self.links.delay_ns)
         self._patience = patience // 2
 
-        self._lanes = Lanes(links, brokers)
+        self._lanes = Lanes(self.links.source.size, brokers)
         fan = int(np.diff(self._in_start).max(initial=0)) + 3
         self._lane_time = np.empty(fan, np.int64)
         self._lane_order = np.empty(fan, np.int64)
         self._lane_id = np.empty(fan, np.int64)
 
-        # -- batch
+    def _set_up_batch(self, cutting: Cutting) -> None:
         self._limit = cutting.limit
         self._mode = MODES[cutting.mode]
         self._cut_key = draws.stream(cutting.seed, 0, "cut")
@@ -177,19 +189,15 @@ class Shard:
         self._loss_rows = np.empty((256, 2), np.int64)
         self._outbox = Outbox()
 
-        self.client_broker = model.client_broker
-        self._dependencies: set[tuple[int, int]] = set()  # (change, on change)
-        self._leanings: set[tuple[int, int, int]] = set()  # (service, interest, on interest)
-
-        # -- services
-        self._resuming = resume is not None
+    def _set_up_services(self) -> None:
+        model = self.model
         if len(model.services) > SERVICES_MAX:
             raise InvalidInput(f"{len(model.services)} services; a run has at most {SERVICES_MAX}")
         self.kinds: list[Kind] = [registry.load(s.kind_target)(s.params) for s in model.services]
-        self.bodies = Bodies(self.kinds, number)
+        self.bodies = Bodies(self.kinds, self.number)
         self.bodies.shared = self.peers > 1
         self._causes = Causes()
-        self._inputs = Inputs(model, brokers, self.kinds, self.bodies, self._causes, trace)
+        self._inputs = Inputs(model, self.brokers, self.kinds, self.bodies, self._causes, self.trace)
         self.protocols: list[ShardProtocol] = []
         self._outs: list[Out] = []
         self._batches: list[Batch] = []
@@ -200,11 +208,14 @@ class Shard:
         for i, spec in enumerate(model.services):
             self._add_service(i, spec, costs[i])
         declared = [protocol.timer_min_by_broker() for protocol in self.protocols]
-        self._timer_min = np.array(declared, np.int64).reshape(-1, brokers)  # by service and broker
+        self._timer_min = np.array(declared, np.int64).reshape(-1, self.brokers)  # by service and broker
         self._shortest_timer = self._timer_min.min(axis=0, initial=NEVER)
         self._unfinished: list[tuple[NDArray[Any], Ints]] = []
 
-        # -- results
+    def _set_up_results(self) -> None:
+        model = self.model
+        self._dependencies: set[tuple[int, int]] = set()  # (change, on change)
+        self._leanings: set[tuple[int, int, int]] = set()  # (service, interest, on interest)
         self._finish_by = model.duration_ns + model.drain_ns
         seconds = int(min(self._finish_by // 1_000_000_000 + 2, 1_000_000))
         self._seconds = np.zeros(seconds, np.int64)
@@ -215,12 +226,6 @@ class Shard:
         self._sent = 0  # messages in the blobs of the last window, which nobody has taken in yet
         self.now = 0
         self._since_sweep = 0
-        if resume is None:
-            self._start_timers()
-        else:
-            self.restore(resume)
-
-    # ---- setting up ----------------------------------------------------------------------------------
 
     def _add_service(self, number: int, spec: ServiceSpec, cost: CostModel) -> None:
         model = self.model
