@@ -52,7 +52,7 @@ class Sizes:
     starts: int = 50
     clients: int = 200
     channels: int = 10
-    instances: int = 100
+    instances: range = range(100)  # their seeds
     changes: int = 300
 
 
@@ -197,7 +197,7 @@ def allocation(sizes: Sizes) -> Iterator[Row]:
     ratios: dict[str, list[float]] = {"channel merging": [], "k-means": []}
     for warm in (partial(allocate, seed=0, throws=1), channels.channel_merging, partial(channels.k_means, seed=0)):
         _allocated(warm, clients_of(0, 12), 3)
-    for seed in range(sizes.instances):
+    for seed in sizes.instances:
         problem = clients_of(seed, sizes.clients)
         strong, seconds = _allocated(partial(allocate, seed=seed), problem, sizes.channels)
         taken.append(seconds)

@@ -20,6 +20,7 @@ from brokers.planning.channels import (
     ChannelCosts,
     Clients,
     allocation_of,
+    channel_merging,
     clients_on,
     initial,
     k_means,
@@ -38,13 +39,16 @@ THROWN_SHARE = 0.15  # of the clients, to leave a local optimum
 def allocate(costs: ChannelCosts, seed: int, throws: int | None = None) -> Allocation:
     """A good allocation, the same for a seed. O(clients * queries * sets) per step, for the estimates.
 
-    Starts are the initial allocation of the source, k-means and one channel for all; more `throws` search longer.
+    Starts are the initial allocation of the source, one channel for all, and what channel merging and k-means end with,
+    so that it is never worse than these; more `throws` search longer.
     """
     random = np.random.Generator(np.random.PCG64(seed))
     count = len(costs.clients)
     if throws is None:
         throws = min(THROWS_MAX, THROWN_CLIENTS // count)
-    starts = [initial(costs), k_means(costs, seed).channel.tolist(), [0] * count]
+    begin = initial(costs)
+    ends = [found.channel.tolist() for found in (channel_merging(costs, begin), k_means(costs, seed))]
+    starts = [begin, *ends, [0] * count]
     found = [_improved(costs, start) for start in starts]
     best = min(found, key=lambda channel: _total(costs, channel))
     for _ in range(throws if costs.channels > 1 else 0):

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from brokers.errors import InvalidInput
-from brokers.indexes.context import agile, cells, skiplist_kernels, store_kernels
+from brokers.indexes.context import agile, bits, cells, skiplist_kernels, store_kernels
 from brokers.indexes.context import filter as filter_module
 from brokers.indexes.context.agile import Agile, Eager, Partial
 from brokers.indexes.context.brute import Brute
@@ -378,7 +378,7 @@ def test_no_caller_s_array_layout_compiles_a_kernel_again():
     warm()
     kernels = [
         kernel
-        for module in (agile, cells, filter_module, skiplist_kernels, store_kernels)
+        for module in (agile, bits, cells, filter_module, skiplist_kernels, store_kernels)
         for kernel in vars(module).values()
         if hasattr(kernel, "signatures")
     ]

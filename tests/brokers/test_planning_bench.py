@@ -18,7 +18,7 @@ from brokers.registry import load
 
 SMALL = bench.Sizes(
     repeats=1, optimum=((8, 10.0),), branched=(16,), pairs=((50, 1.0), (300, 1.0)), plain_queries=12,
-    compared_queries=300, searched=20, starts=3, clients=8, channels=2, instances=1, changes=5,
+    compared_queries=300, searched=20, starts=3, clients=8, channels=2, instances=range(1), changes=5,
 )  # fmt: skip
 TINY = paper.Scale(optimal=20, starts=10, sensitivity=2, large=1, clustering=2, beyond=1)
 

@@ -151,6 +151,15 @@ def test_a_larger_instance_is_allocated_the_same_for_a_seed_and_better_than_by_t
     assert first.cost <= channels.k_means(ChannelCosts(problem, 4), seed=5).cost
 
 
+def test_the_stronger_allocator_is_never_worse_than_those_whose_ends_it_begins_with():
+    random = np.random.default_rng(13)
+    for seed in range(8):
+        problem = problem_of(random, 14, side=160)
+        strong = allocate(ChannelCosts(problem, 3), seed, throws=0).cost
+        assert strong <= channels.channel_merging(ChannelCosts(problem, 3)).cost + 1e-9
+        assert strong <= channels.k_means(ChannelCosts(problem, 3), seed).cost + 1e-9
+
+
 def test_a_client_finds_all_its_answers_on_its_channel():
     random = np.random.default_rng(6)
     database = Database(random.uniform(0, 140, (3000, 2)))

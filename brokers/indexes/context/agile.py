@@ -11,10 +11,10 @@ import math
 from collections.abc import Iterable
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from brokers.errors import InvalidInput
+from brokers.indexes.context import bits
 from brokers.indexes.context import skiplist_kernels as kernels
 from brokers.indexes.context.contract import Schema
 from brokers.indexes.context.filter import Filter
@@ -22,7 +22,6 @@ from brokers.indexes.context.policies import Counter, Fixed, Policy
 from brokers.indexes.context.skiplist import IntervalSkipList
 from brokers.indexes.context.store import Floats
 from brokers.indexes.contract import claim
-from brokers.indexes.intrinsics import trailing_zeros
 
 ESCALATIONS = {"piecewise": kernels.PIECEWISE, "range": kernels.RANGE}
 DEESCALATIONS = {"full": kernels.FULL, "step": kernels.STEP}
@@ -30,7 +29,7 @@ FIXED = Fixed(1000)  # the paper's good value
 
 
 class SkipListFilter(Filter):
-    """Message O(log n + regions met + candidates), update O(log^2 n) expected for each region that moves."""
+    """Message O(log n + regions met + conjuncts / 64 + candidates), update O(log^2 n) expected per moved region."""
 
     rule = kernels.EXACT
 
@@ -53,26 +52,26 @@ class SkipListFilter(Filter):
             self._out = np.empty(64 * len(held), np.int32)
             for index in self.lists:
                 index.reserve(room)
-        _set(self._held, slots, True)
+        bits.put(self._held, slots, True)
         rule = kernels.PARTIAL if self.rule == kernels.PARTIAL else kernels.EXACT
         for i, index in enumerate(self.lists):
             entries, asked = self.store.indexed(slots, i)
-            _set(index.always, slots, True)
-            _set(index.always, entries, False)
+            bits.put(index.always, slots, True)
+            bits.put(index.always, entries, False)
             index.update_many(entries, asked, rule)
 
     def _left(self, slots: NDArray[np.int64]) -> None:
-        _set(self._held, slots, False)
+        bits.put(self._held, slots, False)
         for index in self.lists:
             index.remove_many(slots)
-            _set(index.always, slots, False)
+            bits.put(index.always, slots, False)
 
     def _candidates(self, values: Floats) -> NDArray[np.int32]:
         left = self._held
         for index, attribute, row in zip(self.lists, self._attributes, self._rows):
             self.counters.probed += kernels.gather(index.state, index.always, values[attribute], row)
             left = np.bitwise_and(left, row, out=row)
-        return self._out[: _numbers(left, self._out)]
+        return self._out[: bits.write_members(left, self._out)]
 
     def _exact(self) -> bool:
         return self.rule == kernels.EXACT
@@ -90,7 +89,7 @@ class SkipListFilter(Filter):
         """Every invariant, K covers I among them. As slow as the skip list's."""
         super().check()
         held = np.flatnonzero(self.store.count[: self.store.conjuncts_used] >= 0)
-        claim(np.array_equal(held, _ones(self._held)), "a conjunct is held by store and lists alike")
+        claim(np.array_equal(held, bits.members(self._held)), "a conjunct is held by store and lists alike")
         for i, index in enumerate(self.lists):
             index.check()
             entries, asked = self.store.indexed(held, i)
@@ -102,7 +101,8 @@ class SkipListFilter(Filter):
             others = np.setdiff1d(np.arange(len(index.reach)), entries)
             claim((index.reach[others, 0] > index.reach[others, 1]).all(), "others have no region")
             found = entries[(reach[:, 0] > -np.inf) | (reach[:, 1] < np.inf)]
-            claim(np.array_equal(_ones(index.always), np.setdiff1d(held, found)), "who need not be found has a bit")
+            others = np.setdiff1d(held, found)
+            claim(np.array_equal(bits.members(index.always), others), "who need not be found has a bit")
 
 
 class Eager(SkipListFilter):
@@ -157,38 +157,3 @@ class Agile(SkipListFilter):
             number, conjunct = failed[i].tolist()
             index = self.lists[number]
             self.counters.shrunk += index.shrink(conjunct, *self.store.asked(conjunct, number), self._how)
-
-
-def _ones(words: NDArray[np.uint64]) -> NDArray[np.int64]:
-    """The positions of all set bits."""
-    return np.flatnonzero(np.unpackbits(words.view(np.uint8), bitorder="little"))
-
-
-@njit(cache=True)
-def _set(words, slots, on):
-    for slot in slots:
-        bit = np.uint64(1) << np.uint64(slot & 63)
-        if on:
-            words[slot >> 6] |= bit
-        else:
-            words[slot >> 6] &= ~bit
-
-
-@njit(cache=True)
-def _numbers(words, out):
-    """The positions of all set bits, ascending; how many there are."""
-    some = np.empty(words.size, np.int32)
-    count = 0
-    for w in range(words.size):
-        some[count] = w
-        count += int(words[w] != 0)
-    found = 0
-    for w in some[:count]:
-        word = words[w]
-        while True:  # most words have one bit: the first is not asked for
-            out[found] = 64 * w + np.int64(trailing_zeros(word))  # type: ignore[call-arg]
-            found += 1
-            word &= word - np.uint64(1)
-            if word == 0:
-                break
-    return found

@@ -26,6 +26,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from brokers.errors import InvalidInput
+from brokers.indexes.context import bits
 from brokers.indexes.context.contract import Schema
 from brokers.indexes.context.filter import Filter
 from brokers.indexes.context.policies import Counter, Fixed, Policy
@@ -69,21 +70,21 @@ class CellFilter(Filter):
             alive[: len(self._alive)] = self._alive
             self._alive = alive
             self._out = np.empty(64 * words, np.int32)
-            _set_alive(alive, slots, True)
+            bits.put(alive, slots, True)
             self._learn()
             return
-        _set_alive(self._alive, slots, True)
+        bits.put(self._alive, slots, True)
         for i in range(len(self.indexed)):
             entries, asked = self.store.indexed(slots, i)
             _write(self._excluded, self._reach[i], self._borders[i], i * _ROWS, slots, entries, asked)
 
     def _left(self, slots: NDArray[np.int64]) -> None:
-        _set_alive(self._alive, slots, False)
+        bits.put(self._alive, slots, False)
 
     def _learn(self) -> None:
         """Cut the values anew, and fill all rows. O(conjuncts * indexed * cells)."""
         words = len(self._alive)
-        held = np.flatnonzero(np.unpackbits(self._alive.view(np.uint8), bitorder="little"))
+        held = bits.members(self._alive)
         self._excluded = np.empty((len(self.indexed) * _ROWS, words), np.uint64)
         self._reach = np.empty((len(self.indexed), 64 * words, 3), np.int8)
         for i in range(len(self.indexed)):
@@ -126,9 +127,9 @@ class CellFilter(Filter):
         """Every invariant. O(conjuncts * indexed * cells)."""
         super().check()
         used = self.store.conjuncts_used
-        held = np.flatnonzero(np.unpackbits(self._alive.view(np.uint8), bitorder="little"))
+        held = bits.members(self._alive)
         claim(np.array_equal(held, np.flatnonzero(self.store.count[:used] >= 0)), "alive are the conjuncts held")
-        bits = np.unpackbits(self._excluded.view(np.uint8), axis=1, bitorder="little")
+        rows = np.unpackbits(self._excluded.view(np.uint8), axis=1, bitorder="little")
         for i in range(len(self.indexed)):
             claim((np.diff(self._borders[i]) >= 0).all(), "cells ascend")
             entries, asked = self.store.indexed(held, i)
@@ -141,9 +142,9 @@ class CellFilter(Filter):
                 claim((low[~some] > high[~some]).all() and (level == 0).all(), "an eager region is exact")
                 same = (low == exact[:, 0]) & (high == exact[:, 1])
                 claim(same[some].all(), "an eager region is the cells of what its conjunct asks")
-            claim(bits[i * _ROWS + CELLS, entries].all(), "a missing value excludes all that ask for one")
+            claim(rows[i * _ROWS + CELLS, entries].all(), "a missing value excludes all that ask for one")
             for cell in range(CELLS):
-                excluded = bits[i * _ROWS + cell]
+                excluded = rows[i * _ROWS + cell]
                 claim(np.array_equal(excluded[entries] == 0, (low <= cell) & (cell <= high)),
                       "bits say which cells a region lacks")
                 claim(not excluded[np.setdiff1d(held, entries)].any(), "who asks for nothing is not excluded")
@@ -171,15 +172,6 @@ def _cell(borders, value):
         place += step * int(borders[place + step - 1] <= value)
         step >>= 1
     return place
-
-
-@njit(cache=True)
-def _set_alive(alive, slots, on):
-    for slot in slots:
-        if on:
-            alive[slot >> 6] |= _ONE << np.uint64(slot & 63)
-        else:
-            alive[slot >> 6] &= ~(_ONE << np.uint64(slot & 63))
 
 
 @njit(cache=True)
