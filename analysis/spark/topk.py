@@ -51,11 +51,11 @@ class TopKRule:
 
         rankings = question.trace.table("rankings").filter(F.col("service") == question.service.number)
         question = replace(question, publications=self._decided(question, rankings))
-        filters = question.keep(self._filters(question))
+        filters = self._filters(question)
         shown = rankings.select("publication", "interest", F.col("score").alias("shown"))
         filters = filters.join(shown, ["publication", "interest"], "left")
         known = F.col("shown").isNotNull() & F.array_contains("scores", F.col("shown"))
-        filters = filters.withColumn("weakest", F.when(known, F.col("shown")).otherwise(F.col("least")))
+        filters = question.keep(filters.withColumn("weakest", F.when(known, F.col("shown")).otherwise(F.col("least"))))
         right = self._answer(filters, "weakest")
         if self.query.ties == "none":
             right = self._ended_by_a_tie(filters, right)
@@ -86,7 +86,7 @@ class TopKRule:
         from pyspark.sql import functions as F
 
         free = filters.filter(~F.col("certain") & (F.col("most") > self.query.threshold))
-        clear = question.publications.select("publication").join(free, "publication", "left_anti").persist()
+        clear = question.keep(question.publications.select("publication").join(free, "publication", "left_anti"))
         ranked = self._ranked(filters.filter("certain"), "least").join(clear, "publication", "left_semi")
         answer = self._kept(ranked, "least").withColumn("rank", F.col("place") - 1)
         tied = ranked.groupBy("publication").agg(F.max("tie").alias("tie"))
