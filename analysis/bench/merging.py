@@ -34,7 +34,7 @@ from brokers.planning.plan import Plan, by_first_row
 from brokers.planning.problem import BoxProblem, constants
 from brokers.planning.replan import Replanner
 
-PARTITION = "the partition algorithm at |Q| = 12"
+PARTITION = "the partition algorithm at 12 queries"
 CLIENT_COSTS = Costs(message=365e-5, transmit=3.25e-5, irrelevant=0.16e-5, share=0.05e-5)
 
 
@@ -110,14 +110,14 @@ def optimum(sizes: Sizes) -> Iterator[Row]:
             [cpu_s(partial(subset_programme, problem)), cpu_s(partial(plain.partition, twelve))],
             repeats,
         )
-        yield row(f"optimum, |Q| = {n}", taken, "s", most=most, baseline=baseline, against=PARTITION)
+        yield row(f"optimum, {n} queries", taken, "s", most=most, baseline=baseline, against=PARTITION)
     for n in sizes.branched:
         problem = in_clusters(n)
         began = time.process_time()
         plan = branch_and_bound(problem)
         taken = time.process_time() - began
-        yield row(f"optimum by branch and bound, |Q| = {n} in clusters", taken, "s")
-        yield row(f"|Q| = {n} in clusters: lower bound over cost", plan.lower_bound / plan.cost, "", least=1 - 1e-6)
+        yield row(f"optimum by branch and bound, {n} queries in clusters", taken, "s")
+        yield row(f"{n} queries in clusters: lower bound over cost", plan.lower_bound / plan.cost, "", least=1 - 1e-6)
 
 
 def pair_merging(sizes: Sizes) -> Iterator[Row]:
@@ -138,11 +138,11 @@ def pair_merging(sizes: Sizes) -> Iterator[Row]:
             repeats,
         )
         scaled = baseline * per_pair * n * n
-        against = f"the plain algorithm at |Q| = {sizes.plain_queries}, times the pairs"
-        yield row(f"pair merging, |Q| = {n:,}", taken, "s", most=most, baseline=scaled, against=against)
+        against = f"the plain algorithm at {sizes.plain_queries} queries, times the pairs"
+        yield row(f"pair merging, {n:,} queries", taken, "s", most=most, baseline=scaled, against=against)
     dense = problem_of(10_000)
     (taken,) = medians([cpu_s(partial(greedy.pair_merging, dense))], 1)
-    yield row("pair merging, |Q| = 10,000 on the area of 100", taken, "s", most=10.0)
+    yield row("pair merging, 10,000 queries on the area of 100", taken, "s", most=10.0)
     yield row("memory of the process at its peak", _peak_gb(), "GB", most=4.0)
 
 
@@ -162,7 +162,7 @@ def directed_search(sizes: Sizes) -> Iterator[Row]:
          cpu_s(partial(plain.directed_search, small, begins))],
         sizes.repeats,
     )  # fmt: skip
-    name = f"directed search, |Q| = {sizes.searched}, {sizes.starts} starts"
+    name = f"directed search, {sizes.searched} queries, {sizes.starts} starts"
     yield row(name, taken, "s", most=2.0, baseline=baseline, against="the plain algorithm on a third of 60, 3 starts")
     merged = greedy.pair_merging(problem).cost
     saved = {
@@ -170,7 +170,7 @@ def directed_search(sizes: Sizes) -> Iterator[Row]:
         "moves of single queries": planner.local_search(problem).cost,
     }
     for what, cost in saved.items():
-        yield row(f"saved by {what} beyond pair merging, |Q| = {sizes.searched}", 100 * (1 - cost / merged), "%")
+        yield row(f"saved by {what} beyond pair merging, {sizes.searched} queries", 100 * (1 - cost / merged), "%")
 
 
 def clients_of(seed: int, clients: int) -> BoxProblem:
@@ -235,7 +235,7 @@ def replanning(sizes: Sizes) -> Iterator[Row]:
         fresh += cpu_s(partial(greedy.pair_merging, now))()
         worst = max(worst, replanner.cost / greedy.pair_merging(now).cost)
     changes = 2 * sizes.changes
-    yield row("a change of a mended plan, |Q| = 100", 1e3 * mended / changes, "ms",
+    yield row("a change of a mended plan, 100 queries", 1e3 * mended / changes, "ms",
               baseline=1e3 * fresh / sizes.changes, against="a fresh plan")  # fmt: skip
     yield row(f"cost of the mended plan over a fresh one, worst of {sizes.changes}", worst, "", most=1.1)
     yield row("changes per fresh plan", changes / replanner.fresh_plans, "")
