@@ -68,6 +68,25 @@ def news(tmp_path_factory):
     return make
 
 
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory):
+    """Makes runs of a scenario text with gaps, once for each way of filling them."""
+    made: dict[tuple, RunFolder] = {}
+
+    def make(text: str, **gaps: str) -> RunFolder:
+        from scenarios.run import run
+
+        key = (text, *sorted(gaps.items()))
+        if key not in made:
+            folder = tmp_path_factory.mktemp("filled")
+            scenario = folder / "scenario.yaml"
+            scenario.write_text(text.format(**gaps), encoding="utf-8")
+            made[key] = run(scenario, engine="inline", out=folder / "runs").folder
+        return made[key]
+
+    return make
+
+
 @pytest.fixture
 def tampered(tmp_path) -> Callable:
     """Copies a run and changes tables of the copy, which passes for whole."""

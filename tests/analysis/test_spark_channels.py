@@ -6,8 +6,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from scenarios.run import run
-
 pytest.importorskip("pyspark")
 pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.usefixtures("spark")]
 
@@ -36,18 +34,11 @@ CYCLES = "{kind: watts-strogatz, nodes: 10, neighbours: 4, rewire: 0.2}"
 
 
 @pytest.fixture(scope="module")
-def maps(tmp_path_factory):
+def maps(filled):
     """Makes a run, once for each way of calling it."""
-    made = {}
 
     def make(options="{}", loss="0", level="full", topology=TREE):
-        key = options, loss, level, topology
-        if key not in made:
-            folder = tmp_path_factory.mktemp("maps")
-            text = MAPS.format(options=options, loss=loss, level=level, topology=topology)
-            (folder / "maps.yaml").write_text(text, encoding="utf-8")
-            made[key] = run(folder / "maps.yaml", engine="inline", out=folder / "runs").folder
-        return made[key]
+        return filled(MAPS, options=options, loss=loss, level=level, topology=topology)
 
     return make
 

@@ -10,7 +10,6 @@ import pytest
 
 from protocols.conformance import audit as judge_in_python
 from protocols.context.kind import UPDATE, Context
-from scenarios.run import run
 
 pytest.importorskip("pyspark")
 pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.usefixtures("spark")]
@@ -41,16 +40,11 @@ trace: {{level: full}}
 
 
 @pytest.fixture(scope="module")
-def near(tmp_path_factory):
+def near(filled):
     """Makes a run, once for each way of calling it."""
-    made = {}
 
     def make(protocol, loss="0"):
-        if (protocol, loss) not in made:
-            folder = tmp_path_factory.mktemp("near")
-            (folder / "near.yaml").write_text(NEAR.format(protocol=protocol, loss=loss), encoding="utf-8")
-            made[protocol, loss] = run(folder / "near.yaml", engine="inline", out=folder / "runs").folder
-        return made[protocol, loss]
+        return filled(NEAR, protocol=protocol, loss=loss)
 
     return make
 

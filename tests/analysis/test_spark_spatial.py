@@ -6,8 +6,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from scenarios.run import run
-
 pytest.importorskip("pyspark")
 pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.usefixtures("spark")]
 
@@ -37,17 +35,11 @@ trace: {{level: full}}
 
 
 @pytest.fixture(scope="module")
-def near(tmp_path_factory):
+def near(filled):
     """Makes a run, once for each way of calling it."""
-    made = {}
 
     def make(protocol, said="delta: 1", loss="0"):
-        key = protocol, said, loss
-        if key not in made:
-            folder = tmp_path_factory.mktemp("near")
-            (folder / "near.yaml").write_text(NEAR.format(protocol=protocol, said=said, loss=loss), encoding="utf-8")
-            made[key] = run(folder / "near.yaml", engine="inline", out=folder / "runs").folder
-        return made[key]
+        return filled(NEAR, protocol=protocol, said=said, loss=loss)
 
     return make
 

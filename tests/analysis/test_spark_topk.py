@@ -42,17 +42,11 @@ trace: {{level: full}}
 
 
 @pytest.fixture(scope="module")
-def best(tmp_path_factory):
+def best(filled):
     """Makes a run, once for each way of calling it."""
-    made = {}
 
     def make(protocol, said="ties: deterministic", loss="0"):
-        key = protocol, said, loss
-        if key not in made:
-            folder = tmp_path_factory.mktemp("best")
-            (folder / "best.yaml").write_text(BEST.format(protocol=protocol, said=said, loss=loss), encoding="utf-8")
-            made[key] = run(folder / "best.yaml", engine="inline", out=folder / "runs").folder
-        return made[key]
+        return filled(BEST, protocol=protocol, said=said, loss=loss)
 
     return make
 
