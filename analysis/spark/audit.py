@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Any
 
 from analysis.spark.changes import BEHIND, behind_links, changes_of, settlement
 from analysis.spark.rules import Kept, Question, judged, rule_of
-from analysis.spark.trace import Service, Trace, checked, rows_of, write_json
+from analysis.spark.trace import Service, Trace, checked, rows_of, undivided, write_json
 from brokers.contract import NEVER, Guarantees
 
 if TYPE_CHECKING:
@@ -191,7 +191,8 @@ def _sizes(trace: Trace) -> list[Sizes]:
         if trace.run.rows(name)
     ]
     tables.append(trace.table("changes").select("service", "operation", F.lit("changes").alias("table")))
-    counts = reduce(lambda a, b: a.unionByName(b), tables).groupBy("service", "operation", "table").count()
+    rows = undivided(reduce(lambda a, b: a.unionByName(b), tables))
+    counts = rows.groupBy("service", "operation", "table").count()
     # As many rows at most as there are services and types of messages.
     for number, operation, table, count in counts.collect():
         if table == "changes":
@@ -322,7 +323,7 @@ def _publications(trace: Trace, service: int, published: DataFrame, losses: Data
 
 def _places(trace: Trace) -> DataFrame:
     place = trace.network.place.tolist()
-    return trace.spark.createDataFrame(list(enumerate(place)), "broker int, place bigint")
+    return undivided(trace.spark.createDataFrame(list(enumerate(place)), "broker int, place bigint"))
 
 
 def _look_through(trace: Trace, service: Service, found: ServiceAudit) -> None:

@@ -26,7 +26,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from analysis.spark.trace import Service, Trace
+from analysis.spark.trace import Service, Trace, undivided
 from brokers.contract import NEVER
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ def settlement(trace: Trace, service: Service, changes: DataFrame, losses: bool)
     leans = trace.kept("leans", lambda: closure(trace.table("dependencies").select("change", "depends_on")))
     # When the end of a change is itself settled, with what the end leans on.
     own = alone.withColumn("on", F.col("change"))
-    every = leans.join(alone.select(F.col("change").alias("on"), "settled_ns"), "on").unionByName(own)
+    every = undivided(leans.join(alone.select(F.col("change").alias("on"), "settled_ns"), "on").unionByName(own))
     settled = every.groupBy("change").agg(F.max("settled_ns").alias("settled_ns"))
 
     begins = changes.select("change", "revoked_ns").join(ends(changes, service), "change")
@@ -113,12 +113,11 @@ def settlement(trace: Trace, service: Service, changes: DataFrame, losses: bool)
         result = result.withColumn("unheard", nowhere)
     else:
         # A change, what it leans on, and the ends of what it leans on.
-        heeds = (
+        heeds = undivided(
             alone.select("change", F.col("change").alias("on"))
             .unionByName(leans)
             .unionByName(leans.join(windows, "on").select("change", F.col("ended_by").alias("on")))
-            .distinct()
-        )
+        ).distinct()
         unheard = (
             heeds.join(spoilt.withColumnRenamed("change", "on"), "on")
             .groupBy("change")
@@ -197,7 +196,7 @@ def closure(leans: DataFrame) -> DataFrame:
     while True:
         further = pairs.alias("a").join(pairs.alias("b"), F.col("a.on") == F.col("b.change"))
         pairs = (
-            pairs.unionByName(further.select(F.col("a.change"), F.col("b.on")))
+            undivided(pairs.unionByName(further.select(F.col("a.change"), F.col("b.on"))))
             .filter(F.col("change") != F.col("on"))
             .distinct()
             .localCheckpoint()
@@ -218,7 +217,7 @@ def behind_links(trace: Trace, lost: DataFrame) -> DataFrame | None:
         return None
     rows: list[Any] = [(int(link), *trace.network.behind(link)) for link in links]
     schema = "link int, low bigint, high bigint, inside boolean"
-    return trace.spark.createDataFrame(rows, schema).select(
+    return undivided(trace.spark.createDataFrame(rows, schema)).select(
         "link", F.struct("low", "high", "inside").alias("behind")
     )
 

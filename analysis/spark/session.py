@@ -180,7 +180,7 @@ def _tuned(spark: SparkSession, rows: int) -> Iterator[None]:
     settings = {
         "spark.sql.shuffle.partitions": str(partitions),
         "spark.sql.files.minPartitionNum": str(partitions),
-        "spark.sql.autoBroadcastJoinThreshold": str(BROADCAST_BYTES_MAX),
+        "spark.sql.autoBroadcastJoinThreshold": str(BROADCAST_BYTES_MAX if partitions > 1 else -1),
         "spark.sql.session.timeZone": "UTC",
         # For few rows, planning again and compiling take longer than the work.
         "spark.sql.adaptive.enabled": str(not few).lower(),

@@ -31,6 +31,7 @@ from typing import TYPE_CHECKING, Any
 
 from analysis.spark.changes import is_behind, standing
 from analysis.spark.rules import Question
+from analysis.spark.trace import undivided
 from brokers.contract import NEVER, Kind
 
 if TYPE_CHECKING:
@@ -162,7 +163,7 @@ class SpatialRule:
                 "broker", "change", (F.col("issued_ns") + self.kind.lifetime_ns).alias("time_ns"),
                 F.lit(True).alias("asks"), F.lit(None).cast(fresh.schema["by"].dataType).alias("by"),
             )  # fmt: skip
-            ends = fresh.unionByName(old).withColumn("by", F.last("by", ignorenulls=True).over(order))
+            ends = undivided(fresh.unionByName(old)).withColumn("by", F.last("by", ignorenulls=True).over(order))
             objects = _ended(objects.join(ends.filter("asks").select("change", "by"), "change"))
         return objects
 

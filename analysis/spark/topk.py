@@ -29,6 +29,7 @@ import numpy as np
 
 from analysis.spark.changes import in_time, possible, standing
 from analysis.spark.rules import Question
+from analysis.spark.trace import undivided
 from brokers.contract import NEVER, Kind
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ class TopKRule:
         from pyspark.sql import functions as F
 
         rankings = question.trace.table("rankings").filter(F.col("service") == question.service.number)
-        question = replace(question, publications=self._decided(question, rankings))
+        question = replace(question, publications=question.keep(self._decided(question, rankings)))
         filters = self._filters(question)
         shown = rankings.select("publication", "interest", F.col("score").alias("shown"))
         filters = filters.join(shown, ["publication", "interest"], "left")
@@ -71,7 +72,7 @@ class TopKRule:
             .join(delivered, pair, "full")
             .join(self._mistold(question, filters, rankings), pair, "full")
             .join(forced.withColumn("sure", F.lit(True)), pair, "left")
-            .join(F.broadcast(spoilt), "publication")
+            .join(spoilt, "publication")
             .select(
                 *pair, "times", "first_ns",
                 (F.col("sure").isNotNull() & ~F.col("spoilt") & ~F.col("cut")).alias("forced"),
@@ -99,11 +100,11 @@ class TopKRule:
             )
         )  # fmt: skip
         row = ["publication", "rank", "interest", "client", "score", "tie"]
-        expected = answer.withColumn("score", F.col("least")).select(*row).unionByName(nobody.select(*row))
+        expected = answer.withColumn("score", F.col("least")).select(*row)
+        expected = undivided(expected.unionByName(nobody.select(*row)))
         told = rankings.join(clear, "publication", "left_semi").withColumn("tie", F.col("tie") != 0).select(*row)
         differing = (
-            expected.withColumn("more", F.lit(1))
-            .unionByName(told.withColumn("more", F.lit(-1)))
+            undivided(expected.withColumn("more", F.lit(1)).unionByName(told.withColumn("more", F.lit(-1))))
             .groupBy(*row)
             .agg(F.sum("more").alias("more"))
         )
@@ -168,7 +169,7 @@ class TopKRule:
             )
             .select(*key, F.lit(False).alias("certain"), "scores", "least", "most")
         )
-        return certainly.unionByName(freely.join(certainly.select(*key), key, "left_anti"))
+        return undivided(certainly.unionByName(freely.join(certainly.select(*key), key, "left_anti")))
 
     def _versions(self, question: Question) -> DataFrame:
         """Filters as each change made them, constraints by attribute, and when their end was issued."""
@@ -284,9 +285,9 @@ class TopKRule:
         )
         does = rest.select("publication", F.col("weakest").alias("score"), F.lit(1).alias("one"))
         # At least one free filter of that score: else the certain ones would have made the tie by themselves.
+        could = could.select("publication", "score", "one", F.lit(1).alias("free"))
         levels = (
-            could.select("publication", "score", "one", F.lit(1).alias("free"))
-            .unionByName(does.withColumn("free", F.lit(0)))
+            undivided(could.unionByName(does.withColumn("free", F.lit(0))))
             .groupBy("publication", "score")
             .agg(F.sum("one").alias("crowd"), F.max("free").alias("free"))
             .filter("free = 1")
@@ -327,7 +328,7 @@ def _replaced(answers: DataFrame, others: DataFrame, publications: DataFrame) ->
     """The answers, and the others in place of them for these publications."""
     columns = ["publication", "client", "interest"]
     kept = answers.join(publications, "publication", "left_anti").select(*columns)
-    return kept.unionByName(others.join(publications, "publication", "left_semi").select(*columns))
+    return undivided(kept.unionByName(others.join(publications, "publication", "left_semi").select(*columns)))
 
 
 _PARTS = ("attribute", "low", "high", "weight")

@@ -121,7 +121,7 @@ class Trace:
     def table(self, name: str) -> DataFrame:
         """A table of the trace."""
         parts = [glob_safe(path) for path in self.run.parts(name)]
-        return self.kept(f"table {name}", lambda: self.spark.read.parquet(*parts))
+        return self.kept(f"table {name}", lambda: undivided(self.spark.read.parquet(*parts)))
 
     def kept(self, name: str, make: Callable[[], DataFrame]) -> DataFrame:
         """What is the same for all services, made for the first that asks."""
@@ -160,6 +160,15 @@ class Trace:
     def folder(self) -> Path:
         """Where results are kept."""
         return analysis_folder(self.run)
+
+
+def undivided(frame: DataFrame) -> DataFrame:
+    """In one partition, if the session has no more for its work (`session`): then nothing after it is shuffled.
+
+    For what comes from outside and for unions; all else keeps that it is in one.
+    """
+    one = frame.sparkSession.conf.get("spark.sql.shuffle.partitions") == "1"
+    return frame.coalesce(1) if one else frame
 
 
 def analysis_folder(run: RunFolder) -> Path:
