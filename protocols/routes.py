@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import heapq
 from functools import cached_property
+from typing import Any, cast
 
 import numpy as np
 from numba import njit
@@ -246,3 +247,12 @@ class Routes:
 def order_key(routes: Routes, tree: NDArray[np.int64], home: Ints32, client: Ints) -> Ints:
     """Sorts what a publication answers along its tree, and at one broker by client."""
     return (routes.enter[np.maximum(tree, 0), home].astype(np.int64) << 32) | client
+
+
+def shared_tree(node: Any, root: int | None = None) -> Routes:
+    """One tree of the overlay for all of a service, made by the first of a shard's brokers; from `root`, if given."""
+    if "routes" not in node.shared:
+        env = node.env
+        publishers = env.publisher_brokers if root is None else np.array([root], np.int32)
+        node.shared["routes"] = Routes(env.links, env.overlay.is_tree, publishers, root is not None)
+    return cast(Routes, node.shared["routes"])

@@ -19,7 +19,6 @@ once more per surplus link and direction), a subscription or its end once by eve
 from __future__ import annotations
 
 import hashlib
-import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -332,7 +331,9 @@ def actors_of(scenario: Scenario, engine: str, actors: int | None) -> int:
     asked = actors if actors is not None else scenario.model.engine.actors
     if asked is not None:
         return asked
-    return len(os.sched_getaffinity(0)) if engine == "ray" and hasattr(os, "sched_getaffinity") else 1
+    from scenarios.many.pool import cpus
+
+    return cpus() if engine == "ray" else 1
 
 
 def cut(scenario: Scenario, overlay: Overlay, shards: int, apart: bool = False) -> Partition:

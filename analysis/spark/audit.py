@@ -22,7 +22,6 @@ change what comes from behind it; where there is a way around the link, everythi
 
 from __future__ import annotations
 
-import os
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import reduce
@@ -33,6 +32,7 @@ from analysis.spark.changes import BEHIND, behind_links, changes_of, settlement
 from analysis.spark.rules import Kept, Question, judged, rule_of
 from analysis.spark.trace import Service, Trace, checked, rows_of, undivided, write_json
 from brokers.contract import NEVER, Guarantees
+from scenarios.many.pool import cpus
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -161,7 +161,7 @@ def audit(
         trace = Trace(spark, run)
         sizes = _sizes(trace)
         # One thread makes a plan of Spark: with few rows, services side by side keep all cores at work.
-        with ThreadPoolExecutor((os.cpu_count() or 1) if rows_of(run) < FEW_ROWS else 1) as pool:
+        with ThreadPoolExecutor(cpus() if rows_of(run) < FEW_ROWS else 1) as pool:
             services = list(pool.map(lambda s: audit_service(trace, s, sizes[s.number], sample), trace.services))
         found = Audit(run.path.name, run.digest, services)
     write_json(run, FILE, found.as_data())

@@ -93,7 +93,7 @@ def settlement(trace: Trace, service: Service, changes: DataFrame, losses: bool)
             return plain.withColumn("unheard", nowhere)
         return plain.join(spoilt, "change", "left").withColumn("unheard", F.coalesce("unheard", nowhere))
 
-    leans = trace.kept("leans", lambda: closure(trace.table("dependencies").select("change", "depends_on")))
+    leans = trace.once("leans", lambda: closure(trace.table("dependencies").select("change", "depends_on")))
     # When the end of a change is itself settled, with what the end leans on.
     own = alone.withColumn("on", F.col("change"))
     every = undivided(leans.join(alone.select(F.col("change").alias("on"), "settled_ns"), "on").unionByName(own))

@@ -28,6 +28,7 @@ from urllib.parse import urlsplit
 
 from brokers.errors import BrokerlabError, EnvironmentProblem, InvalidInput, RunIncomplete
 from scenarios.commands.doctor import Java, find_java
+from scenarios.many.pool import cpus
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -136,7 +137,6 @@ def _start(master: str | None, config: Mapping[str, str], rows: int) -> SparkSes
     from pyspark.sql import SparkSession
 
     scratch = _prepare_java()
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     java = [f"-Dlog4j2.configurationFile=file://{scratch}/log4j2.properties"]
     if rows < FEW_ROWS:
         # With one compiler Java makes room for 48 MB of code, and stops compiling once that is full.
@@ -162,7 +162,7 @@ def _start(master: str | None, config: Mapping[str, str], rows: int) -> SparkSes
     # Python workers have to be this Python, not whatever `python3` on the path is.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder: Any = SparkSession.builder
-    builder = builder.master(master or f"local[{cores}]")
+    builder = builder.master(master or f"local[{cpus()}]")
     for name, value in {**settings, **config}.items():
         builder = builder.config(name, value)
     try:

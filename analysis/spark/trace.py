@@ -101,7 +101,7 @@ class Trace:
     def __init__(self, spark: SparkSession, run: RunFolder) -> None:
         self.spark = spark
         self.run = run
-        self._kept: dict[str, DataFrame] = {}
+        self._made: dict[str, DataFrame] = {}
         self._making = RLock()  # services may be audited at the same time
 
     @property
@@ -121,14 +121,14 @@ class Trace:
     def table(self, name: str) -> DataFrame:
         """A table of the trace."""
         parts = [glob_safe(path) for path in self.run.parts(name)]
-        return self.kept(f"table {name}", lambda: undivided(self.spark.read.parquet(*parts)))
+        return self.once(f"table {name}", lambda: undivided(self.spark.read.parquet(*parts)))
 
-    def kept(self, name: str, make: Callable[[], DataFrame]) -> DataFrame:
+    def once(self, name: str, make: Callable[[], DataFrame]) -> DataFrame:
         """What is the same for all services, made for the first that asks."""
         with self._making:
-            if name not in self._kept:
-                self._kept[name] = make()
-            return self._kept[name]
+            if name not in self._made:
+                self._made[name] = make()
+            return self._made[name]
 
     @cached_property
     def services(self) -> list[Service]:

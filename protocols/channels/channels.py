@@ -24,7 +24,7 @@ from protocols.channels.database import marks
 from protocols.channels.kind import Channels as ChannelsKind
 from protocols.channels.plans import Options
 from protocols.channels.server import ANSWER, LISTEN, Server
-from protocols.routes import Routes
+from protocols.routes import shared_tree
 
 _UNHEARD: tuple[tuple[int, ...], tuple[int, ...]] = ((), ())
 
@@ -40,9 +40,7 @@ class Channels(BrokerProtocol):
     def __init__(self, node: Any) -> None:
         super().__init__(node)
         env = node.env
-        if "routes" not in node.shared:
-            node.shared["routes"] = Routes(env.links, env.overlay.is_tree, np.array([env.server], np.int32), True)
-        self.routes: Routes = node.shared["routes"]
+        self.routes = shared_tree(node, env.server)
         self.up = int(self.routes.up[0, node.broker])
         children = self.routes.children(0, node.broker).tolist()
         self.down = {child: int(self.routes.up[0, child]) ^ 1 for child in children}

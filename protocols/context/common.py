@@ -43,7 +43,7 @@ from protocols.context.kind import (
     value_word,
 )
 from protocols.context.sieve import Sieve, everything, range_of
-from protocols.routes import Routes
+from protocols.routes import shared_tree
 
 RANGE, MARK, TICK = 16, 17, 18  # the last is a timer's
 
@@ -73,9 +73,7 @@ class ContextBroker(BrokerProtocol):
     def __init__(self, node: Any) -> None:
         super().__init__(node)
         env = node.env
-        if "routes" not in node.shared:
-            node.shared["routes"] = Routes(env.links, env.overlay.is_tree, env.publisher_brokers, False)
-        self.routes: Routes = node.shared["routes"]
+        self.routes = shared_tree(node)
         self.links: list[int] = [link for link in node.links if self.routes.in_tree[link]]
         self.here = len(self.links)  # the place of this broker's own profiles
         self.way = self._ways()

@@ -20,7 +20,7 @@ from brokers.errors import InvalidInput
 from brokers.indexes.contract import DuplicateId, UnknownId
 from brokers.indexes.spatial.contract import ReverseTopK
 from brokers.indexes.spatial.window import LastObjects, LastTime, Window
-from protocols.routes import Routes
+from protocols.routes import shared_tree
 from protocols.spatial.kind import (
     EXPIRE,
     OBJECT_KEYWORDS,
@@ -57,11 +57,9 @@ class Ranking(BrokerProtocol):
     def __init__(self, node: Any) -> None:
         super().__init__(node)
         env, shared = node.env, node.shared
-        if "routes" not in shared:
-            shared["routes"] = Routes(env.links, env.overlay.is_tree, env.publisher_brokers, False)
-            shared["vocabulary"] = cast(Spatial, env.kind).vocabulary
-        in_tree = shared["routes"].in_tree
-        self.links: list[int] = [link for link in node.links if in_tree[link]]
+        self.routes = shared_tree(node)
+        shared.setdefault("vocabulary", cast(Spatial, env.kind).vocabulary)
+        self.links: list[int] = [link for link in node.links if self.routes.in_tree[link]]
         self.index: ReverseTopK = env.new_index()
         self.heads: dict[int, Head] = {}
         self.with_word: dict[int, dict[int, None]] = {}  # keyword -> ids of heads with it

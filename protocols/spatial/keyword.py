@@ -216,7 +216,7 @@ class Keyword(Ranking):
 
     def way_to(self, broker: int) -> int:
         """The link of the tree that leads to a broker."""
-        routes, here = self.node.shared["routes"], self.node.broker
+        routes, here = self.routes, self.node.broker
         for child in routes.children(0, here).tolist():
             if routes.is_below(0, child, broker):
                 return int(routes.up[0, child]) ^ 1

@@ -16,7 +16,7 @@ from pydantic import BaseModel
 from brokers.contract import NEVER, BrokerProtocol, Message
 from brokers.engine.adaptor import Body
 from brokers.indexes.topk.contract import Answer, RankedIndex, Ranking
-from protocols.routes import Routes
+from protocols.routes import shared_tree
 from protocols.topk.kind import PUBLISH, REWEIGHT, SUBSCRIBE, UNSUBSCRIBE, TopK
 
 DELIVERY = 16
@@ -31,9 +31,7 @@ class Ranked(BrokerProtocol):
     def __init__(self, node: Any) -> None:
         super().__init__(node)
         env = node.env
-        if "routes" not in node.shared:
-            node.shared["routes"] = Routes(env.links, env.overlay.is_tree, env.publisher_brokers, False)
-        self.routes: Routes = node.shared["routes"]
+        self.routes = shared_tree(node)
         self.index: RankedIndex = env.new_index()
         self.held: set[int] = set()  # the filters known here
         self.indexed: set[int] = set()  # those in the index
