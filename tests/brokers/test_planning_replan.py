@@ -21,7 +21,20 @@ from brokers.planning.sizes import Area
 PAPER = Costs(365e-5, 3.25e-5, 0.16e-5)
 
 
-class Change(RuleBasedStateMachine):
+class Held(RuleBasedStateMachine):
+    """What a re-planner holds, in `held`, by query."""
+
+    @rule(id_=st.integers(0, 9))
+    def remove(self, id_):
+        if id_ not in self.held:
+            with pytest.raises(UnknownId):
+                self.replanner.remove([id_])
+            return
+        self.replanner.remove([id_])
+        del self.held[id_]
+
+
+class Change(Held):
     """Few queries on an integer grid, so that every plan can be held against the optimum."""
 
     def __init__(self):
@@ -41,15 +54,6 @@ class Change(RuleBasedStateMachine):
             return
         self.replanner.add(Queries.of([low], [high], ids=[id_]))
         self.held[id_] = (low, high)
-
-    @rule(id_=st.integers(0, 9))
-    def remove(self, id_):
-        if id_ not in self.held:
-            with pytest.raises(UnknownId):
-                self.replanner.remove([id_])
-            return
-        self.replanner.remove([id_])
-        del self.held[id_]
 
     @invariant()
     def it_plans_what_is_held(self):
@@ -82,7 +86,7 @@ TestChange = Change.TestCase
 TestChange.settings = settings(max_examples=30, stateful_step_count=30, deadline=None)
 
 
-class Reallocation(RuleBasedStateMachine):
+class Reallocation(Held):
     """Few clients on two channels, so that every allocation can be held against the optimum."""
 
     def __init__(self):
@@ -103,15 +107,6 @@ class Reallocation(RuleBasedStateMachine):
             return
         self.replanner.add(query)
         self.held[id_] = query
-
-    @rule(id_=st.integers(0, 7))
-    def remove(self, id_):
-        if id_ not in self.held:
-            with pytest.raises(UnknownId):
-                self.replanner.remove([id_])
-            return
-        self.replanner.remove([id_])
-        del self.held[id_]
 
     @invariant()
     def it_plans_what_is_held(self):
