@@ -235,7 +235,12 @@ def _carry_out(
         finally:
             if bar is not None:
                 bar.close()
-        facts = {**result.engine, "metrics": result.metrics, "scenario_folder": where}
+        facts = {
+            **result.engine,
+            "metrics": result.metrics,
+            "notes": list(model.overlay.notes),  # what was left out or changed in the network
+            "scenario_folder": where,
+        }
         return Run(folder.finish(result.digest, result.digest_per_second, facts))
 
 

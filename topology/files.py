@@ -1,4 +1,5 @@
-"""Networks from files: GML, GraphML, edge lists, JSON. Real files are dirty, so the readers forgive.
+"""Networks from files: GML, GraphML, edge lists, JSON, and the formats of `published`. Real files are dirty, so the
+readers forgive.
 
 Theory. A reader turns text into a `Raw` graph: nodes and links with their attributes and lines, nothing
 judged yet. `_settle` judges: it finds names and places, drops links whose ends do not exist, and hands over
@@ -11,54 +12,55 @@ Whatever the bytes, the only error is `TopologyError`, naming the file and, wher
 
 from __future__ import annotations
 
+import bz2
 import csv
+import gzip
 import html
+import io
 import json
-import math
+import lzma
 import re
 import xml.etree.ElementTree as ET
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from itertools import zip_longest
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import networkx as nx
+import numpy as np
 from pydantic import Field
 
 from topology.errors import TopologyError
+from topology.geography import great_circle_m
 from topology.overlay import did_you_mean
+from topology.published import AS_REL, as_rel, local_name, repetita, sndlib_native, sndlib_xml
+from topology.raw import Raw, finite, node_key
 from topology.repair import Position, as_position, clean_name, counted, simple_graph
 
 DATA = Path(__file__).parent / "data"
 BYTES_MAX = 256 * 1024 * 1024
 
-Format = Literal["auto", "gml", "graphml", "edgelist", "json"]
+Format = Literal["auto", "gml", "graphml", "edgelist", "json", "sndlib", "repetita", "as-rel"]
 Coordinates = Literal["auto", "degrees", "plane"]
 
+# Where the suffix says it all. Files that end in .xml, .txt or .graph are looked into.
 _SUFFIXES: dict[str, Format] = {
     ".gml": "gml",
     ".graphml": "graphml",
-    ".xml": "graphml",
     ".json": "json",
     ".edges": "edgelist",
     ".edgelist": "edgelist",
     ".el": "edgelist",
     ".csv": "edgelist",
     ".tsv": "edgelist",
-    ".txt": "edgelist",
 }
-
-
-@dataclass
-class Raw:
-    """What a reader found. Keys are as the file has them, made text."""
-
-    nodes: list[tuple[str | None, dict[str, Any]]] = field(default_factory=list)
-    links: list[tuple[str | None, str | None]] = field(default_factory=list)
-    directed: bool = False
-    implicit: bool = False  # links bring their own nodes
-    dropped: list[str] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
+_PACKED: dict[str, tuple[bytes, Callable[[Any], Any]]] = {
+    ".gz": (b"\x1f\x8b", gzip.open),
+    ".bz2": (b"BZh", bz2.open),
+    ".xz": (b"\xfd7zXZ\0", lzma.open),
+}
+_FILE_SUFFIXES = {*_SUFFIXES, *_PACKED, ".xml", ".txt", ".graph"}
 
 
 def file(
@@ -80,7 +82,7 @@ def file(
     Parameters
     ----------
     path : a path, or the bare name of a shipped network such as `Geant2012`
-    format : gml, graphml, edgelist or json; auto goes by the suffix, then by the content
+    format : auto goes by the suffix, then by the content; sndlib is its XML or its native form, as-rel is CAIDA's
     coordinates : what positions given as x and y mean; longitude and latitude are always degrees
     strict : repeated links, self-loops, links to nowhere and several components are errors instead of notes
     base : the folder a relative path starts from; supplied by `build`
@@ -107,7 +109,8 @@ def file(
     except OSError as error:
         raise TopologyError(f"{path}: cannot be read: {error.strerror or error}") from None
     if format == "auto":
-        format = _SUFFIXES.get(found.suffix.lower(), "auto")
+        name = found.with_suffix("") if found.suffix.lower() in _PACKED else found
+        format = _SUFFIXES.get(name.suffix.lower(), "auto")
     return parse(data, path, format=format, coordinates=coordinates, strict=strict)
 
 
@@ -129,7 +132,7 @@ def locate(path: str, base: str | None = None) -> Path:
         return DATA / f"{path}.gml"
     if is_folder:
         raise TopologyError(f"{path}: is a folder, not a file")
-    if "/" in path or "\\" in path or Path(path).suffix.lower() in _SUFFIXES:
+    if "/" in path or "\\" in path or Path(path).suffix.lower() in _FILE_SUFFIXES:
         raise TopologyError(f"{path}: there is no such file")
     raise TopologyError(
         f"{path}: there is no such file, and no shipped network of that name{did_you_mean(path, shipped())}"
@@ -145,7 +148,7 @@ def parse(
     strict: bool = False,
 ) -> nx.Graph:
     """A repaired graph from the bytes of a file; `where` is the name that errors use."""
-    text, encoding_note = _decode(data, where)
+    text, encoding_note = _decode(_unpacked(data, where), where)
     if format == "auto":
         format = _sniff(text)
     raw = _READERS[format](text, where)
@@ -157,6 +160,21 @@ def parse(
 # ---- bytes to text -----------------------------------------------------------------------------------
 
 
+def _unpacked(data: bytes, where: str) -> bytes:
+    """What is packed as collections pack it, up to the size that a file may have."""
+    for suffix, (magic, opened) in _PACKED.items():
+        if data.startswith(magic):
+            try:
+                with opened(io.BytesIO(data)) as file:
+                    content: bytes = file.read(BYTES_MAX + 1)
+            except (OSError, EOFError, ValueError, zlib.error, lzma.LZMAError) as error:
+                raise TopologyError(f"{where}: cannot be unpacked as {suffix}: {error}") from None
+            if len(content) > BYTES_MAX:
+                raise TopologyError(f"{where}: larger than {BYTES_MAX} bytes once unpacked")
+            return content
+    return data
+
+
 def _decode(data: bytes, where: str) -> tuple[str, str | None]:
     for mark, encoding in ((b"\xef\xbb\xbf", "utf-8"), (b"\xff\xfe", "utf-16"), (b"\xfe\xff", "utf-16")):
         if data.startswith(mark):
@@ -166,31 +184,41 @@ def _decode(data: bytes, where: str) -> tuple[str, str | None]:
         raise TopologyError(f"{where}: is empty")
     strange = sum(data.count(byte) for byte in _CONTROL)
     if strange * 20 > len(data):
-        raise TopologyError(f"{where}: is not text; GML, GraphML, edge lists and JSON can be read")
+        raise TopologyError(f"{where}: is not text; formats that can be read: {', '.join(_READERS)}")
     declared = re.match(rb"""\s*<\?xml[^>]*encoding=["']([\w.-]+)["']""", data)
     for encoding in ("utf-8", declared[1].decode("ascii") if declared else "cp1252", "cp1252"):
         try:
             text = data.decode(encoding)
         except (UnicodeError, LookupError):
             continue
-        return text, None if encoding == "utf-8" else f"read as {encoding}, since it is not UTF-8"
+        said = declared is not None and encoding == declared[1].decode("ascii")
+        return text, None if said or encoding == "utf-8" else f"read as {encoding}, since it is not UTF-8"
     return data.decode("latin-1"), "read as latin-1, since it is not UTF-8"
 
 
 _CONTROL = [bytes([code]) for code in range(32) if code not in b"\t\n\r\f\v"]
 
 
+_OUTERMOST = re.compile(r"<(?:[A-Za-z_][\w.-]*:)?([A-Za-z_][\w.-]*)")
+
+
 def _sniff(text: str) -> Format:
-    start = text.lstrip()[:4096]
+    head = text[:65536]
+    start = head.lstrip()
     if start.startswith("<"):
-        return "graphml"
+        outermost = _OUTERMOST.search(start)
+        return "sndlib" if outermost and outermost[1].lower() == "network" else "graphml"
     if start.startswith("{") or re.match(r"\[\s*[\[{\]]", start):
         return "json"
-    return (
-        "gml"
-        if re.search(r"^\s*(graph|node)\s*\[", text[:65536], re.MULTILINE | re.IGNORECASE)
-        else "edgelist"
-    )
+    line = next((each for each in head.splitlines() if each.strip() and not each.lstrip().startswith("#")), "")
+    if line.startswith("?SNDlib") or re.fullmatch(r"\s*(NODES|LINKS|META)\s*\(\s*", line):
+        return "sndlib"
+    if re.fullmatch(r"\s*NODES\s+\d+\s*", line):
+        return "repetita"
+    if AS_REL.fullmatch(line.strip()):
+        return "as-rel"
+    is_gml = re.search(r"^\s*(graph|node)\s*\[", head, re.MULTILINE | re.IGNORECASE)
+    return "gml" if is_gml else "edgelist"
 
 
 # ---- GML ---------------------------------------------------------------------------------------------
@@ -258,11 +286,12 @@ def _read_gml(text: str, where: str) -> Raw:
                 continue
             data = _flat(value)
             if key == "node":
-                raw.nodes.append((_key(data.get("id")), data))
+                raw.nodes.append((node_key(data.get("id")), data))
             elif key == "edge":
-                ends = _key(data.get("source")), _key(data.get("target"))
+                ends = node_key(data.get("source")), node_key(data.get("target"))
                 nameless_ends += None in ends
                 raw.links.append(ends)
+                raw.lengths.append(data.get("dist"))
             if key in ("graph", "", "node"):
                 pending.append([entry for entry in value if entry[0] != "graphics"])
     if not raw.nodes and raw.links and nameless_ends == 0:
@@ -295,7 +324,43 @@ _XML_DEPTH_MAX = 1000
 
 
 def _read_graphml(text: str, where: str) -> Raw:
-    raw = Raw()
+    root, notes = _xml_root(text, where)
+    raw = Raw(notes=notes)
+    names = {
+        str(element.get("id")): str(element.get("attr.name") or element.get("id")).lower()
+        for element in root.iter()
+        if local_name(element) == "key"
+    }
+    for element in root.iter():
+        kind = local_name(element)
+        if kind == "graph" and element.get("edgedefault") == "directed":
+            raw.directed = True
+        elif kind == "node":
+            raw.nodes.append((node_key(element.get("id")), _graphml_data(element, names)))
+        elif kind == "edge":
+            raw.links.append((node_key(element.get("source")), node_key(element.get("target"))))
+        elif kind == "hyperedge":
+            raw.dropped.append("a hyperedge dropped")
+    if not raw.nodes:
+        raise TopologyError(
+            f"{where}: has no <node>; is this GraphML? (the outermost element is <{local_name(root)}>)"
+        )
+    return raw
+
+
+def _read_sndlib(text: str, where: str) -> Raw:
+    """SNDlib's XML, or its native format."""
+    if not text.lstrip().startswith("<"):
+        return sndlib_native(text, where)
+    root, notes = _xml_root(text, where)
+    raw = sndlib_xml(root, where)
+    raw.notes[:0] = notes
+    return raw
+
+
+def _xml_root(text: str, where: str) -> tuple[ET.Element, list[str]]:
+    """The outermost element of XML that need not be quite well-formed, and what was done about that."""
+    notes: list[str] = []
     if "<!ENTITY" in text:
         raise TopologyError(f"{where}: declares XML entities, which are not read; replace them by their text")
     body = re.sub(r"^\s*<\?xml.*?\?>", "", text, count=1, flags=re.DOTALL)
@@ -312,29 +377,10 @@ def _read_graphml(text: str, where: str) -> Raw:
                 f"{where}: line {line + skipped_lines}, column {column + 1}: is not well-formed XML: "
                 f"{str(error).split(':')[0]}"
             ) from None
-        raw.notes.append("characters that XML does not allow replaced")
+        notes.append("characters that XML does not allow replaced")
     except (ValueError, UnicodeError) as error:
         raise TopologyError(f"{where}: is not well-formed XML: {error}") from None
-    names = {
-        str(element.get("id")): str(element.get("attr.name") or element.get("id")).lower()
-        for element in root.iter()
-        if _local(element) == "key"
-    }
-    for element in root.iter():
-        kind = _local(element)
-        if kind == "graph" and element.get("edgedefault") == "directed":
-            raw.directed = True
-        elif kind == "node":
-            raw.nodes.append((_key(element.get("id")), _graphml_data(element, names)))
-        elif kind == "edge":
-            raw.links.append((_key(element.get("source")), _key(element.get("target"))))
-        elif kind == "hyperedge":
-            raw.dropped.append("a hyperedge dropped")
-    if not raw.nodes:
-        raise TopologyError(
-            f"{where}: has no <node>; is this GraphML? (the outermost element is <{_local(root)}>)"
-        )
-    return raw
+    return root, notes
 
 
 def _html_entities_only(text: str) -> str:
@@ -367,23 +413,19 @@ class _BoundedBuilder(ET.TreeBuilder):
         return super().end(tag)
 
 
-def _local(element: ET.Element) -> str:
-    return element.tag.rpartition("}")[2].lower() if isinstance(element.tag, str) else ""
-
-
 def _graphml_data(node: ET.Element, names: Mapping[str, str]) -> dict[str, Any]:
     data: dict[str, Any] = {}
     for child in node:
-        if _local(child) != "data":
+        if local_name(child) != "data":
             continue
         key = str(child.get("key"))
         if child.text and child.text.strip():
             data.setdefault(names.get(key, key.lower()), child.text.strip())
         for drawn in child.iter():  # yEd keeps places and labels in elements of its own
-            if _local(drawn) == "geometry":
+            if local_name(drawn) == "geometry":
                 data.setdefault("x", drawn.get("x"))
                 data.setdefault("y", drawn.get("y"))
-            elif _local(drawn) == "nodelabel" and drawn.text and drawn.text.strip():
+            elif local_name(drawn) == "nodelabel" and drawn.text and drawn.text.strip():
                 data.setdefault("label", drawn.text.strip())
     return data
 
@@ -422,7 +464,7 @@ def _read_edgelist(text: str, where: str) -> Raw:
             raise TopologyError(
                 f"{where}: line {number}: {wrong}; an edge list has two names a line (got {content[:40]!r})"
             )
-        raw.links.append((_key(fields[0]), _key(fields[1])))
+        raw.links.append((node_key(fields[0]), node_key(fields[1])))
     if not raw.links:
         raise TopologyError(f"{where}: no line has two names; an edge list has two names a line")
     return raw
@@ -490,28 +532,31 @@ def _read_json(text: str, where: str) -> Raw:
         if isinstance(entry, dict):
             data = {str(key).lower(): value for key, value in entry.items()}
             raw.nodes.append(
-                (next((k for k in map(_key, map(data.get, ("id", "key", "name", "label"))) if k), None), data)
+                (next((k for k in map(node_key, map(data.get, ("id", "key", "name", "label"))) if k), None), data)
             )
-        elif _key(entry) is not None:
-            raw.nodes.append((_key(entry), {"label": entry}))
+        elif node_key(entry) is not None:
+            raw.nodes.append((node_key(entry), {"label": entry}))
         else:
             unreadable += 1
     for entry in links or []:
         entry = _unwrapped(entry)
+        length = None
         if isinstance(entry, dict):
+            length = entry.get("dist")
             data = {str(key).lower(): value for key, value in entry.items()}
             pair = tuple(
-                next((k for k in map(_key, map(data.get, names)) if k is not None), None)
+                next((k for k in map(node_key, map(data.get, names)) if k is not None), None)
                 for names in (("source", "from", "a"), ("target", "to", "b"))
             )
             if "between" in data and isinstance(data["between"], list) and len(data["between"]) == 2:
-                pair = (_key(data["between"][0]), _key(data["between"][1]))
+                pair = (node_key(data["between"][0]), node_key(data["between"][1]))
         elif isinstance(entry, list) and len(entry) >= 2:
-            pair = (_key(entry[0]), _key(entry[1]))
+            pair = (node_key(entry[0]), node_key(entry[1]))
         else:
             unreadable += 1
             continue
         raw.links.append((pair[0], pair[1]))
+        raw.lengths.append(length)
     if unreadable:
         raw.dropped.append(f"{counted(unreadable, 'entry')} that are neither node nor link dropped")
     raw.implicit = not raw.nodes
@@ -534,6 +579,9 @@ _READERS: dict[str, Callable[[str, str], Raw]] = {
     "graphml": _read_graphml,
     "edgelist": _read_edgelist,
     "json": _read_json,
+    "sndlib": _read_sndlib,
+    "repetita": repetita,
+    "as-rel": as_rel,
 }
 
 
@@ -567,19 +615,25 @@ def _settle(raw: Raw, where: str, coordinates: Coordinates, strict: bool) -> nx.
     by_place = bool(kept) and all(
         key.startswith("\0") for key, _ in kept
     )  # JSON nodes without id: links give places
-    ends, dangling = [], 0
-    for pair in raw.links:
+    ends, lengths, dangling = [], [], 0
+    for pair, length in zip_longest(raw.links, raw.lengths):
         found = [_place(key, number, len(kept), by_place) for key in pair]
         if found[0] is None or found[1] is None:
             dangling += 1
         else:
             ends.append((found[0], found[1]))
+            lengths.append(finite(length))
+    if len(kept) > 1 and all(a == b for a, b in ends):
+        raise TopologyError(
+            f"{where}: names {counted(len(kept), 'node')} and no link between two of them; a file in another format "
+            f"than it was taken for reads like this: say which it is (format: {', '.join(_READERS)})"
+        )
     if dangling:
         dropped.append(f"{counted(dangling, 'link')} to nodes that do not exist dropped")
     if raw.directed:
         notes.append("directions dropped")
     names = [_name(key, data, i) for i, (key, data) in enumerate(kept)]
-    positions, meaning, impossible = _positions([data for _, data in kept], coordinates)
+    positions, meaning, impossible = _positions([data for _, data in kept], coordinates, ends, lengths)
     if impossible:
         notes.append(f"{counted(impossible, 'position')} off the globe ignored")
     return simple_graph(
@@ -600,27 +654,10 @@ def _in_order(links: Iterable[tuple[str | None, str | None]]) -> Iterator[str]:
         yield from (key for key in pair if key is not None)
 
 
-def _key(value: Any) -> str | None:
-    """Ids as text, so that 1, 1.0 and "1" are the same node; None for what can be no id."""
-    if isinstance(value, str):
-        text = value.strip()
-        return (text[:-2] if re.fullmatch(r"-?\d+\.0", text) else text) or None
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        return None
-    if isinstance(value, float):
-        if not math.isfinite(value):
-            return None
-        value = int(value) if value.is_integer() else value
-    try:
-        return str(value)
-    except ValueError:  # an integer of thousands of digits
-        return None
-
-
 def _name(key: str, data: Mapping[str, Any], place: int) -> str:
     for candidate in (data.get("label"), data.get("name"), key.replace("\0", "")):
-        if isinstance(candidate, (str, int, float)) and _key(candidate) is not None:
-            name = clean_name(_key(candidate))
+        if isinstance(candidate, (str, int, float)) and node_key(candidate) is not None:
+            name = clean_name(node_key(candidate))
             if name and name.lower() not in ("none", "null", "nan"):
                 return name
     return f"b{place}"
@@ -632,15 +669,21 @@ _PAIR_KEYS = ("position", "pos", "coordinates", "coords")
 
 
 def _positions(
-    nodes: list[dict[str, Any]], coordinates: Coordinates
+    nodes: list[dict[str, Any]],
+    coordinates: Coordinates,
+    ends: list[tuple[int, int]],
+    lengths: list[float | None],
 ) -> tuple[list[Position | None], str, int]:
-    """Places, what they mean, and how many were no place on a globe. Longitudes anywhere win over x and y."""
+    """Places, what they mean, and how many were no place on a globe.
+
+    Longitudes anywhere win over x and y. Where nobody said what numbers mean, the lengths of links may tell.
+    """
     on_globe = [_pair(data, _DEGREE_KEYS) for data in nodes]
-    on_plane = [_pair(data, _PLANE_KEYS) or _listed_pair(data) for data in nodes]
-    if any(on_globe):
-        chosen, meaning = on_globe, "degrees"
-    else:
-        chosen, meaning = on_plane, "degrees" if coordinates == "degrees" else "plane"
+    named = any(on_globe)
+    chosen = on_globe if named else [_pair(data, _PLANE_KEYS) or _listed_pair(data) for data in nodes]
+    meaning = "degrees" if named or coordinates == "degrees" else "plane"
+    if coordinates == "auto":
+        meaning = _measured(chosen, ends, lengths) or meaning
     if meaning == "plane":
         return chosen, meaning, 0
     valid: list[Position | None] = [
@@ -649,9 +692,33 @@ def _positions(
     return valid, meaning, sum(1 for place, kept in zip(chosen, valid) if place and not kept)
 
 
+_LENGTH_OFF_MAX = 0.05  # by which distances may differ from a file's, for the middle one of its links
+
+
+def _measured(
+    places: list[Position | None], ends: list[tuple[int, int]], lengths: list[float | None]
+) -> str | None:
+    """What positions mean, by the kilometres that links are said to have (as topohub's are): `degrees` or `plane`."""
+    known = [
+        (*places[a], *places[b], length)  # type: ignore[misc]
+        for (a, b), length in zip(ends, lengths)
+        if length and places[a] and places[b]
+    ]
+    if not known:
+        return None
+    x_a, y_a, x_b, y_b, length = np.array(known, np.float64).T
+    with np.errstate(all="ignore"):  # a wild file's numbers fit nothing, which is all that is asked
+        apart = {"plane": np.hypot(x_a - x_b, y_a - y_b)}
+        if np.abs([x_a, x_b]).max() <= 360 and np.abs([y_a, y_b]).max() <= 90:
+            apart["degrees"] = great_circle_m(x_a, y_a, x_b, y_b) / 1000.0
+        off = {meaning: float(np.median(np.abs(km / length - 1.0))) for meaning, km in apart.items()}
+    best = min(off, key=lambda meaning: off[meaning])
+    return best if off[best] <= _LENGTH_OFF_MAX else None
+
+
 def _pair(data: Mapping[str, Any], keys: Iterable[tuple[str, str]]) -> Position | None:
     for x_key, y_key in keys:
-        x, y = _number(data.get(x_key)), _number(data.get(y_key))
+        x, y = finite(data.get(x_key)), finite(data.get(y_key))
         if x is not None and y is not None:
             return x, y
     return None
@@ -665,17 +732,7 @@ def _listed_pair(data: Mapping[str, Any]) -> Position | None:
         if isinstance(value, dict):
             value = [value.get("x"), value.get("y")]
         if isinstance(value, list) and len(value) in (2, 3):
-            place = as_position([_number(part) for part in value[:2]])
+            place = as_position([finite(part) for part in value[:2]])
             if place:
                 return place
     return None
-
-
-def _number(value: Any) -> float | None:
-    if isinstance(value, bool) or not isinstance(value, (str, int, float)):
-        return None
-    try:
-        number = float(value.strip().replace(",", ".") if isinstance(value, str) else value)
-    except (ValueError, OverflowError):
-        return None
-    return number if math.isfinite(number) else None

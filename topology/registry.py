@@ -36,6 +36,7 @@ TOPOLOGIES: dict[str, Entry] = {
     "hierarchical": Entry("topology.generators:hierarchical", "a backbone of gateways, a region behind each"),
     "explicit": Entry("topology.generators:explicit", "brokers and links listed in the scenario"),
     "file": Entry(
-        "topology.files:file", "a GML, GraphML, edge list or JSON file, or a shipped network by name"
+        "topology.files:file",
+        "a file: GML, GraphML, edge list, JSON, SNDlib, REPETITA, CAIDA; or a shipped network by name",
     ),
 }

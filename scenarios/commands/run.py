@@ -70,6 +70,8 @@ def _show(done: Run, as_json: bool) -> int:
 
     judged = judged_run(done.folder)
     if as_json:
+        for note in done.engine.get("notes", ()):
+            print(f"note: {note}", file=sys.stderr)
         expected = {"expect": [each.as_data() for each in judged]} if judged else {}
         print(json.dumps({**done.as_data(), **expected}, indent=2))
     else:
@@ -117,6 +119,7 @@ def summary(done: Run) -> str:
         ),
         ("changes", f"{network['changes']:,}, {network['changes_unsettled']:,} not settled at the end"),
     ]
+    rows += [("note", note) for note in engine.get("notes", ())]
     rows += [(name, service_line(service)) for name, service in metrics["services"].items()]
     rows += [("digest", done.digest), ("verdict", done.verdict)]
     width = max(len(label) for label, _ in rows)
