@@ -45,3 +45,10 @@ class Interrupted(BrokerlabError):
     """Stopped by the user."""
 
     exit_code = 130
+
+
+class EndlessWalk(RuntimeError):
+    """A kernel went round in a structure that it is sure has an end: a mistake in this program.
+
+    Loops of kernels that follow links have a bound, since what hangs in compiled code can hardly be stopped.
+    """

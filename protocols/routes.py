@@ -22,6 +22,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from brokers.contract import Ints, LinkTable
+from brokers.errors import EndlessWalk
 
 Ints32 = NDArray[np.int32]
 
@@ -116,10 +117,14 @@ def _path_masks(up, target, mask):
     """For each home, the links from it up to the root."""
     for h in range(up.size):
         b = h
-        while up[b] >= 0:
+        for _ in range(up.size):
+            if up[b] < 0:
+                break
             link = up[b]
             mask[h, link >> 6] |= np.uint64(1) << np.uint64(link & 63)
             b = target[link]
+        else:
+            raise EndlessWalk("a tree of routes has a ring")
 
 
 class Routes:

@@ -28,11 +28,12 @@ def components(n, link_a, link_b, chosen):
     parent = np.arange(n)
     for e in range(link_a.size):
         if chosen[e]:
+            # A parent is lower than its child, so both walks go down.
             a, b = link_a[e], link_b[e]
-            while parent[a] != a:
+            while parent[a] < a:
                 parent[a] = parent[parent[a]]
                 a = parent[a]
-            while parent[b] != b:
+            while parent[b] < b:
                 parent[b] = parent[parent[b]]
                 b = parent[b]
             if a < b:

@@ -10,6 +10,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from brokers.errors import EndlessWalk
 from brokers.indexes.contract import Ids, claim
 from brokers.indexes.space import array
 
@@ -96,8 +97,12 @@ def _find(keys, slots, ids):
     mask = keys.size - 1
     for i in range(ids.size):
         place = _place_of(ids[i], mask)
-        while keys[place] != _EMPTY and keys[place] != ids[i]:
+        for _ in range(keys.size):
+            if keys[place] == _EMPTY or keys[place] == ids[i]:
+                break
             place = (place + 1) & mask
+        else:
+            raise EndlessWalk("a table of ids is full")
         out[i] = slots[place] if keys[place] == ids[i] else -1
     return out
 
@@ -107,8 +112,12 @@ def _add(keys, slots, ids, new_slots):
     mask = keys.size - 1
     for i in range(ids.size):
         place = _place_of(ids[i], mask)
-        while keys[place] != _EMPTY:
+        for _ in range(keys.size):
+            if keys[place] == _EMPTY:
+                break
             place = (place + 1) & mask
+        else:
+            raise EndlessWalk("a table of ids is full")
         keys[place] = ids[i]
         slots[place] = new_slots[i]
 
@@ -118,10 +127,16 @@ def _remove(keys, slots, ids):
     mask = keys.size - 1
     for i in range(ids.size):
         hole = _place_of(ids[i], mask)
-        while keys[hole] != ids[i]:
+        for _ in range(keys.size):
+            if keys[hole] == ids[i]:
+                break
             hole = (hole + 1) & mask
+        else:
+            raise EndlessWalk("an id to remove is not in its table")
         place = (hole + 1) & mask
-        while keys[place] != _EMPTY:
+        for _ in range(keys.size):
+            if keys[place] == _EMPTY:
+                break
             home = _place_of(keys[place], mask)
             # The entry may move back only if its home does not lie between the hole and where it stands.
             if ((place - home) & mask) >= ((place - hole) & mask):
@@ -129,6 +144,8 @@ def _remove(keys, slots, ids):
                 slots[hole] = slots[place]
                 hole = place
             place = (place + 1) & mask
+        else:
+            raise EndlessWalk("a table of ids is full")
         keys[hole] = _EMPTY
 
 

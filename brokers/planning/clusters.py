@@ -18,6 +18,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from brokers.errors import EndlessWalk
 from brokers.planning.model import Costs, Floats, TooLarge
 from brokers.planning.plan import Plan, by_first_row, members_of
 from brokers.planning.problem import BoxProblem, Problem
@@ -152,10 +153,12 @@ def _pair_sizes(table, low, high):
 
 @njit(cache=True)
 def _find(parent, a):
-    while parent[a] != a:
+    for _ in range(parent.size):
+        if parent[a] == a:
+            return a
         parent[a] = parent[parent[a]]
         a = parent[a]
-    return a
+    raise EndlessWalk("sets have a ring of parents")
 
 
 @njit(cache=True)

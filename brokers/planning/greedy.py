@@ -20,6 +20,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from brokers.errors import EndlessWalk
 from brokers.indexes.contract import Ids
 from brokers.planning.kernels import set_cost
 from brokers.planning.model import Floats
@@ -225,7 +226,9 @@ def _near(density, constants, sets, grid, near, a):
         for column in range(first[1], last[1] + 1):
             cell = row * columns + column
             before, b = -1, head[cell]
-            while b >= 0:
+            for _ in range(next_.size + 1):
+                if b < 0:
+                    break
                 following = next_[b]
                 if alive[b]:
                     within = b < a
@@ -241,6 +244,8 @@ def _near(density, constants, sets, grid, near, a):
                 else:
                     next_[before] = following
                 b = following
+            else:
+                raise EndlessWalk("the sets of a cell form a ring")
     return count
 
 

@@ -13,6 +13,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from brokers.errors import EndlessWalk
 from brokers.planning.kernels import set_cost
 from brokers.planning.model import Floats, TooLarge
 from brokers.planning.plan import Plan
@@ -21,6 +22,7 @@ from brokers.planning.sizes import hull_size
 
 EPSILON = 1e-12  # as in `plain`
 QUERIES_MAX = 4096  # the gains of all pairs are kept
+_STEPS_BASE, _STEPS_PER_PAIR = 1000, 8  # of a descent at most: far more than any took
 MERGE, SPLIT, MOVE = 0, 1, 2
 
 
@@ -92,14 +94,14 @@ def _descend(table, constants, sets, start, moves):
     for i in range(n):
         sets.of[i] = start[i]
         sets.members[start[i]] += 1
-    evaluated, applied = 0, 0
+    evaluated = 0
     for s in range(n):
         if sets.members[s]:
             _rebuild(table, constants, sets, s)
     for s in range(n):
         if sets.members[s]:
             evaluated += _gains_of(table, constants, sets, s, s)
-    while True:
+    for applied in range(_STEPS_BASE + _STEPS_PER_PAIR * n * n):  # each lowers the cost, as far as rounding lets it
         gain, kind, a, b = _best_kept(sets)
         if moves:
             tried, move_gain, row, other = _best_move(table, constants, sets)
@@ -108,7 +110,6 @@ def _descend(table, constants, sets, start, moves):
                 gain, kind, a, b = move_gain, MOVE, row, other
         if gain <= 0.0:
             return evaluated, applied
-        applied += 1
         if kind == MERGE:
             for i in range(n):
                 if sets.of[i] == b:
@@ -130,6 +131,7 @@ def _descend(table, constants, sets, start, moves):
             _rebuild(table, constants, sets, new)
             evaluated += _gains_of(table, constants, sets, new, n)
         evaluated += _gains_of(table, constants, sets, old, n)
+    raise EndlessWalk("a descent goes in circles, since its gains are below what rounding leaves of them")
 
 
 @njit(cache=True)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
+from brokers.errors import EndlessWalk
 from brokers.indexes.content.cells_blocks import (
     FREE_LEAF,
     LEAVES,
@@ -65,8 +66,11 @@ def insert(tree, items, columns, state, border_from, borders, routes, rows, ids,
                 leaf = _split_leaf(tree, items, columns[kind], state, leaf, column, moved)
                 moves = 32
         slot = 64 * leaf
-        while leaves[leaf, slot & 63] <= leaves[leaf, 64 + (slot & 63)]:
-            slot += 1
+        for slot in range(64 * leaf, 64 * leaf + 64):
+            if leaves[leaf, slot & 63] > leaves[leaf, 64 + (slot & 63)]:
+                break
+        else:
+            raise EndlessWalk("a leaf that counts fewer than 64 is full")
         put(leaves, further, records, slot, columns[kind], mine, mine_cell, rows[at], ids[at], column, others)
         held[leaf] += 1
         cover_leaf(heads, nodes, parent, leaves, leaf)
@@ -142,7 +146,9 @@ def _nearest_node(heads, next_node, first, column):
     """The node listed from `first` whose box grows least, the smallest of these; -1 if there is none."""
     best, best_cost = np.int64(-1), np.inf
     node = np.int64(first)
-    while node >= 0:
+    for _ in range(heads.shape[0] + 1):
+        if node < 0:
+            break
         size, wider = 1.0, 1.0
         for c in range(heads[node, 0]):
             low, high = np.int64(heads[node, 3 + 3 * c]), np.int64(heads[node, 4 + 3 * c])
@@ -152,6 +158,8 @@ def _nearest_node(heads, next_node, first, column):
         if cost < best_cost:
             best, best_cost = node, cost
         node = np.int64(next_node[node])
+    else:
+        raise EndlessWalk("the nodes of a class form a ring")
     return best
 
 

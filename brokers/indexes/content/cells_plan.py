@@ -26,6 +26,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from brokers.errors import EndlessWalk
 from brokers.indexes.content.contract import Floats
 
 CELLS = 255
@@ -396,8 +397,12 @@ def class_of(attribute, path, length, trie_key, trie_child):
     for d in range(length):
         key = node << 16 | np.int64(attribute[path[d]])
         place = _place_of(key, mask)
-        while trie_key[place] >= 0 and trie_key[place] != key:
+        for _ in range(trie_key.size):
+            if trie_key[place] < 0 or trie_key[place] == key:
+                break
             place = (place + 1) & mask
+        else:
+            raise EndlessWalk("a trie's table is full")
         if trie_key[place] < 0:
             break
         node = np.int64(trie_child[place])

@@ -158,7 +158,8 @@ class Grid:
 
     def cells_of(self, values: Floats, attribute: NDArray[Any]) -> NDArray[np.int32]:
         """The cell of each value on its attribute; -1 for a missing one."""
-        place = (0.5 * values - self._start[attribute]) / self._span[attribute]
+        with np.errstate(over="ignore"):  # far beyond a narrow span is at its end
+            place = (0.5 * values - self._start[attribute]) / self._span[attribute]
         missing = place != place
         place[missing] = 0.0
         cells = np.minimum((np.clip(place, 0.0, 1.0) * self.cells).astype(np.int32), self.cells - 1)

@@ -9,6 +9,8 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
+from brokers.errors import EndlessWalk
+
 # Columns of `plan`.
 ATTRIBUTE, SEGMENTS, BACK, REGULAR = range(4)
 
@@ -176,10 +178,13 @@ def remove_paths(nodes, buckets, quick, owner, state, plan, where, paths, slots)
     """Take a slot out of the bucket of each path."""
     for i in range(slots.size):
         bucket = walk(nodes, plan, paths[i])
-        at = np.int64(buckets[bucket, START])
-        while owner[at] != slots[i]:
-            at += 1
-        _drop(nodes, buckets, quick, owner, state, where, bucket, at)
+        begin = np.int64(buckets[bucket, START])
+        for at in range(begin, begin + buckets[bucket, COUNT]):
+            if owner[at] == slots[i]:
+                _drop(nodes, buckets, quick, owner, state, where, bucket, np.int64(at))
+                break
+        else:
+            raise EndlessWalk("a subscription is not in the bucket of its path")
 
 
 @njit(cache=True)

@@ -12,6 +12,7 @@ from numba import njit, types
 from numba.experimental import structref
 from numpy.typing import NDArray
 
+from brokers.errors import EndlessWalk
 from brokers.indexes.intrinsics import prefetch, trailing_zeros
 
 LEVELS = 16  # nodes have heights 1..15; the edge of level 15 always leads from the first node to the last
@@ -25,6 +26,7 @@ _AT, _SIZE, _CLASS = range(3)  # columns of `link` and `record`
 _NODES_IN, _NODES_OUT, _REMARKED = range(3)
 _SET_CLASS_MIN, _RECORD_CLASS_MIN = 2, 4
 _BLOCK_CLASSES = 31
+_RING = "the nodes of a level form a ring"
 _AHEAD = 8  # updates whose memory is asked for before their turn
 
 
@@ -211,10 +213,13 @@ def _unmark(s, entry):
         if position != last:
             moved = pool[head[_AT] + last]
             pool[head[_AT] + position] = moved
-            j = record[moved, _AT]
-            while pool[j] != slot:
-                j += 2
-            pool[j + 1] = position
+            theirs = record[moved, _AT]
+            for j in range(theirs, theirs + record[moved, _SIZE], 2):
+                if pool[j] == slot:
+                    pool[j + 1] = position
+                    break
+            else:
+                raise EndlessWalk("an entry has no record of a marker")
         if last == 0:
             _give_block(s, head[_AT], head[_CLASS])
             head[_CLASS] = -1
@@ -228,7 +233,7 @@ def _staircase(s, entry):
     link, key, height = s.link, s.key, s.height
     high = key[end]
     slot, level = node, 0  # first the set of the node where it begins
-    while True:
+    for _ in range(height.size):
         _mark(s, slot, entry)
         if node == end:
             return
@@ -238,9 +243,10 @@ def _staircase(s, entry):
                 return
         while level + 1 < height[node] and key[link[node + 2 + level, NEXT]] <= high:
             level += 1
-        while key[link[node + 1 + level, NEXT]] > high:
+        while level > 0 and key[link[node + 1 + level, NEXT]] > high:
             level -= 1
         slot = node + 1 + level
+    raise EndlessWalk("the edges of a region do not lead to its end")
 
 
 # ---- nodes ---------------------------------------------------------------------------------------------
@@ -266,23 +272,31 @@ def _left_of(s, key, path):
             path[level] = HEAD
             continue
         following = link[node + 1 + level, NEXT]
-        while keys[following] < key:
+        for _ in range(keys.size):
+            if not keys[following] < key:
+                break
             node = following
             following = link[node + 1 + level, NEXT]
+        else:
+            raise EndlessWalk(_RING)
         path[level] = node
     return link[path[0] + 1, NEXT]
 
 
 @njit(cache=True)
 def _floor(s, key, level):
-    """The last node of this level whose key is at most `key`, which is below infinity."""
+    """The last node of this level, but for the tail, whose key is at most `key`."""
     link, keys = s.link, s.key
     node = HEAD
     for at in range(max(level, s.top - 1), level - 1, -1):
         following = link[node + 1 + at, NEXT]
-        while keys[following] <= key:
+        for _ in range(keys.size):
+            if following == TAIL or not keys[following] <= key:
+                break
             node = following
             following = link[node + 1 + at, NEXT]
+        else:
+            raise EndlessWalk(_RING)
     return np.int32(node)
 
 
@@ -294,9 +308,13 @@ def _ceiling(s, key, level):
     following = np.int32(TAIL)
     for at in range(max(level, s.top - 1), level - 1, -1):
         following = link[node + 1 + at, NEXT]
-        while keys[following] < key:
+        for _ in range(keys.size):
+            if not keys[following] < key:
+                break
             node = following
             following = link[node + 1 + at, NEXT]
+        else:
+            raise EndlessWalk(_RING)
     return following
 
 
@@ -422,13 +440,14 @@ def _move(s, always, entry, low, high, low_node, high_node, level):
 @njit(cache=True)
 def _covering_edge(s, low, high, level):
     """The lowest edge of this level or above that covers an interval: (from, to, its level)."""
-    while True:
+    for _ in range(LEVELS + 2):
         low_node = _floor(s, low, level)
         high_node = s.link[low_node + 1 + level, NEXT]
         if s.key[high_node] >= high:
             return np.int64(low_node), np.int64(high_node), level
         # Above the highest node there is only the one edge that covers everything.
         level = level + 1 if level < s.top else LEVELS - 1
+    raise EndlessWalk("no edge of the highest level covers everything")
 
 
 @njit(cache=True)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
+from brokers.errors import EndlessWalk
 from brokers.indexes.context.table import (
     EQUAL,
     GREATER,
@@ -140,13 +141,17 @@ def leave(slots, start, count, binding_of, bindings, cells):
 def conjuncts_of(following, firsts):
     total = 0
     for first in firsts:
-        while first >= 0:
+        for _ in range(following.size + 1):
+            if first < 0:
+                break
             total += 1
             first = np.int64(following[first])
+        else:
+            raise EndlessWalk("the conjuncts of a profile form a ring")
     out = np.empty(total, np.int64)
     total = 0
     for first in firsts:
-        while first >= 0:
+        while first >= 0:  # counted above
             out[total] = first
             total += 1
             first = np.int64(following[first])
@@ -258,7 +263,9 @@ def update(keys, values, cells, cell_words, bindings, binding_words, bounds, bou
             key, value = keys[i], values[i]
             cells[key].value = value
             number = np.int64(cells[key].first)
-            while number >= 0:
+            for _ in range(bindings.size + 1):
+                if number < 0:
+                    break
                 b = bindings[number]
                 atom, conjunct = np.int64(b.atom), np.int64(b.conjunct)
                 attribute = np.int64(code[atom])
@@ -280,6 +287,8 @@ def update(keys, values, cells, cell_words, bindings, binding_words, bounds, bou
                         asked[n] = asked_interval(conjunct, attribute, start, count, bounds, code)
                         n += 1
                 number = np.int64(b.next)
+            else:
+                raise EndlessWalk("the atoms of a context value form a ring")
     return entries[:n], asked[:n]
 
 

@@ -21,7 +21,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from brokers.errors import InvalidInput
+from brokers.errors import EndlessWalk, InvalidInput
 from brokers.indexes.contract import Ids, claim
 from brokers.indexes.spatial import search
 from brokers.indexes.spatial.contract import Queries
@@ -220,7 +220,9 @@ def _open(lists, word, point, kind, k_max, stack, leaves):
         return 0
     stack[0] = forest.root[word]
     size, found = 1, 0
-    while size > 0:
+    for _ in range(forest.meta.shape[0] + 1):
+        if size == 0:
+            break
         size -= 1
         g = stack[size]
         if forest.meta[g, LEVEL] > 0:
@@ -234,6 +236,8 @@ def _open(lists, word, point, kind, k_max, stack, leaves):
         if _gap(forest.mbr[g], point) <= bound[g, kind]:
             leaves[found] = g
             found += 1
+    else:
+        raise EndlessWalk("a tree has a ring")
     return found
 
 

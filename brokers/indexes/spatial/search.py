@@ -20,6 +20,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from brokers.errors import EndlessWalk
 from brokers.indexes.spatial.tree_kernels import COUNT, LEVEL, NONE, Forest
 
 EPOCH, GROUPS, NODES, OBJECTS, SUBSCRIPTIONS = 0, 1, 2, 3, 4  # places of `state`
@@ -245,7 +246,9 @@ def _collect(trees, top, own, need, count, work):
     epoch = work.state[EPOCH]
     work.stack[0] = top
     size = 1
-    while size > 0:
+    for _ in range(trees.meta.shape[0] + 1):
+        if size == 0:
+            break
         size -= 1
         n = work.stack[size]
         for j in range(trees.meta[n, COUNT]):
@@ -259,6 +262,8 @@ def _collect(trees, top, own, need, count, work):
                 count += 1
                 if count >= need:
                     return count
+    else:
+        raise EndlessWalk("a tree has a ring")
     return count
 
 
@@ -290,7 +295,9 @@ def _candidates(trees, word, low, high, least, reach, own, k, count, work, leave
     if root == NONE:
         return count, kept
     size = _push(work.key, work.node, 0, 0.0, root)
-    while size > 0:
+    for _ in range(trees.meta.shape[0] + 1):
+        if size == 0:
+            break
         n = work.node[0]
         size = _drop_first(work.key, work.node, size)
         work.state[NODES] += 1
@@ -309,6 +316,8 @@ def _candidates(trees, word, low, high, least, reach, own, k, count, work, leave
                     return count, kept
             elif work.near[j] < reach:
                 size = _push(work.key, work.node, size, work.near[j], trees.child[n, j])
+    else:
+        raise EndlessWalk("a tree has a ring")
     return count, kept
 
 
@@ -391,7 +400,9 @@ def _part_word(world, asked, members, word, strict, work, out, owner, total):
     if root != NONE:
         work.group_stack[0] = root
         size = 1
-    while size > 0:
+    for _ in range(groups.meta.shape[0] + 1):
+        if size == 0:
+            break
         size -= 1
         g = work.group_stack[size]
         subscriptions = groups.meta[g, COUNT]
@@ -424,6 +435,8 @@ def _part_word(world, asked, members, word, strict, work, out, owner, total):
                     out[total] = s
                     owner[total] = i
                     total += 1
+    else:
+        raise EndlessWalk("a tree has a ring")
     return out, owner, total
 
 
@@ -502,7 +515,9 @@ def _batch_candidates(
     if root == NONE:
         return count, kept, first
     size = _push(work.key, work.node, 0, 0.0, root)
-    while size > 0:
+    for _ in range(trees.meta.shape[0] + 1):
+        if size == 0:
+            break
         n = work.node[0]
         size = _drop_first(work.key, work.node, size)
         work.state[NODES] += 1
@@ -532,6 +547,8 @@ def _batch_candidates(
                     return count, kept, end
             if work.near[j] < reach:
                 size = _push(work.key, work.node, size, work.near[j], trees.child[n, j])
+    else:
+        raise EndlessWalk("a tree has a ring")
     return count, kept, first
 
 
@@ -619,7 +636,9 @@ def _batch_word(world, asked, members, word, strict, work, batch, out, owner, to
     if root != NONE:
         work.group_stack[0] = root
         size = 1
-    while size > 0:
+    for _ in range(groups.meta.shape[0] + 1):
+        if size == 0:
+            break
         size -= 1
         g = work.group_stack[size]
         subscriptions = groups.meta[g, COUNT]
@@ -662,6 +681,8 @@ def _batch_word(world, asked, members, word, strict, work, batch, out, owner, to
                 out[total] = s
                 owner[total] = batch.alive[t]
                 total += 1
+    else:
+        raise EndlessWalk("a tree has a ring")
     return out, owner, total
 
 
@@ -772,7 +793,9 @@ def _nearest(trees, place, words, capacity, squared, slots, work):
         root = _root(trees, words[column])
         if root != NONE:
             size = _push(work.key, work.node, size, 0.0, root)
-    while size > 0:
+    for _ in range(trees.meta.shape[0] + 1):
+        if size == 0:
+            break
         if held == capacity and work.key[0] >= squared[held - 1]:
             break
         n = work.node[0]
@@ -792,6 +815,8 @@ def _nearest(trees, place, words, capacity, squared, slots, work):
             elif work.seen[child] != epoch:
                 work.seen[child] = epoch
                 held = _insert_nearest(squared, slots, held, capacity, distance, child)
+    else:
+        raise EndlessWalk("a tree has a ring")
     return held
 
 

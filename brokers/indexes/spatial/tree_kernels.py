@@ -8,6 +8,8 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from brokers.errors import EndlessWalk
+
 LEVEL, COUNT, PARENT, PLACE, TOUCHED = 0, 1, 2, 3, 4  # columns of meta
 FREE = -2  # the level of a node that is not in use
 NONE = -1
@@ -50,10 +52,10 @@ def _give(forest, node):
 
 @njit(cache=True)
 def _column(words, slot, word):
-    column = 0
-    while words[slot, column] != word:
-        column += 1
-    return column
+    for column in range(words.shape[1]):
+        if words[slot, column] == word:
+            return column
+    raise EndlessWalk("an item is in the tree of a word that it does not have")
 
 
 @njit(cache=True)
@@ -100,7 +102,9 @@ def slots_below(forest, root, size):
     stack = np.empty(forest.meta[root, LEVEL] * forest.child.shape[1] + 1, np.int32)
     stack[0] = root
     depth, total = 1, 0
-    while depth > 0:
+    for _ in range(forest.meta.shape[0] + 1):
+        if depth == 0:
+            break
         depth -= 1
         n = stack[depth]
         for j in range(forest.meta[n, COUNT]):
@@ -110,6 +114,8 @@ def slots_below(forest, root, size):
             else:
                 stack[depth] = forest.child[n, j]
                 depth += 1
+    else:
+        raise EndlessWalk("a tree has a ring")
     return out
 
 
@@ -118,7 +124,9 @@ def _free_tree(forest, root):
     stack = np.empty(max(1, forest.meta[root, LEVEL] * forest.child.shape[1] + 1), np.int32)
     stack[0] = root
     depth = 1
-    while depth > 0:
+    for _ in range(forest.meta.shape[0] + 1):
+        if depth == 0:
+            break
         depth -= 1
         n = stack[depth]
         if forest.meta[n, LEVEL] > 0:
@@ -126,6 +134,8 @@ def _free_tree(forest, root):
                 stack[depth] = forest.child[n, j]
                 depth += 1
         _give(forest, n)
+    else:
+        raise EndlessWalk("a tree has a ring")
 
 
 @njit(cache=True)
@@ -249,7 +259,9 @@ def _add_child(forest, words, leaf_of, word, node, box, child, below):
     """Put a child into a node, splitting full ones upwards. Boxes and counts above are adjusted by the caller
     of the first step; splits write those of the nodes they make."""
     fan_out, ends = forest.child.shape[1], forest.mbr.shape[1]
-    while forest.meta[node, COUNT] == fan_out:
+    for _ in range(HEIGHT_MAX + 1):
+        if forest.meta[node, COUNT] < fan_out:
+            break
         boxes = np.empty((fan_out + 1, ends))
         children = np.empty(fan_out + 1, np.int64)
         belows = np.empty(fan_out + 1, np.int64)
@@ -282,6 +294,8 @@ def _add_child(forest, words, leaf_of, word, node, box, child, below):
             _put(forest, words, leaf_of, word, parent, place, forest.mbr[node], node, left)
         box, child, below = forest.mbr[twin].copy(), np.int64(twin), _items_below(forest, twin)
         node = parent
+    else:
+        raise EndlessWalk("a tree is higher than it can be")
     count = forest.meta[node, COUNT]
     _put(forest, words, leaf_of, word, node, count, box, child, below)
     forest.meta[node, COUNT] = count + 1
@@ -305,7 +319,9 @@ def insert(forest, points, words, leaf_of, slots, slot_words):
             node = _take(forest, 0)
             forest.root[word] = node
             forest.leaves[word] = 1
-        while forest.meta[node, LEVEL] > 0:
+        for _ in range(HEIGHT_MAX + 1):
+            if forest.meta[node, LEVEL] == 0:
+                break
             j = _least_growth(forest, node, point)
             forest.below[node, j] += 1
             for axis in range(axes):
@@ -314,6 +330,8 @@ def insert(forest, points, words, leaf_of, slots, slot_words):
                 forest.mbr[node, axis] = min(forest.mbr[node, axis], point[axis])
                 forest.mbr[node, axes + axis] = max(forest.mbr[node, axes + axis], point[axis])
             node = forest.child[node, j]
+        else:
+            raise EndlessWalk("a tree is higher than it can be")
         _add_child(forest, words, leaf_of, word, node, box, slot, 1)
         forest.size[word] += 1
     return slots.size
@@ -339,12 +357,14 @@ def delete(forest, words, leaf_of, slots, slot_words):
         column = _column(words, slot, word)
         node = leaf_of[slot, column]
         leaf_of[slot, column] = NONE
-        place = 0
-        while forest.child[node, place] != slot:
-            place += 1
+        for place in range(forest.meta[node, COUNT]):
+            if forest.child[node, place] == slot:
+                break
+        else:
+            raise EndlessWalk("an item is not in its leaf")
         _remove_child(forest, words, leaf_of, word, node, place)
         forest.size[word] -= 1
-        while True:
+        for _ in range(HEIGHT_MAX + 1):
             parent, place = forest.meta[node, PARENT], forest.meta[node, PLACE]
             emptied = forest.meta[node, COUNT] == 0
             if emptied:
@@ -364,6 +384,8 @@ def delete(forest, words, leaf_of, slots, slot_words):
                 for end in range(forest.mbr.shape[1]):
                     forest.box[parent, end, place] = forest.mbr[node, end]
             node = parent
+        else:
+            raise EndlessWalk("a tree is higher than it can be")
         root = forest.root[word]
         while root != NONE and forest.meta[root, LEVEL] > 0 and forest.meta[root, COUNT] == 1:
             only = forest.child[root, 0]

@@ -16,6 +16,7 @@ from itertools import pairwise
 import numpy as np
 from numba import njit
 
+from brokers.errors import EndlessWalk
 from brokers.indexes.contract import claim
 from brokers.indexes.topk.bounds import INFLATED, largest_sums
 from brokers.indexes.topk.contract import Floats, Message, Query, Ranking, checked_message
@@ -137,7 +138,7 @@ def _walk(
     for a in range(low.size):
         if low[a] == low[a] and at[a] < starts[a + 1]:
             heads[a] = max(0.0, sent[a] if sent.size else list_weight[at[a]])
-    while True:
+    for _ in range(list_slot.size + 2):  # each round goes on in one list at least
         possible = _still_possible(heads, attribute.shape[1])
         if possible < floor or possible <= 0.0:
             break
@@ -150,9 +151,11 @@ def _walk(
                 slot = list_slot[i]
                 if seen[slot]:
                     continue
-                place = 0
-                while attribute[slot, place] != a:
-                    place += 1
+                for place in range(attribute.shape[1]):
+                    if attribute[slot, place] == a:
+                        break
+                else:
+                    raise EndlessWalk("a list names a filter without the list's attribute")
                 if not (ends[slot, 2 * place] <= high[a] and ends[slot, 2 * place + 1] >= low[a]):
                     continue
                 seen[slot] = True
@@ -174,5 +177,7 @@ def _walk(
                 heads[a] = 0.0
             elif not sent.size:
                 heads[a] = max(0.0, list_weight[last])
+    else:
+        raise EndlessWalk("lists were walked to their ends, and there is more to come")
     arrange(scores, ids, receivers, size)
     return size, found[:total], found_scores[:total]

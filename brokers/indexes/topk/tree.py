@@ -19,6 +19,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from brokers.errors import EndlessWalk
 from brokers.indexes.contract import claim
 from brokers.indexes.space import grown
 from brokers.indexes.topk.contract import Floats
@@ -309,10 +310,10 @@ def _find(head, leaf_size, leaf_slot, node_size, node_child, node_key, low, slot
         places[depth] = _child_of(node_size, node_child, node_key, node, low, slot)
         node = node_child[0, node, places[depth]]
     path[head[_HEIGHT]] = node
-    at = 0
-    while leaf_slot[node, at] != slot:
-        at += 1
-    return at
+    for at in range(leaf_size[node]):
+        if leaf_slot[node, at] == slot:
+            return at
+    raise EndlessWalk("an interval is not in the leaf that its key leads to")
 
 
 @njit(cache=True)
@@ -384,7 +385,9 @@ def _accumulate(
     stack = np.empty((FAN * (head[_HEIGHT] + 1) + 1, 3), np.int64)
     stack[0] = head[_ROOT], head[_HEIGHT], 0
     depth = 1
-    while depth > 0:
+    for _ in range(node_size.size + leaf_size.size + 1):
+        if depth == 0:
+            break
         depth -= 1
         node, height, inside = stack[depth]
         if height > 0:
@@ -413,6 +416,8 @@ def _accumulate(
                     touched[count] = slot
                     count += 1
                 state[slot, 0] += counted
+    else:
+        raise EndlessWalk("a tree has a ring")
     work[0] += compared
     work[1] += hits
     work[2] = count
