@@ -13,9 +13,10 @@ setup: $(READY)
 
 $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; v = sys.version_info[:2]; sys.exit(0 if (3, 11) <= v <= (3, 13) else f"brokerlab needs Python 3.11 to 3.13, {sys.executable} is {v[0]}.{v[1]}: call make PYTHON=/path/to/python3.11")'
+	@echo "Setting up, once: an environment in $(VENV), the tested versions into it, and the kernels."
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[all,dev]'
-	$(BIN)/python -m brokers.engine.warm
+	$(BIN)/brokerlab warm
 	@touch $@
 
 demo: $(READY)

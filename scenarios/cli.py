@@ -59,6 +59,7 @@ COMMANDS: dict[str, Command] = {
     ),
     "bench": Command("scenarios.commands.bench:command", "measure, each figure beside its baseline"),
     "reproduce": Command("scenarios.commands.reproduce:command", "repeat a paper's experiments"),
+    "warm": Command("scenarios.commands.warm:command", "compile every kernel, so that no run has to"),
     "doctor": Command(
         "scenarios.commands.doctor:command", "what is installed, what is missing, how to get it"
     ),

@@ -2,6 +2,8 @@
 
 Of a run: simulated time and share, events per second of wall time (since the last line, so that slowing shows),
 simulated seconds per second, messages in flight, time to go. Of a sweep: points ended, failed, to go.
+
+A time to go is shown once it means something, by the rule of `Estimate`.
 """
 
 from __future__ import annotations
@@ -15,6 +17,45 @@ TERMINAL_EVERY_S = 0.1
 PIPE_EVERY_S = 5.0
 
 
+ESTIMATE_FROM_S = 5.0
+ESTIMATE_FROM_SHARE = 0.02
+ESTIMATE_STRETCH_S = 1.0
+ESTIMATES_APART = 2.0
+
+
+class Estimate:
+    """The time to go, from the share that is done; None as long as nothing can be said.
+
+    Starting up, compiling and the first subscriptions take time in which little is simulated, so the first seconds
+    say nothing about the rest. An estimate needs some time, some share, and a last stretch whose pace agrees with
+    that since the start, within a factor of two: what began slowly, or stands still, has none. Once there is one,
+    there is one at every look.
+    """
+
+    def __init__(self, started: float) -> None:
+        self.started = started
+        self._known = False
+        self._stretch: tuple[float, float] | None = None  # when it began, and the share then
+
+    def left_s(self, share: float, now: float) -> float | None:
+        """Seconds to go at this moment, a share of the whole being done."""
+        elapsed_s = now - self.started
+        if self._stretch is None:
+            self._stretch = now, share
+        elif now - self._stretch[0] >= ESTIMATE_STRETCH_S:
+            self._known = self._known or self._agree(share, now)
+            self._stretch = now, share
+        return elapsed_s * (1 - share) / share if self._known else None
+
+    def _agree(self, share: float, now: float) -> bool:
+        elapsed_s = now - self.started
+        if self._stretch is None or elapsed_s < ESTIMATE_FROM_S or share < ESTIMATE_FROM_SHARE:
+            return False
+        began, share_then = self._stretch
+        lately, in_all = (share - share_then) / (now - began), share / elapsed_s
+        return in_all / ESTIMATES_APART <= lately <= in_all * ESTIMATES_APART
+
+
 class Line:
     """A changing line on a terminal; elsewhere plain lines, no more than one every few seconds."""
 
@@ -25,6 +66,7 @@ class Line:
         self.every_s = terminal_every_s if self.terminal else PIPE_EVERY_S
         self.started = self.last = clock()
         self.shown = 0  # characters of the live line
+        self.estimate = Estimate(self.started)
 
     def due(self, now: float) -> bool:
         """Whether it is time for another line."""
@@ -74,12 +116,11 @@ class Progress(Line):
         wall_s = max(now - self.last, 1e-9)
         share = min(sim_ns / self.duration_ns, 1.0)
         pace = (sim_ns - self.last_ns) / 1e9 / wall_s
-        elapsed_s = now - self.started
-        left = clock_text(elapsed_s * (1 - share) / share) if share > 0 else "?"
+        left = to_go(self.estimate.left_s(share, now))
         rate = _short((events - self.last_events) / wall_s)
         return (
             f"{sim_ns / 1e9:.1f} s simulated ({share:.0%}) · {rate} events/s"
-            f" · {pace:.2g} s per s · {_short(in_flight)} in flight · {left} to go"
+            f" · {pace:.2g} s per s · {_short(in_flight)} in flight{left}"
         )
 
 
@@ -97,9 +138,14 @@ class PointProgress(Line):
     def line(self, ended: int, failed: int, points: int, now: float) -> str:
         """The text of one line."""
         elapsed_s = now - self.started
-        left = clock_text(elapsed_s * (points - ended) / ended) if ended else "?"
+        left = to_go(self.estimate.left_s(ended / points, now)) if ended < points else ""
         wrong = f" · {failed} failed" if failed else ""
-        return f"{ended} of {points} points ({ended / points:.0%}){wrong} · {clock_text(elapsed_s)} · {left} to go"
+        return f"{ended} of {points} points ({ended / points:.0%}){wrong} · {clock_text(elapsed_s)}{left}"
+
+
+def to_go(left_s: float | None) -> str:
+    """The end of a line; nothing where nothing can be said."""
+    return "" if left_s is None else f" · {clock_text(left_s)} to go"
 
 
 def _short(number: float) -> str:

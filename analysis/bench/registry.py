@@ -9,6 +9,10 @@ from __future__ import annotations
 from brokers.registry import Entry
 
 BENCHES: dict[str, Entry] = {
+    "start": Entry(
+        "analysis.bench.start:rows",
+        "what a newcomer waits for: compiling all kernels, the first demo beside the second, the quickstart, its audit",
+    ),
     "engine": Entry(
         "analysis.bench.engine:rows",
         "hops per second of one core and of two actors, memory, start-up, beside plain event loops",

@@ -37,6 +37,7 @@ def row(
     most: float | None = None,
     baseline: float | None = None,
     ratio_least: float | None = None,
+    ratio_most: float | None = None,
     against: str = "its baseline",
 ) -> Row:
     """A row, judged by the bounds that are given. `against` names the baseline in the target."""
@@ -49,6 +50,9 @@ def row(
     if ratio_least is not None:
         good = ratio is not None and ratio >= ratio_least
         demands.append((f"at least {number(ratio_least)} times {against}", good))
+    if ratio_most is not None:
+        good = ratio is not None and ratio <= ratio_most
+        demands.append((f"at most {number(ratio_most)} times {against}", good))
     return {
         "name": name, "value": value, "unit": unit, "baseline": baseline, "ratio": ratio,
         "target": " and ".join(text for text, _ in demands) or None,

@@ -20,7 +20,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -112,12 +112,14 @@ def checkpoints(sizes: Sizes) -> Iterator[Row]:
     )
 
 
-def cost_of(*arguments: str) -> Cost:
+def cost_of(*arguments: str, environment: Mapping[str, str] | None = None) -> Cost:
     """One call of the command line, with all the processes that it starts."""
     began, ended_s = time.perf_counter(), _ended_s()
     program = [sys.executable, "-c", "from scenarios.cli import entry; entry()", *arguments]
     with tempfile.TemporaryFile() as said:
-        process = subprocess.Popen(program, stdout=subprocess.DEVNULL, stderr=said)
+        process = subprocess.Popen(
+            program, stdout=subprocess.DEVNULL, stderr=said, env={**os.environ, **(environment or {})}
+        )
         cpu_s, peak = 0.0, 0
         while process.poll() is None:
             now_s, now_bytes = tree_cost(process.pid)

@@ -1,7 +1,8 @@
 """Experiments of papers that `brokerlab reproduce` repeats, by name.
 
 An entry's target is a function that is handed an `analysis.papers.report.Report` and tells it what it found; so are
-those that the fact `further` names, the part in the network among them.
+those that the fact `further` names, the part in the network among them. The facts `tiny` and `tiny_network` name
+functions that do the same at a scale that only compiles: the library of the `kind`, and its network.
 """
 
 from __future__ import annotations
@@ -12,24 +13,41 @@ PAPERS: dict[str, Entry] = {
     "merging": Entry(
         "analysis.papers.merging:reproduce",
         "query merging: figures 13 to 20, heuristics beside the optimum, beyond where the source stops, in the network",
-        {"further": ["analysis.papers.merging_network:network"]},
+        {
+            "further": ["analysis.papers.merging_network:network"],
+            "kind": "channels",
+            "tiny": "analysis.papers.tiny:merging",
+            "tiny_network": "analysis.papers.tiny:merging_in_network",
+        },
     ),
     "htree": Entry(
         "analysis.papers.htree:reproduce",
         "matching by cells: the H-Tree beside a scan, Tama, Siena's counting and Rein",
+        {"kind": "content", "tiny": "analysis.papers.tiny:htree"},
     ),
     "topk": Entry(
         "analysis.papers.topk:reproduce",
         "weighted top-k partial matching: time and space against the bound, beside the fast index and a scan",
+        {"kind": "topk", "tiny": "analysis.papers.tiny:topk", "tiny_network": "analysis.papers.tiny:topk_in_network"},
     ),
     "part": Entry(
         "analysis.papers.part:experiments",
         "PART and B-PART: time and work over nine parameters; messages and bytes of three protocols in the network",
-        {"further": ["analysis.papers.part_network:network"]},
+        {
+            "further": ["analysis.papers.part_network:network"],
+            "kind": "spatial",
+            "tiny": "analysis.papers.tiny:part",
+            "tiny_network": "analysis.papers.tiny:part_in_network",
+        },
     ),
     "agile": Entry(
         "analysis.papers.agile:reproduce",
         "context-aware filtering: tables 3 to 6 and figures 11 to 15, operations, modelled and real throughput",
-        {"further": ["analysis.papers.agile_network:network"]},
+        {
+            "further": ["analysis.papers.agile_network:network"],
+            "kind": "context",
+            "tiny": "analysis.papers.tiny:agile",
+            "tiny_network": "analysis.papers.tiny:agile_in_network",
+        },
     ),
 }

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 _ACTOR = "ray::Host"  # how Ray names the processes of brokers.engine.ray's actors
+_RAY_FOLDER = "RAY_TMPDIR"  # below which Ray puts what no folder is named for
 
 
 def children(root: int) -> list[tuple[int, str]]:
@@ -39,21 +40,36 @@ def children(root: int) -> list[tuple[int, str]]:
 
 
 class TrialCluster:
-    """Three Ray nodes on this machine; any but the first may be lost and is replaced."""
+    """Three Ray nodes on this machine; any but the first may be lost and is replaced.
 
-    def __init__(self) -> None:
+    Ray's cluster for trials writes its address below the system's temporary folder, whatever folder it is given, and
+    fails where no Ray has made that before. So RAY_TMPDIR names the cluster's own folder while it is up.
+    """
+
+    def __init__(self, connect: bool = True) -> None:
         import ray
         from ray.cluster_utils import Cluster as RayCluster
 
         self._ray = ray
-        self._folder = tempfile.mkdtemp(prefix="bl-")
+        self._folder = tempfile.mkdtemp(prefix="bl-")  # short: socket paths have a limit of 107 bytes
+        self._ray_folder_before = os.environ.get(_RAY_FOLDER)
         self._node: dict[str, Any] = {"num_cpus": 1, "object_store_memory": 1 << 27}
-        self._cluster = RayCluster(
-            initialize_head=True,
-            head_node_args={**self._node, "include_dashboard": False, "temp_dir": self._folder},
-        )
-        self._nodes = [self._cluster.add_node(**self._node) for _ in range(2)]
-        ray.init(address=self._cluster.address, log_to_driver=False, logging_level=logging.ERROR)
+        self._cluster = RayCluster()
+        try:
+            (Path(self._folder) / "ray").mkdir()
+            os.environ[_RAY_FOLDER] = self._folder
+            self._cluster.add_node(**self._node, include_dashboard=False, temp_dir=self._folder)
+            self._nodes = [self._cluster.add_node(**self._node) for _ in range(2)]
+            if connect:
+                ray.init(address=self.address, log_to_driver=False, logging_level=logging.ERROR)
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def address(self) -> str:
+        """Where a run finds it."""
+        return str(self._cluster.address)
 
     def lose_node(self) -> None:
         """Kill a node, as a power cut would, and have another join."""
@@ -67,6 +83,13 @@ class TrialCluster:
             os.kill(actors[number % len(actors)], signal.SIGKILL)
 
     def close(self) -> None:
-        self._ray.shutdown()
-        self._cluster.shutdown()
-        shutil.rmtree(self._folder, ignore_errors=True)
+        """Stop its processes and remove its folder, however far its start came."""
+        try:
+            self._ray.shutdown()
+            self._cluster.shutdown()
+        finally:
+            if self._ray_folder_before is None:
+                os.environ.pop(_RAY_FOLDER, None)
+            else:
+                os.environ[_RAY_FOLDER] = self._ray_folder_before
+            shutil.rmtree(self._folder, ignore_errors=True)

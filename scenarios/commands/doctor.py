@@ -92,7 +92,7 @@ def numba_cache() -> Finding:
         False,
         f"cannot write {tried}",
         "set NUMBA_CACHE_DIR to a folder that can be written",
-        "kernels are compiled anew by every process, some 15 s",
+        "kernels are compiled anew by every process, which takes longer than most runs",
     )
 
 

@@ -106,7 +106,7 @@ def test_a_cluster_that_is_not_there_is_one_clear_sentence():
 
 
 def test_three_nodes_of_a_cluster_run_shipped_code_and_give_the_same_digest(request, monkeypatch):
-    from ray.cluster_utils import Cluster
+    from brokers.engine.trial_cluster import TrialCluster
 
     shipped = request.config.cache.mkdir("shipped")
     monkeypatch.setenv("XDG_CACHE_HOME", str(shipped))
@@ -124,13 +124,11 @@ def test_three_nodes_of_a_cluster_run_shipped_code_and_give_the_same_digest(requ
 
         seen.extend(shards._get([actor.call.remote(where) for actor in shards._actors]))
 
-    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "object_store_memory": 1 << 28})
+    cluster = TrialCluster(connect=False)
     try:
-        for _ in range(2):
-            cluster.add_node(num_cpus=1, object_store_memory=1 << 28)
         result = execute(model, engine="ray", actors=3, address=cluster.address, observe=look)
     finally:
-        cluster.shutdown()
+        cluster.close()
     assert result.digest == expected
     assert len({node for _, node in seen}) == 3
     assert all(Path(file).is_relative_to(shipped / "brokerlab" / "code") for file, _ in seen)

@@ -36,36 +36,63 @@ class _StateType(types.StructRef):
         return tuple((name, types.unliteral(type_)) for name, type_ in fields)
 
 
-_FIELDS = (
-    # by slot: a node is a slot, followed by one slot per edge that leaves it
-    "key",  # float64, of a node
-    "height",  # int8, of a node
-    "owners",  # int32, ends of regions at a node
-    "link",  # int32[4]: a set (block, size, class) - of an edge its markers, of a node what begins there - and
-    #          the node that an edge leads to
-    "slots_used", "free_towers",  # int64; int32 by height, chained through `link`
-    "pool", "pool_used", "free_blocks",  # int32; int64; int32 by class, chained through the pool
-    # by entry
-    "record",  # int32[3]: a block of pairs (slot, position in its set)
-    "ends",  # int32[2]: the nodes at the ends of K
-    "reach",  # float64[2]: K
-    "level",  # int8
-    "top", "seed", "scope", "work", "scratch", "scratch_bits",
+def _array(of: Any, dimensions: int = 1) -> Any:
+    return types.Array(of, dimensions, "C")
+
+
+_TYPE = _StateType(
+    [
+        # by slot: a node is a slot, followed by one slot per edge that leaves it
+        ("key", _array(types.float64)),  # of a node
+        ("height", _array(types.int8)),  # of a node
+        ("owners", _array(types.int32)),  # ends of regions at a node
+        # a set (block, size, class) - of an edge its markers, of a node what begins there - and the node that an
+        # edge leads to
+        ("link", _array(types.int32, 2)),
+        ("slots_used", types.int64),
+        ("free_towers", _array(types.int32)),  # by height, chained through `link`
+        ("pool", _array(types.int32)),
+        ("pool_used", types.int64),
+        ("free_blocks", _array(types.int32)),  # by class, chained through the pool
+        # by entry
+        ("record", _array(types.int32, 2)),  # a block of pairs (slot, position in its set)
+        ("ends", _array(types.int32, 2)),  # the nodes at the ends of K
+        ("reach", _array(types.float64, 2)),  # K
+        ("level", _array(types.int8)),
+        ("top", types.int64),
+        ("seed", types.int64),
+        ("scope", _array(types.float64)),
+        ("work", _array(types.int64)),
+        ("scratch", _array(types.float64)),
+        ("scratch_bits", _array(types.uint64)),
+    ]
 )
 
 
 class State(structref.StructRefProxy):
-    """The arrays of one list; kernels replace those that grow."""
-
-    def __new__(cls, *fields: Any) -> Any:
-        return structref.StructRefProxy.__new__(cls, *fields)
+    """The arrays of one list; kernels replace those that grow. Made by `new_state`."""
 
     def __reduce__(self) -> Any:
         """For checkpoints: the arrays and numbers; the scratch is one memory under two names, and made anew."""
         return _with_scratch, (*_kept(self),)
 
 
-structref.define_proxy(State, _StateType, list(_FIELDS))
+# Not `define_proxy`: the constructor that it makes is compiled anew in every process.
+structref.define_boxing(_StateType, State)
+_new: Any = structref.new
+
+
+@njit(cache=True)
+def _state(
+    key, height, owners, link, slots_used, free_towers, pool, pool_used, free_blocks, record, ends, reach, level, top,
+    seed, scope, work, scratch, scratch_bits,
+):  # fmt: skip
+    s = _new(_TYPE)
+    s.key, s.height, s.owners, s.link, s.slots_used = key, height, owners, link, slots_used
+    s.free_towers, s.pool, s.pool_used, s.free_blocks = free_towers, pool, pool_used, free_blocks
+    s.record, s.ends, s.reach, s.level, s.top, s.seed = record, ends, reach, level, top, seed
+    s.scope, s.work, s.scratch, s.scratch_bits = scope, work, scratch, scratch_bits
+    return s
 
 
 @njit(cache=True)
@@ -78,7 +105,8 @@ def _kept(s):
 
 def _with_scratch(*fields: Any) -> Any:
     scratch = np.zeros(1)
-    return State(*fields, scratch, scratch.view(np.uint64))
+    make: Any = _state
+    return make(*fields, scratch, scratch.view(np.uint64))
 
 
 def new_state(entries: int, seed: int, scope: tuple[float, float]) -> Any:

@@ -1,17 +1,11 @@
-"""Compile every kernel once, so that no user's first run waits for it: `python -m brokers.engine.warm`.
-
-Numba keeps what it compiled on disk. The kernels are reached the way a run reaches them: by running small
-models that touch each of them.
-"""
+"""Small networks of ranges that touch every kernel of the engine: what all other models use as well."""
 
 from __future__ import annotations
 
-import sys
-import time
+from typing import Any
 
 import numpy as np
 
-from brokers import registry
 from brokers.contract import NEVER
 from brokers.engine.model import Model, ServiceSpec, SourceSpec
 from brokers.engine.run import execute
@@ -19,16 +13,22 @@ from topology.build import build
 from topology.links import LinkModel
 
 _MS = 1_000_000
-# Each compiles the kernels of the indexes that it belongs to.
-_INDEXES = (
-    "brokers.indexes.content.cells:warm",
-    "brokers.indexes.content.htree:warm",
-    "brokers.indexes.topk.warm:warm",
+_SHAPES: tuple[tuple[str, dict[str, Any]], ...] = (
+    ("balanced-tree", {"branching": 2, "height": 2}),
+    ("ring", {"nodes": 5}),
 )
 _PROTOCOLS = ("flooding:Flooding", "subscription:Subscription", "covering:Covering")
 
 
-def _model(kind: str, params: dict[str, int], protocol: str, settled: bool) -> Model:
+def run_each() -> None:
+    """On a tree and on a cycle, with interests that stand and that come and go, in one shard and in two."""
+    for shape in _SHAPES:
+        for protocol in _PROTOCOLS:
+            for settled in (False, True):
+                execute(_model(*shape, protocol, settled), actors=2)
+
+
+def _model(kind: str, params: dict[str, Any], protocol: str, settled: bool) -> Model:
     links = LinkModel.model_validate(
         {
             "delay": {"kind": "uniform", "low_ns": _MS, "high_ns": 3 * _MS},
@@ -61,20 +61,3 @@ def _model(kind: str, params: dict[str, int], protocol: str, settled: bool) -> M
     return Model(
         "warm", 1, 100 * _MS, overlay, clients, {"clients": (0, 8)}, [service], sample_every_ns=NEVER
     )
-
-
-def warm() -> float:
-    """Compile; returns the seconds it took."""
-    began = time.perf_counter()
-    for kind, params in (("balanced-tree", {"branching": 2, "height": 2}), ("ring", {"nodes": 5})):
-        for protocol in _PROTOCOLS:
-            for settled in (False, True):
-                execute(_model(kind, params, protocol, settled), actors=2)
-    for target in _INDEXES:
-        registry.load(target)()
-    return time.perf_counter() - began
-
-
-if __name__ == "__main__":
-    print("Compiling kernels (once; Numba keeps them) ...", file=sys.stderr, flush=True)
-    print(f"Kernels ready after {warm():.1f} s.", file=sys.stderr)

@@ -1,0 +1,106 @@
+"""The experiments of each paper at a scale that proves nothing, so that setting up compiles what they need.
+
+Tables, plots and claims are thrown away.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from analysis.papers import agile_network, merging_network, part_network, topk_network
+from analysis.papers.report import Report
+
+
+class _Silent(Report):
+    """A report that keeps nothing."""
+
+    def table(self, *_: Any, **__: Any) -> None:
+        return
+
+    plot = claim = text = table
+
+
+@contextmanager
+def _silent(name: str) -> Iterator[Report]:
+    with tempfile.TemporaryDirectory(prefix="bl-") as folder:
+        yield _Silent(name, Path(folder), 1, False, lambda text: None)
+
+
+def merging() -> None:
+    """A few queries through every algorithm."""
+    from analysis.papers import merging as paper
+
+    scale = paper.Scale(optimal=1, starts=1, sensitivity=1, large=1, clustering=1, beyond=1)
+    random = np.random.Generator(np.random.PCG64(1))
+    with _silent("merging") as report:
+        for experiment in (paper.optimal, paper.starts, paper.sensitivity, paper.large, paper.clustering_factor,
+                           paper.beyond):  # fmt: skip
+            experiment(report, scale, random)
+
+
+def merging_in_network() -> None:
+    """A round of each mode."""
+    for mode in merging_network.MODES:
+        merging_network.measure(merging_network.Setting(queries=30, brokers=6, objects=200, mode=mode, channels=3))
+
+
+def htree() -> None:
+    """All contenders on some hundred subscriptions."""
+    from analysis.papers import htree as paper
+
+    with _silent("htree") as report:
+        paper.experiments(report, paper.Scale(subscriptions=300, growth=(100, 200), divided=50, events=2))
+
+
+def topk() -> None:
+    """All indexes at one point, without and with weights of the sender."""
+    from analysis.papers import topk as paper
+
+    scale = paper.Scale(filters=400, growth=(400,), messages=2)
+    for sender in (False, True):
+        paper.measured(paper.Point(filters=400, sender=sender), scale, 1)
+
+
+def topk_in_network() -> None:
+    """Each protocol, with some changes."""
+    for protocol in topk_network.PROTOCOLS:
+        topk_network.measure(topk_network.Setting(brokers=6, filters=80, publications=20), protocol, 1)
+
+
+def part() -> None:
+    """All indexes at one point, exact and relaxed."""
+    from analysis.papers import part as paper
+
+    for delta in (1.0, 2.0):
+        paper.measure(paper.Setting(objects=400, subscriptions=100, words=20, queries=6, side=0.5, delta=delta))
+
+
+def part_in_network() -> None:
+    """Each protocol for some seconds."""
+    for protocol in part_network.PROTOCOLS:
+        one = part_network.model(protocol, 1 << 10, 1, False, brokers=6)
+        part_network.measured(replace(one, duration_ns=one.duration_ns // 2))
+
+
+def agile() -> None:
+    """Every approach under every policy on a few profiles."""
+    from analysis.papers.agile_runs import APPROACHES, Setting, run
+    from analysis.papers.agile_workload import Load
+    from brokers.indexes.context.policies import Auto, Fixed
+
+    for approach in APPROACHES:
+        for policy in (Fixed(), Auto(100.0)):
+            run(Setting(approach, Load(profiles=100), 1_000, 5, 2, policy))
+
+
+def agile_in_network() -> None:
+    """Each protocol at one rate of updates."""
+    for protocol in agile_network.PROTOCOLS:
+        agile_network.measure(protocol, 2.0, 1, 6)

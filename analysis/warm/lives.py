@@ -1,0 +1,119 @@
+"""What is run so that kernels get compiled: a small life of everything that a registry or a shipped scenario names.
+
+Whoever adds a protocol, an index, a scenario or a paper has it compiled without a word here. A kernel that no life
+reaches is named by `tests/analysis/test_warm.py`.
+
+Lives come in stages, one after the other; a stage has parts, which do not share kernels, so that processes may work
+on them side by side: two that compile one function at a time would waste the work of one of them.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import NamedTuple
+
+from analysis.papers.registry import PAPERS
+from brokers.indexes.registry import INDEXES
+from brokers.registry import load
+from protocols.registry import KINDS, PROTOCOLS
+
+Life = Callable[[], object]
+
+# The library that a kind's networks are made of.
+LIBRARIES = {
+    "content": "brokers.indexes.content.warm:warm",
+    "topk": "brokers.indexes.topk.warm:warm",
+    "context": "brokers.indexes.context.warm:warm",
+    "spatial": "brokers.indexes.spatial.warm:warm",
+    "channels": "brokers.planning.warm:warm",
+}
+# A moment of a shipped scenario in which everything happens once, subscriptions that end among it.
+MOMENT = ("duration=4500 ms", "drain=1 s")
+
+# Listed, but a scenario cannot say the scope that it needs: nobody waits for its kernels.
+UNUSABLE = ("context-partial",)
+
+
+class Part(NamedTuple):
+    """What one process does in one go."""
+
+    name: str
+    lives: tuple[Life, ...]
+
+
+def stages() -> Iterator[list[Part]]:
+    """All lives. The longest part of a stage comes first."""
+    base = Part("the engine, ranges", (_overlays, *_library("content")))
+    yield [base, *(Part(f"library of {kind}", (*_library(kind),)) for kind in KINDS if kind != "content")]
+    yield [Part(f"networks of {kind}", (*_networks(kind),)) for kind in KINDS]
+    from scenarios.loader import shipped
+
+    scenarios = [Part(f"scenario {name}", (partial(_scenario, name),)) for name in sorted(shipped())]
+    yield [Part("looking at a run", (looking,)), *scenarios]
+
+
+def _library(kind: str) -> Iterator[Life]:
+    if kind in LIBRARIES:
+        yield partial(_call, LIBRARIES[kind])
+    yield from (partial(_call, paper.facts["tiny"]) for paper in PAPERS.values() if paper.facts["kind"] == kind)
+
+
+def _networks(kind: str) -> Iterator[Life]:
+    for index, entry in INDEXES.items():
+        if entry.facts["question"] == KINDS[kind].facts["question"] and index not in UNUSABLE:
+            yield partial(_protocols, kind, index)
+    if KINDS[kind].facts["question"] is None:
+        yield partial(_protocols, kind, None)
+    for paper in PAPERS.values():
+        if paper.facts["kind"] == kind and "tiny_network" in paper.facts:
+            yield partial(_call, paper.facts["tiny_network"])
+
+
+def _call(target: str) -> None:
+    load(target)()
+
+
+def _overlays() -> None:
+    from analysis.warm.overlays import run_each
+
+    run_each()
+
+
+def _protocols(kind: str, index: str | None) -> None:
+    """Every protocol of a kind over one index; over the usual one, cut up in all the ways that matter."""
+    from brokers.engine.run import MemoryTraces, tables_of
+    from protocols.conformance import REHEARSALS, Variant, rehearse
+
+    variants = (
+        Variant("two shards", actors=2),
+        Variant("own tables", tables="own"),
+        Variant("stretches", view="run", run_from=1),
+        Variant("single messages", view="message", tables="own"),
+    )
+    tree, standing, cycles = REHEARSALS[0], REHEARSALS[4], REHEARSALS[6]
+    usual = index == KINDS[kind].facts["default_index"]
+    for protocol, entry in PROTOCOLS.items():
+        if entry.facts["kind"] != kind:
+            continue
+        for number, variant in enumerate(variants if usual else variants[:1]):
+            for rehearsal in (tree, standing, cycles) if usual and number == 0 else (tree,):
+                model = rehearse(rehearsal, protocol, index=index)
+                variant.run(model, MemoryTraces("full", tables_of(model)))
+
+
+def _scenario(name: str) -> None:
+    from scenarios.run import run
+
+    with tempfile.TemporaryDirectory(prefix="bl-") as folder:
+        run(name, engine="inline", actors=2, overrides=MOMENT, out=folder)
+
+
+def looking() -> None:
+    """What the audit and `explain` compute on the overlay of a run."""
+    from analysis.spark.graph import Network
+    from scenarios.run import run
+
+    with tempfile.TemporaryDirectory(prefix="bl-") as folder:
+        Network.of(run("lossy", engine="inline", overrides=("duration=1 s",), out=folder).folder).distances(0)
