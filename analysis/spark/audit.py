@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Any
 
 from analysis.spark.changes import BEHIND, behind_links, changes_of, settlement
 from analysis.spark.rules import Kept, Question, judged, rule_of
-from analysis.spark.trace import Service, Trace, checked, rows_of, undivided, write_json
+from analysis.spark.trace import Service, Trace, checked, in_one_partition, rows_of, undivided, write_json
 from brokers.contract import NEVER, Guarantees
 from scenarios.many.pool import cpus
 
@@ -214,7 +214,7 @@ def audit_service(trace: Trace, service: Service, sizes: Sizes, sample: int | No
     found.unable = trace.need("deliveries", "the audit") or ""
     if found.unable:
         return found
-    with Kept() as keep:
+    with Kept(in_one_partition(trace.spark)) as keep:
         _judge(trace, service, guarantees, sample, found, keep)
     _look_through(trace, service, found)
     return found

@@ -55,14 +55,18 @@ RULES: dict[str, str] = {
 class Kept:
     """Frames that are computed once and used several times, for as long as a `with` block lasts.
 
-    Spark holds on to what is kept, and compares every later plan with it: what nobody gives back makes a long
-    session slow and full.
+    What is kept of a large run is given back at the end: Spark compares every later plan with it, which makes a long
+    session slow and full. Of a run that is read in one partition rows are kept without the plan that made them. For
+    Spark goes through a whole plan each time that something is added to it, and with few rows that is most of the work.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, few: bool) -> None:
+        self._few = few
         self._frames: list[DataFrame] = []
 
     def __call__(self, frame: DataFrame) -> DataFrame:
+        if self._few:
+            return frame.localCheckpoint(eager=False)
         self._frames.append(frame.persist())
         return frame
 
