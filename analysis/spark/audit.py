@@ -248,7 +248,7 @@ def _judge(
     found.audited = found.publications if share >= 1 else publications.count()
     question = Question(
         trace, service, guarantees, publications, changes,
-        settlement(trace, service, changes, consider_losses), _places(trace), keep,
+        keep.apart(settlement(trace, service, changes, consider_losses)), _places(trace), keep,
     )  # fmt: skip
     delivered = (
         chosen(trace.table("deliveries").filter(mine))

@@ -70,6 +70,10 @@ class Kept:
         self._frames.append(frame.persist())
         return frame
 
+    def apart(self, frame: DataFrame) -> DataFrame:
+        """Cut from the plan that made it where rows are few; else as it is, for what is cheap to make again."""
+        return self(frame) if self._few else frame
+
     def __enter__(self) -> Kept:
         return self
 

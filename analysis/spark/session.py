@@ -153,6 +153,8 @@ def _start(master: str | None, config: Mapping[str, str], rows: int) -> SparkSes
         "spark.sql.ui.explainMode": "simple",
         "spark.sql.maxPlanStringLength": "1000",
         "spark.sql.warehouse.dir": f"file://{scratch}/warehouse",
+        # Asked for with each column: where in the source it is from, for messages that `explained` does not show.
+        "spark.python.sql.dataFrameDebugging.enabled": "false",
         "spark.driver.extraJavaOptions": " ".join(java),
         "spark.driver.memory": os.environ.get("SPARK_DRIVER_MEMORY", DRIVER_MEMORY),
     }
@@ -185,6 +187,8 @@ def _tuned(spark: SparkSession, rows: int) -> Iterator[None]:
         # For few rows, planning again and compiling take longer than the work.
         "spark.sql.adaptive.enabled": str(not few).lower(),
         "spark.sql.codegen.wholeStage": str(not few).lower(),
+        # Filters of a megabyte each, and a query more for each join, for inputs that only an estimate makes large.
+        "spark.sql.optimizer.runtime.bloomFilter.enabled": str(not few).lower(),
     }
     before = {name: spark.conf.get(name, None) for name in settings}
     for name, value in settings.items():
