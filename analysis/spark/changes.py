@@ -101,7 +101,7 @@ def settlement(trace: Trace, service: Service, changes: DataFrame, losses: bool)
 
     begins = changes.select("change", "revoked_ns").join(ends(changes, service), "change")
     gone = settled.select(F.col("change").alias("end"), F.col("settled_ns").alias("gone_ns"))
-    windows = begins.join(gone, "end").select(
+    windows = undivided(begins.join(gone, "end")).select(
         F.col("change").alias("on"),
         F.col("end").alias("ended_by"),
         F.struct(F.col("revoked_ns").alias("begin"), F.col("gone_ns").alias("end")).alias("window"),
@@ -146,17 +146,13 @@ def standing(changes: DataFrame, settled: DataFrame, service: Service, places: D
         ),
         "end",
     )
-    return (
-        changes.filter(F.col("operation").isin(sorted(kind.interests | kind.replacements)))
-        .drop("settled_ns")
-        .join(settled, "change")
-        .join(gone.select("change", "gone_ns"), "change", "left")
-        .join(places, "broker")
-        .select(
-            "change", "interest", "operation", "client", "broker", F.col("place").alias("home"), "values",
-            "issued_ns", "settled_ns", "revoked_ns", F.coalesce("gone_ns", F.lit(NEVER)).alias("gone_ns"),
-            "unsettled", "unheard",
-        )
+    begun = changes.filter(F.col("operation").isin(sorted(kind.interests | kind.replacements)))
+    known = undivided(begun.drop("settled_ns").join(settled, "change"))
+    ended = known.join(undivided(gone).select("change", "gone_ns"), "change", "left")
+    return undivided(ended.join(places, "broker")).select(
+        "change", "interest", "operation", "client", "broker", F.col("place").alias("home"), "values",
+        "issued_ns", "settled_ns", "revoked_ns", F.coalesce("gone_ns", F.lit(NEVER)).alias("gone_ns"),
+        "unsettled", "unheard",
     )  # fmt: skip
 
 

@@ -131,9 +131,11 @@ def judged(rule: Rule, question: Question, delivered: DataFrame) -> DataFrame:
         return rule.judge(question, delivered)
     from pyspark.sql import functions as F
 
+    from analysis.spark.trace import undivided
+
     never_in_order = F.col("since_ns").isNull() | (F.col("since_ns") > F.col("first_ns"))
     return (
-        rule.decisions(question)
+        undivided(rule.decisions(question))
         .join(delivered, ["publication", "client"], "full")
         .select(
             "publication", "client", "times", "first_ns", "forced", "excused",

@@ -170,7 +170,8 @@ def in_one_partition(spark: SparkSession) -> bool:
 def undivided(frame: DataFrame) -> DataFrame:
     """In one partition, if the session has no more for its work: then nothing after it is shuffled.
 
-    For what comes from outside and for unions; all else keeps that it is in one.
+    For what comes from outside, for unions, and for inner joins that are joined further, which Spark does not take to
+    be in one though they are; all else keeps that it is in one.
     """
     return frame.coalesce(1) if in_one_partition(frame.sparkSession) else frame
 
