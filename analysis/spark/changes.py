@@ -184,10 +184,13 @@ def unspoilt() -> Column:
 
 
 def closure(leans: DataFrame) -> DataFrame:
-    """(change, on) for everything a change leans on, directly or through others. Doubles its reach each round."""
+    """(change, on) for everything a change leans on, directly or through others. Doubles its reach each round.
+
+    What counts the pairs is what computes them, once.
+    """
     from pyspark.sql import functions as F
 
-    pairs = leans.select("change", F.col("depends_on").alias("on")).distinct().localCheckpoint()
+    pairs = leans.select("change", F.col("depends_on").alias("on")).distinct().localCheckpoint(eager=False)
     count = pairs.count()
     while True:
         further = pairs.alias("a").join(pairs.alias("b"), F.col("a.on") == F.col("b.change"))
@@ -195,7 +198,7 @@ def closure(leans: DataFrame) -> DataFrame:
             undivided(pairs.unionByName(further.select(F.col("a.change"), F.col("b.on"))))
             .filter(F.col("change") != F.col("on"))
             .distinct()
-            .localCheckpoint()
+            .localCheckpoint(eager=False)
         )
         grown = pairs.count()
         if grown == count:

@@ -22,6 +22,7 @@ import stat
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -109,6 +110,28 @@ def session(
     finally:
         with contextlib.suppress(Exception):
             spark.stop()
+
+
+@contextlib.contextmanager
+def started_meanwhile(rows: int) -> Iterator[None]:
+    """A local Spark starts while the `with` block does something else; the `session` after it finds it ready.
+
+    What hinders it from starting is told by that `session`, which tries once more.
+    """
+    check_installed()
+    from pyspark.sql import SparkSession
+
+    def start() -> None:
+        with contextlib.suppress(Exception):
+            # The first query makes Java load what every query needs.
+            _start(None, {}, rows).range(1).groupBy("id").count().collect()
+
+    if SparkSession.getActiveSession() is not None:
+        yield
+        return
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(start)
+        yield
 
 
 def _connect(remote: str) -> SparkSession:
