@@ -308,8 +308,7 @@ def _publications(trace: Trace, service: int, published: DataFrame, losses: Data
         publications = publications.withColumn("unheard", nowhere)
     else:
         unheard = (
-            losses.select(F.col("body").alias("publication"), "link")
-            .join(where, "link")
+            undivided(losses.select(F.col("body").alias("publication"), "link").join(where, "link"))
             .groupBy("publication")
             .agg(F.collect_set("behind").alias("unheard"))
         )
@@ -322,8 +321,15 @@ def _publications(trace: Trace, service: int, published: DataFrame, losses: Data
 
 
 def _places(trace: Trace) -> DataFrame:
-    place = trace.network.place.tolist()
-    return undivided(trace.spark.createDataFrame(list(enumerate(place)), "broker int, place bigint"))
+    """broker, place. From Arrow: rows of Python would need a Python of Spark to hand them over."""
+    import pyarrow as pa
+
+    def make() -> DataFrame:
+        place = trace.network.place
+        columns = {"broker": pa.array(range(len(place)), pa.int32()), "place": pa.array(place, pa.int64())}
+        return undivided(trace.spark.createDataFrame(pa.table(columns)))
+
+    return trace.once("places", make)
 
 
 def _look_through(trace: Trace, service: Service, found: ServiceAudit) -> None:

@@ -99,7 +99,7 @@ def settlement(trace: Trace, service: Service, changes: DataFrame, losses: bool)
     every = undivided(leans.join(alone.select(F.col("change").alias("on"), "settled_ns"), "on").unionByName(own))
     settled = every.groupBy("change").agg(F.max("settled_ns").alias("settled_ns"))
 
-    begins = changes.select("change", "revoked_ns").join(ends(changes, service), "change")
+    begins = undivided(changes.select("change", "revoked_ns").join(ends(changes, service), "change"))
     gone = settled.select(F.col("change").alias("end"), F.col("settled_ns").alias("gone_ns"))
     windows = undivided(begins.join(gone, "end")).select(
         F.col("change").alias("on"),
@@ -107,7 +107,8 @@ def settlement(trace: Trace, service: Service, changes: DataFrame, losses: bool)
         F.struct(F.col("revoked_ns").alias("begin"), F.col("gone_ns").alias("end")).alias("window"),
     )
     result = settled
-    unsettled = leans.join(windows, "on").groupBy("change").agg(F.collect_set("window").alias("unsettled"))
+    unsettled = undivided(leans.join(windows, "on"))
+    unsettled = unsettled.groupBy("change").agg(F.collect_set("window").alias("unsettled"))
     result = result.join(unsettled, "change", "left")
     if spoilt is None:
         result = result.withColumn("unheard", nowhere)
@@ -119,7 +120,7 @@ def settlement(trace: Trace, service: Service, changes: DataFrame, losses: bool)
             .unionByName(leans.join(windows, "on").select("change", F.col("ended_by").alias("on")))
         ).distinct()
         unheard = (
-            heeds.join(spoilt.withColumnRenamed("change", "on"), "on")
+            undivided(heeds.join(spoilt.withColumnRenamed("change", "on"), "on"))
             .groupBy("change")
             .agg(F.array_distinct(F.flatten(F.collect_list("unheard"))).alias("unheard"))
         )
@@ -229,7 +230,7 @@ def _unheard(trace: Trace, changes: DataFrame) -> DataFrame | None:
     where = behind_links(trace, lost)
     if where is None:
         return None
-    return lost.join(where, "link").groupBy("change").agg(F.collect_set("behind").alias("unheard"))
+    return undivided(lost.join(where, "link")).groupBy("change").agg(F.collect_set("behind").alias("unheard"))
 
 
 def is_behind(place: Column, behind: Column) -> Column:
