@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Any
 
 from analysis.spark.changes import BEHIND, behind_links, changes_of, settlement
 from analysis.spark.rules import Kept, Question, judged, rule_of
-from analysis.spark.trace import Service, Trace, checked, rows_of, undivided, write_json
+from analysis.spark.trace import Service, Trace, checked, in_one_partition, rows_of, undivided, write_json
 from brokers.contract import NEVER, Guarantees
 from scenarios.many.pool import cpus
 
@@ -214,7 +214,7 @@ def audit_service(trace: Trace, service: Service, sizes: Sizes, sample: int | No
     found.unable = trace.need("deliveries", "the audit") or ""
     if found.unable:
         return found
-    with Kept() as keep:
+    with Kept(in_one_partition(trace.spark)) as keep:
         _judge(trace, service, guarantees, sample, found, keep)
     _look_through(trace, service, found)
     return found
@@ -248,7 +248,7 @@ def _judge(
     found.audited = found.publications if share >= 1 else publications.count()
     question = Question(
         trace, service, guarantees, publications, changes,
-        settlement(trace, service, changes, consider_losses), _places(trace), keep,
+        keep.apart(settlement(trace, service, changes, consider_losses)), _places(trace), keep,
     )  # fmt: skip
     delivered = (
         chosen(trace.table("deliveries").filter(mine))
@@ -308,8 +308,7 @@ def _publications(trace: Trace, service: int, published: DataFrame, losses: Data
         publications = publications.withColumn("unheard", nowhere)
     else:
         unheard = (
-            losses.select(F.col("body").alias("publication"), "link")
-            .join(where, "link")
+            undivided(losses.select(F.col("body").alias("publication"), "link").join(where, "link"))
             .groupBy("publication")
             .agg(F.collect_set("behind").alias("unheard"))
         )
@@ -322,8 +321,15 @@ def _publications(trace: Trace, service: int, published: DataFrame, losses: Data
 
 
 def _places(trace: Trace) -> DataFrame:
-    place = trace.network.place.tolist()
-    return undivided(trace.spark.createDataFrame(list(enumerate(place)), "broker int, place bigint"))
+    """broker, place. From Arrow: rows of Python would need a Python of Spark to hand them over."""
+    import pyarrow as pa
+
+    def make() -> DataFrame:
+        place = trace.network.place
+        columns = {"broker": pa.array(range(len(place)), pa.int32()), "place": pa.array(place, pa.int64())}
+        return undivided(trace.spark.createDataFrame(pa.table(columns)))
+
+    return trace.once("places", make)
 
 
 def _look_through(trace: Trace, service: Service, found: ServiceAudit) -> None:

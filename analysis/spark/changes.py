@@ -99,15 +99,16 @@ def settlement(trace: Trace, service: Service, changes: DataFrame, losses: bool)
     every = undivided(leans.join(alone.select(F.col("change").alias("on"), "settled_ns"), "on").unionByName(own))
     settled = every.groupBy("change").agg(F.max("settled_ns").alias("settled_ns"))
 
-    begins = changes.select("change", "revoked_ns").join(ends(changes, service), "change")
+    begins = undivided(changes.select("change", "revoked_ns").join(ends(changes, service), "change"))
     gone = settled.select(F.col("change").alias("end"), F.col("settled_ns").alias("gone_ns"))
-    windows = begins.join(gone, "end").select(
+    windows = undivided(begins.join(gone, "end")).select(
         F.col("change").alias("on"),
         F.col("end").alias("ended_by"),
         F.struct(F.col("revoked_ns").alias("begin"), F.col("gone_ns").alias("end")).alias("window"),
     )
     result = settled
-    unsettled = leans.join(windows, "on").groupBy("change").agg(F.collect_set("window").alias("unsettled"))
+    unsettled = undivided(leans.join(windows, "on"))
+    unsettled = unsettled.groupBy("change").agg(F.collect_set("window").alias("unsettled"))
     result = result.join(unsettled, "change", "left")
     if spoilt is None:
         result = result.withColumn("unheard", nowhere)
@@ -119,7 +120,7 @@ def settlement(trace: Trace, service: Service, changes: DataFrame, losses: bool)
             .unionByName(leans.join(windows, "on").select("change", F.col("ended_by").alias("on")))
         ).distinct()
         unheard = (
-            heeds.join(spoilt.withColumnRenamed("change", "on"), "on")
+            undivided(heeds.join(spoilt.withColumnRenamed("change", "on"), "on"))
             .groupBy("change")
             .agg(F.array_distinct(F.flatten(F.collect_list("unheard"))).alias("unheard"))
         )
@@ -146,17 +147,13 @@ def standing(changes: DataFrame, settled: DataFrame, service: Service, places: D
         ),
         "end",
     )
-    return (
-        changes.filter(F.col("operation").isin(sorted(kind.interests | kind.replacements)))
-        .drop("settled_ns")
-        .join(settled, "change")
-        .join(gone.select("change", "gone_ns"), "change", "left")
-        .join(places, "broker")
-        .select(
-            "change", "interest", "operation", "client", "broker", F.col("place").alias("home"), "values",
-            "issued_ns", "settled_ns", "revoked_ns", F.coalesce("gone_ns", F.lit(NEVER)).alias("gone_ns"),
-            "unsettled", "unheard",
-        )
+    begun = changes.filter(F.col("operation").isin(sorted(kind.interests | kind.replacements)))
+    known = undivided(begun.drop("settled_ns").join(settled, "change"))
+    ended = known.join(undivided(gone).select("change", "gone_ns"), "change", "left")
+    return undivided(ended.join(places, "broker")).select(
+        "change", "interest", "operation", "client", "broker", F.col("place").alias("home"), "values",
+        "issued_ns", "settled_ns", "revoked_ns", F.coalesce("gone_ns", F.lit(NEVER)).alias("gone_ns"),
+        "unsettled", "unheard",
     )  # fmt: skip
 
 
@@ -188,10 +185,13 @@ def unspoilt() -> Column:
 
 
 def closure(leans: DataFrame) -> DataFrame:
-    """(change, on) for everything a change leans on, directly or through others. Doubles its reach each round."""
+    """(change, on) for everything a change leans on, directly or through others. Doubles its reach each round.
+
+    What counts the pairs is what computes them, once.
+    """
     from pyspark.sql import functions as F
 
-    pairs = leans.select("change", F.col("depends_on").alias("on")).distinct().localCheckpoint()
+    pairs = leans.select("change", F.col("depends_on").alias("on")).distinct().localCheckpoint(eager=False)
     count = pairs.count()
     while True:
         further = pairs.alias("a").join(pairs.alias("b"), F.col("a.on") == F.col("b.change"))
@@ -199,7 +199,7 @@ def closure(leans: DataFrame) -> DataFrame:
             undivided(pairs.unionByName(further.select(F.col("a.change"), F.col("b.on"))))
             .filter(F.col("change") != F.col("on"))
             .distinct()
-            .localCheckpoint()
+            .localCheckpoint(eager=False)
         )
         grown = pairs.count()
         if grown == count:
@@ -230,7 +230,7 @@ def _unheard(trace: Trace, changes: DataFrame) -> DataFrame | None:
     where = behind_links(trace, lost)
     if where is None:
         return None
-    return lost.join(where, "link").groupBy("change").agg(F.collect_set("behind").alias("unheard"))
+    return undivided(lost.join(where, "link")).groupBy("change").agg(F.collect_set("behind").alias("unheard"))
 
 
 def is_behind(place: Column, behind: Column) -> Column:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from analysis.spark.changes import BEHIND, behind_links, in_time, is_behind, possible, standing
 from analysis.spark.rules import Question
+from analysis.spark.trace import undivided
 from brokers.contract import NEVER, Kind
 from protocols.channels.server import LISTEN
 
@@ -44,7 +45,7 @@ class ChannelsRule:
         due = ["interest", "period_ns", "round"]
         versions = question.keep(self._versions(question))
         rounds = self._rounds(question, versions)
-        may = rounds.alias("p").join(versions.alias("c"), ["interest", "period_ns"]).filter(possible())
+        may = undivided(rounds.alias("p").join(versions.alias("c"), ["interest", "period_ns"])).filter(possible())
         certain = in_time()
         excused = is_behind(F.col("p.place"), F.col("c.unheard")) | is_behind(F.col("c.home"), F.col("p.unheard"))
         at_hand = F.filter(
@@ -108,8 +109,7 @@ class ChannelsRule:
         for k in range(self.dimensions):
             inside = inside & F.col(f"at_{k}").between(F.col(f"low_{k}"), F.col(f"high_{k}"))
         counted = (
-            dealt.alias("b")
-            .join(objects.withColumn("strip", strip("at_0")).alias("o"), inside)
+            undivided(dealt.alias("b").join(objects.withColumn("strip", strip("at_0")).alias("o"), inside))
             .groupBy("change")
             .agg(F.count("*").alias("objects"), F.sum("mark").alias("marks"))
         )

@@ -23,6 +23,7 @@ import numpy as np
 
 from analysis.spark.changes import in_time, possible, standing, unspoilt
 from analysis.spark.rules import Question
+from analysis.spark.trace import undivided
 from brokers.contract import NEVER, Kind
 from brokers.indexes.context.contract import OPERATORS
 from protocols.context.kind import ATOM, SUBSCRIBE, UPDATE, value_word
@@ -131,7 +132,7 @@ class ContextRule:
         )
         named = pairs.select("publication", "change", F.explode("words").alias("word"))
         return (
-            named.join(values, ["publication", "word"])
+            undivided(named.join(values, ["publication", "word"]))
             .groupBy("publication", "change")
             .agg(F.array_sort(F.collect_list("one")).alias("possible"))
         )

@@ -55,16 +55,24 @@ RULES: dict[str, str] = {
 class Kept:
     """Frames that are computed once and used several times, for as long as a `with` block lasts.
 
-    Spark holds on to what is kept, and compares every later plan with it: what nobody gives back makes a long
-    session slow and full.
+    What is kept of a large run is given back at the end: Spark compares every later plan with it, which makes a long
+    session slow and full. Of a run that is read in one partition rows are kept without the plan that made them. For
+    Spark goes through a whole plan each time that something is added to it, and with few rows that is most of the work.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, few: bool) -> None:
+        self._few = few
         self._frames: list[DataFrame] = []
 
     def __call__(self, frame: DataFrame) -> DataFrame:
+        if self._few:
+            return frame.localCheckpoint(eager=False)
         self._frames.append(frame.persist())
         return frame
+
+    def apart(self, frame: DataFrame) -> DataFrame:
+        """Cut from the plan that made it where rows are few; else as it is, for what is cheap to make again."""
+        return self(frame) if self._few else frame
 
     def __enter__(self) -> Kept:
         return self
@@ -123,9 +131,11 @@ def judged(rule: Rule, question: Question, delivered: DataFrame) -> DataFrame:
         return rule.judge(question, delivered)
     from pyspark.sql import functions as F
 
+    from analysis.spark.trace import undivided
+
     never_in_order = F.col("since_ns").isNull() | (F.col("since_ns") > F.col("first_ns"))
     return (
-        rule.decisions(question)
+        undivided(rule.decisions(question))
         .join(delivered, ["publication", "client"], "full")
         .select(
             "publication", "client", "times", "first_ns", "forced", "excused",

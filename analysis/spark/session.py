@@ -22,6 +22,7 @@ import stat
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -111,6 +112,28 @@ def session(
             spark.stop()
 
 
+@contextlib.contextmanager
+def started_meanwhile(rows: int) -> Iterator[None]:
+    """A local Spark starts while the `with` block does something else; the `session` after it finds it ready.
+
+    What hinders it from starting is told by that `session`, which tries once more.
+    """
+    check_installed()
+    from pyspark.sql import SparkSession
+
+    def start() -> None:
+        with contextlib.suppress(Exception):
+            # The first query makes Java load what every query needs.
+            _start(None, {}, rows).range(1).groupBy("id").count().collect()
+
+    if SparkSession.getActiveSession() is not None:
+        yield
+        return
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(start)
+        yield
+
+
 def _connect(remote: str) -> SparkSession:
     address = urlsplit(remote)
     if address.scheme != "sc" or not address.hostname:
@@ -153,6 +176,8 @@ def _start(master: str | None, config: Mapping[str, str], rows: int) -> SparkSes
         "spark.sql.ui.explainMode": "simple",
         "spark.sql.maxPlanStringLength": "1000",
         "spark.sql.warehouse.dir": f"file://{scratch}/warehouse",
+        # Asked for with each column: where in the source it is from, for messages that `explained` does not show.
+        "spark.python.sql.dataFrameDebugging.enabled": "false",
         "spark.driver.extraJavaOptions": " ".join(java),
         "spark.driver.memory": os.environ.get("SPARK_DRIVER_MEMORY", DRIVER_MEMORY),
     }
@@ -185,7 +210,12 @@ def _tuned(spark: SparkSession, rows: int) -> Iterator[None]:
         # For few rows, planning again and compiling take longer than the work.
         "spark.sql.adaptive.enabled": str(not few).lower(),
         "spark.sql.codegen.wholeStage": str(not few).lower(),
+        # Filters of a megabyte each, and a query more for each join, for inputs that only an estimate makes large.
+        "spark.sql.optimizer.runtime.bloomFilter.enabled": str(not few).lower(),
     }
+    if partitions == 1:
+        # What is in one partition Spark shuffles all the same where it takes it, by an estimate, for large.
+        settings |= {"spark.sql.sources.fileCompressionFactor": "1e-9", "spark.sql.defaultSizeInBytes": "1"}
     before = {name: spark.conf.get(name, None) for name in settings}
     for name, value in settings.items():
         spark.conf.set(name, value)

@@ -86,7 +86,7 @@ class SpatialRule:
             F.col("change").alias("subscription"), "client", "at", "home", "issued_ns", "settled_ns", "revoked_ns",
             "gone_ns", "unheard", F.explode("words").alias("word"),
         )  # fmt: skip
-        pairs = asked.withColumn("word", F.explode("words")).join(wanted, "word")
+        pairs = undivided(asked).withColumn("word", F.explode("words")).join(wanted, "word")
         pairs = pairs.filter((F.col("issued_ns") <= F.col("end_ns")) & (F.col("gone_ns") >= F.col("time_ns")))
         certain = (F.col("settled_ns") < F.col("time_ns")) & (F.col("revoked_ns") > F.col("end_ns")) & ~F.col("cut")
         heard = (F.size("unheard") == 0) & ~is_behind(F.col("home"), F.col("copies"))
@@ -105,7 +105,7 @@ class SpatialRule:
             F.col("gone_ns").alias("dead_ns"), F.col("unheard").alias("missed"), F.explode("words").alias("word"),
         )  # fmt: skip
         wanted = subscriptions.select(F.col("change").alias("subscription"), "at", F.explode("words").alias("word"))
-        near = offered.join(wanted, "word").dropDuplicates(["object", "subscription"])
+        near = undivided(offered.join(wanted, "word")).dropDuplicates(["object", "subscription"])
         near = near.withColumn("far", self._squared("at", "to")).drop("at", "to", "word")
         possible = (F.col("born_ns") <= F.col("end_ns")) & (F.col("dead_ns") >= F.col("time_ns"))
         certain = (
@@ -116,7 +116,7 @@ class SpatialRule:
         nearer = F.col("far") * (1 - self.slack) < F.col("asked")
         much_nearer = F.col("far") * (1 + self.slack) < self._reach(F.col("asked"))
         return (
-            met.join(near, "subscription")
+            undivided(met.join(near, "subscription"))
             .filter(possible & nearer & (F.col("object") != F.col("publication")))
             .groupBy("publication", "subscription")
             .agg(F.count("*").alias("most"), F.count(F.when(certain & much_nearer, 1)).alias("least"))

@@ -162,13 +162,18 @@ class Trace:
         return analysis_folder(self.run)
 
 
-def undivided(frame: DataFrame) -> DataFrame:
-    """In one partition, if the session has no more for its work (`session`): then nothing after it is shuffled.
+def in_one_partition(spark: SparkSession) -> bool:
+    """Whether the session works on so few rows (`session`) that dividing them is not worth it."""
+    return spark.conf.get("spark.sql.shuffle.partitions") == "1"
 
-    For what comes from outside and for unions; all else keeps that it is in one.
+
+def undivided(frame: DataFrame) -> DataFrame:
+    """In one partition, if the session has no more for its work: then nothing after it is shuffled.
+
+    For what comes from outside, for unions, and for inner joins that are joined further, which Spark does not take to
+    be in one though they are; all else keeps that it is in one.
     """
-    one = frame.sparkSession.conf.get("spark.sql.shuffle.partitions") == "1"
-    return frame.coalesce(1) if one else frame
+    return frame.coalesce(1) if in_one_partition(frame.sparkSession) else frame
 
 
 def analysis_folder(run: RunFolder) -> Path:
