@@ -8,7 +8,8 @@ others (covering leans on the covering subscription) has settled only once they 
 revoked have gone.
 
 A kind whose answers are not made of such pairs brings a judge of its own, which finds here what all judges share: the
-publications with what was delivered of them, when changes had settled, and the order per publisher.
+publications with what was delivered of them, when changes had settled, and the order per publisher. The words, and
+what makes a verdict, are those of `brokers.verdicts`.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from typing import Any, NamedTuple, cast
 
 import numpy as np
 
-from brokers import registry
+from brokers import registry, verdicts
 from brokers.contract import NEVER, Guarantees, Kind
 
 _EXAMPLES = 5  # of each kind of mistake that an audit keeps
@@ -48,8 +49,8 @@ class Audit:
     guarantees: Guarantees
     publications: int = 0
     deliveries: int = 0
-    forced_yes: int = 0  # pairs that had to be delivered
-    forced_no: int = 0  # pairs that had not to be, where the client has or had some interest
+    forced: int = 0  # pairs that had to be delivered
+    forbidden: int = 0  # pairs that had not to be, where the client has or had some interest
     free: int = 0
     excused: int = 0  # of the free ones: free only because a link lost something
     missed: Mistakes = field(default_factory=Mistakes)
@@ -58,34 +59,32 @@ class Audit:
     out_of_order: Mistakes = field(default_factory=Mistakes)
 
     @property
-    def broken(self) -> list[str]:
-        """Each declared guarantee that the run broke, with an example."""
-        held = self.guarantees
-        told = []
-        for name, declared, mistakes in (
-            ("missed", held.exact, self.missed),
-            ("unwanted", held.exact, self.unwanted),
-            ("duplicated", held.no_duplicates, self.duplicated),
-            ("out of order", held.fifo_per_publisher, self.out_of_order),
-        ):
-            if declared and mistakes.count:
-                told.append(f"{mistakes.count} {name}, e.g. {mistakes.examples[0]}")
-        return told
+    def judgement(self) -> verdicts.Judgement:
+        """Verdict, reason and what was found, in the words of `brokers.verdicts`."""
+        counts = {name: getattr(self, name).count for name in verdicts.FINDINGS}
+        return verdicts.judgement(self.guarantees, counts, self.forced, self.free, self.deliveries)
 
     @property
     def verdict(self) -> str:
-        """`correct`, `wrong`, or `unknown` where the run forced too little to tell."""
-        if self.broken:
-            return "wrong"
-        # Where next to nothing had to be delivered, a protocol that never settles would pass too.
-        return "correct" if self.forced_yes * 20 >= max(self.free, 1) else "unknown"
+        """`valid`, `invalid`, or `unknown` where the run did not put the promises to the test."""
+        return self.judgement.verdict
+
+    @property
+    def broken(self) -> list[str]:
+        """Each finding that breaks a promise, with an example."""
+        return [
+            f"{found.count} {verdicts.words(name)}, e.g. {found.examples[0]}"
+            for name, promise in verdicts.FINDINGS.items()
+            if (found := getattr(self, name)).count and getattr(self.guarantees, promise)
+        ]
 
     def __str__(self) -> str:
+        verdict, reason, found = self.judgement
         counts = (
-            f"{self.publications} publications, {self.deliveries} deliveries; {self.forced_yes} forced, "
-            f"{self.forced_no} forbidden, {self.free} free ({self.excused} by losses)"
+            f"{self.publications} publications, {self.deliveries} deliveries; {self.forced} forced, "
+            f"{self.forbidden} forbidden, {self.free} free ({self.excused} by losses)"
         )
-        return f"{self.verdict}: {'; '.join([counts, *self.broken])}"
+        return f"{verdict}: {'; '.join([reason, f'found: {found}', counts, *self.broken])}"
 
 
 class Changes:
@@ -195,10 +194,10 @@ def judge_pairs(found: Audit, p: Published, must: set[int], may: set[int], excus
         found.unwanted.add(
             f"client {client} got publication {message_name(p.id)}, sent at {p.sent} ns, which it did not ask for"
         )
-    found.forced_yes += len(must)
+    found.forced += len(must)
     found.free += len(may - must)
     found.excused += len((may & excused) - must)
-    found.forced_no += len(asking - may)
+    found.forbidden += len(asking - may)
 
 
 def audit(tables: Tables, kind: Kind, guarantees: Guarantees, service: int = 0) -> Audit:

@@ -84,10 +84,10 @@ def _judge(
             found.unwanted.add(f"{what} was answered with {answer[0]} objects; right are {[n for n, _ in right]}")
     if certain and not received and not excused:
         found.missed.add(f"{what} was not answered")
-    found.forced_yes += bool(certain) and not excused
+    found.forced += bool(certain) and not excused
     found.excused += excused
     found.free += bool(possible) and (not certain or excused)
-    found.forced_no += not possible
+    found.forbidden += not possible
 
 
 def _answer(kind: Channels, known: dict[int, tuple[int, int]], version: _Version) -> tuple[int, int]:

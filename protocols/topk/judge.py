@@ -107,9 +107,9 @@ def _judge(
             right = set(answer)
     _compare(found, p.id, "filter", set(answer), right)
     forced = set(_answer(strongest, query).ids.tolist()) & certain
-    found.forced_yes += len(forced)
+    found.forced += len(forced)
     found.free += len((right | set(answer)) - forced)
-    found.forced_no += len(filters) - len(right | set(answer))
+    found.forbidden += len(filters) - len(right | set(answer))
 
 
 def _cut_by_tie(

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from brokers.errors import InvalidInput
+from brokers.verdicts import VERDICTS
 from scenarios import units
 from scenarios.many import metrics
 from scenarios.problems import did_you_mean
@@ -81,9 +82,9 @@ class Expectation:
         """The bound in the base unit of a metric: nanoseconds, bytes, events per second, or as it is."""
         sort = metrics.sort_of(key)
         if sort == "verdict":
-            if self.bound not in metrics.VERDICTS or self.sign not in ("==", "!="):
+            if self.bound not in VERDICTS or self.sign not in ("==", "!="):
                 raise NoExpectation(
-                    f"a verdict is == or != to {', '.join(metrics.VERDICTS)} (got {self.text!r})"
+                    f"a verdict is == or != to {', '.join(VERDICTS)} (got {self.text!r})"
                 )
             return self.bound
         number = _number(self.bound)
@@ -132,7 +133,7 @@ def parse(text: str) -> Expectation:
             f"expected METRIC, one of {' '.join(_COMPARE)}, and a bound, as in latency.p99 < 80 ms"
         )
     metric, sign, bound = form.groups()
-    if bound not in metrics.VERDICTS and not re.match(_NUMBER, bound):
+    if bound not in VERDICTS and not re.match(_NUMBER, bound):
         raise NoExpectation(
             f"a bound is a number, a duration (80 ms), a size (2 MiB), a rate (100/s) or a verdict (got {bound!r})"
         )
@@ -189,7 +190,7 @@ def _together(keys: Sequence[str], values: Sequence[Any]) -> Any:
         return max(there, default=None)
     if len(there) < len(values):
         return None  # a sum with something left out would be a wrong number
-    return max(there, key=metrics.VERDICTS.index) if sort == "verdict" else sum(there)
+    return max(there, key=VERDICTS.index) if sort == "verdict" else sum(there)
 
 
 def need_audit(texts: Iterable[str]) -> bool:

@@ -12,6 +12,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from brokers.verdicts import FINDINGS
+
 if TYPE_CHECKING:
     from brokers.engine.runfolder import RunFolder
 
@@ -34,10 +36,8 @@ SERVICE = (
     "latency.max_ms",
 )
 RUN = ("wall_s", "loop_wall_s", "events_per_s", "simulated_s", "cpu_s", "cpu_slowest_s")
-FINDINGS = ("missed", "unwanted", "duplicated", "out_of_order")
 DECISIONS = ("forced", "free", "excused", "excused_missed")
 AUDIT = (*(f"deliveries.{name}" for name in (*FINDINGS, *DECISIONS)), "verdict")
-VERDICTS = ("valid", "unknown", "invalid")  # from good to bad
 TRACE_LEVELS_AUDITED = ("deliveries", "full")
 
 _DURATION_NS = {"_ns": 1.0, "_ms": 1e6, "_s": 1e9}
