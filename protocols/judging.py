@@ -23,6 +23,7 @@ import numpy as np
 
 from brokers import registry, verdicts
 from brokers.contract import NEVER, Guarantees, Kind
+from brokers.naming import message_name
 
 _EXAMPLES = 5  # of each kind of mistake that an audit keeps
 
@@ -47,6 +48,7 @@ class Audit:
     """What the audit of one service found. Pairs are of a publication and a client."""
 
     guarantees: Guarantees
+    nodes: int = 0  # brokers and servers, which come before the clients in entity ids
     publications: int = 0
     deliveries: int = 0
     forced: int = 0  # pairs that had to be delivered
@@ -57,6 +59,19 @@ class Audit:
     unwanted: Mistakes = field(default_factory=Mistakes)
     duplicated: Mistakes = field(default_factory=Mistakes)
     out_of_order: Mistakes = field(default_factory=Mistakes)
+
+    @classmethod
+    def of(cls, tables: Tables, guarantees: Guarantees) -> Audit:
+        """One that has found nothing yet, of the network of a trace."""
+        return cls(guarantees, len(tables["brokers"]["broker"]) if "brokers" in tables else 0)
+
+    def client(self, entity: int) -> str:
+        """How to name a client in an example."""
+        return f"client {entity - self.nodes}"
+
+    def message(self, id: int) -> str:
+        """How to name a publication or an interest in an example: 37#5 for the sixth of client 37."""
+        return message_name(id, self.nodes)
 
     @property
     def judgement(self) -> verdicts.Judgement:
@@ -178,22 +193,21 @@ def published(found: Audit, tables: Tables, service: int) -> Iterator[Published]
         found.publications += 1
         for client in sorted({a for a, b in pairwise(served) if a == b}):
             found.duplicated.add(
-                f"client {client} got publication {message_name(id_)} {served.count(client)} times"
+                f"{found.client(client)} got publication {found.message(id_)} {served.count(client)} times"
             )
         yield Published(id_, sent, max(handled.get(id_, sent), sent), table["values"][row], served, id_ in lost)
     for id_ in got:
-        found.unwanted.add(f"publication {message_name(id_)}, which nobody published")
+        found.unwanted.add(f"publication {found.message(id_)}, which nobody published")
     judge_order(found, ids, clients, *times)
 
 
 def judge_pairs(found: Audit, p: Published, must: set[int], may: set[int], excused: set[int], asking: set[int]) -> None:
     """Compare who was served with who had to be, who could be, and who had to be but for what links lost."""
+    sent = f"publication {found.message(p.id)}, sent at {p.sent} ns"
     for client in sorted(must - set(p.got)):
-        found.missed.add(f"client {client} got nothing of publication {message_name(p.id)}, sent at {p.sent} ns")
+        found.missed.add(f"{found.client(client)} got nothing of {sent}")
     for client in sorted(set(p.got) - may):
-        found.unwanted.add(
-            f"client {client} got publication {message_name(p.id)}, sent at {p.sent} ns, which it did not ask for"
-        )
+        found.unwanted.add(f"{found.client(client)} got {sent}, which it did not ask for")
     found.forced += len(must)
     found.free += len(may - must)
     found.excused += len((may & excused) - must)
@@ -207,7 +221,7 @@ def audit(tables: Tables, kind: Kind, guarantees: Guarantees, service: int = 0) 
     """
     if kind.judge:
         return cast(Audit, registry.load(kind.judge)(tables, kind, guarantees, service))
-    found = Audit(guarantees)
+    found = Audit.of(tables, guarantees)
     changes = Changes(tables, service, guarantees)
     table = tables["changes"]
     begun: dict[int, int] = {}
@@ -270,11 +284,6 @@ def judge_order(
             if at > now:
                 now, latest = at, max(latest, ahead)
             if (when, p) < latest:
-                late = f"publication {message_name(p)} of client {publisher}"
-                found.out_of_order.add(f"client {c} got {late} after {message_name(latest[1])}")
+                late = f"publication {found.message(p)} of {found.client(publisher)}"
+                found.out_of_order.add(f"{found.client(c)} got {late} after {found.message(latest[1])}")
             ahead = max(ahead, (when, p))
-
-
-def message_name(publication: int) -> str:
-    """37#5 for the sixth message of client 37."""
-    return f"{publication >> 32}#{publication & 0xFFFFFFFF}" if publication >= 0 else str(publication)

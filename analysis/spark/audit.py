@@ -25,6 +25,7 @@ from analysis.spark.changes import BEHIND, behind_links, changes_of, settlement
 from analysis.spark.rules import Kept, Question, judged, rule_of
 from analysis.spark.trace import Service, Trace, checked, rows_of, undivided, write_json
 from brokers.contract import NEVER, Guarantees
+from brokers.naming import message_name
 from brokers.verdicts import EXIT_CODES, FINDINGS, UNKNOWN, VALID, VERDICTS, Judgement, judgement, words
 from scenarios.many.pool import cpus
 
@@ -247,7 +248,7 @@ def _judge(
         if finding.count:
             rows = pairs.filter(name).select("publication", "client", F.col("first_ns").alias("delivered_ns"))
             sent = publications.select("publication", F.col("time_ns").alias("sent_ns"))
-            finding.examples = _examples(rows.join(sent, "publication", "left"))
+            finding.examples = _examples(rows.join(sent, "publication", "left"), trace.network.brokers)
 
 
 def _count_if(condition: Column) -> Column:
@@ -325,21 +326,19 @@ def _look_through(trace: Trace, service: Service, found: ServiceAudit) -> None:
             columns: list[Any] = ["publication", "client", F.col("time_ns").alias("delivered_ns")]
             if name == "out_of_order":
                 columns.append(F.col("latest_ns").alias("later_one_delivered_ns"))
-            finding.examples = _examples(deliveries.filter(name).select(*columns))
+            finding.examples = _examples(deliveries.filter(name).select(*columns), trace.network.brokers)
 
 
-def _examples(rows: DataFrame) -> list[dict[str, Any]]:
-    """The first few, by publication and client."""
+def _examples(rows: DataFrame, nodes: int) -> list[dict[str, Any]]:
+    """The first few, by publication and client; clients by number, as commands take them."""
     taken = rows.orderBy("publication", "client").limit(EXAMPLES_MAX).collect()
-    return [
-        {**{k: v for k, v in row.asDict().items() if v is not None}, "message": message_name(row["publication"])}
-        for row in taken
-    ]
-
-
-def message_name(key: int) -> str:
-    """37#5 for the sixth message of client 37: what `brokerlab explain` takes."""
-    return f"{key >> 32}#{key & 0xFFFFFFFF}" if key >= 0 else str(key)
+    found = []
+    for row in taken:
+        example = {key: value for key, value in row.asDict().items() if value is not None}
+        if example.get("client", -1) >= nodes:
+            example["client"] -= nodes
+        found.append({**example, "message": message_name(row["publication"], nodes)})
+    return found
 
 
 def text(found: Audit) -> str:
