@@ -279,7 +279,7 @@ def test_the_command_says_what_it_found_and_refuses_names_that_are_not_there(out
     assert main(["flooding", "--seeds", "1"]) == 0
     assert capsys.readouterr().out.endswith("protocols.content.flooding:Flooding passed\n")
     assert main(["pings:Forgetful", "--seeds", "1"]) == 1
-    assert "wrong: " in capsys.readouterr().out
+    assert "invalid: " in capsys.readouterr().out
     assert main(["floding"]) == InvalidInput.exit_code
     assert "did you mean 'flooding'?" in capsys.readouterr().err
     assert main(["no.such:Thing"]) == InvalidInput.exit_code

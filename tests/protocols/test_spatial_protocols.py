@@ -96,20 +96,20 @@ def test_an_index_whose_answer_depends_on_its_layout_is_refused_beyond_delta_1()
 # ---- what is refused ---------------------------------------------------------------------------------
 
 BAD = {
-    "a place that is none": ("publish", [np.nan, 0, 1, 0, 1], "object 4#5: .*x is nan"),
-    "a place too far out": ("publish", [0, 1e200, 1, 0, 1], "object 4#5: .*y is 1e\\+200"),
-    "k below 1": ("publish", [0, 0, 0, 0, 1], r"object 4#5: .*k = 0; .*1\.\.3"),
+    "a place that is none": ("publish", [np.nan, 0, 1, 0, 1], "object 0#5: .*x is nan"),
+    "a place too far out": ("publish", [0, 1e200, 1, 0, 1], "object 0#5: .*y is 1e\\+200"),
+    "k below 1": ("publish", [0, 0, 0, 0, 1], r"object 0#5: .*k = 0; .*1\.\.3"),
     "k above k_max": ("publish", [0, 0, 4, 0, 1], "k = 4"),
-    "an object without keywords": ("publish", [0, 0, 1, 0, np.nan], "object 4#5: it has no keywords"),
+    "an object without keywords": ("publish", [0, 0, 1, 0, np.nan], "object 0#5: it has no keywords"),
     "a keyword that there is not": ("publish", [0, 0, 1, 0, 4], r"keyword 4 is none of 0\.\.3"),
     "half a keyword": ("publish", [0, 0, 1, 0, 0.5], "keyword 0.5"),
     "a payload of less than nothing": ("publish", [0, 0, 1, -1, 1], "-1 bytes"),
     "a row that is too short": ("publish", [0, 0], "2 numbers are no object"),
-    "a subscription nowhere": ("subscribe", [0, np.inf, 1], "subscription 4#5: .*y is inf"),
-    "a subscription without keywords": ("subscribe", [0, 0], "subscription 4#5: it has no keywords"),
+    "a subscription nowhere": ("subscribe", [0, np.inf, 1], "subscription 0#5: .*y is inf"),
+    "a subscription without keywords": ("subscribe", [0, 0], "subscription 0#5: it has no keywords"),
     "a subscription to what there is not": ("subscribe", [0, 0, -1], "keyword -1"),
-    "an unknown object": ("expire", None, "object 4#5 is withdrawn, and none"),
-    "an unknown subscription": ("unsubscribe", None, "subscription 4#5 is taken back"),
+    "an unknown object": ("expire", None, "object 0#5 is withdrawn, and was not published"),
+    "an unknown subscription": ("unsubscribe", None, "subscription 0#5 is taken back"),
 }
 
 
@@ -121,7 +121,7 @@ def test_bad_input_ends_the_run_with_an_error_that_names_it(protocol):
         with pytest.raises(BrokerlabError, match=message):
             joined.result()
     for type_, row, message in (
-        ("publish", [0, 0, 1, 0, 1], "object 4#5 is published while it is there"),
+        ("publish", [0, 0, 1, 0, 1], "object 0#5 is published while it is there"),
         ("subscribe", [0, 0, 1], "among the subscriptions already"),
     ):
         joined = join(protocol, LINE, params=params())
