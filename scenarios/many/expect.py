@@ -190,7 +190,7 @@ def _holds(expectation: Expectation, key: str, value: Any) -> bool:
 
 
 def _decisive(expectation: Expectation, keys: Sequence[str], values: Sequence[Any]) -> int | None:
-    """The service that decides: the one furthest from what is expected, or the nearest to its bound if it holds of all."""
+    """The service that decides: the furthest from what is expected, or if it holds of all, the nearest to the bound."""
     there = [at for at, value in enumerate(values) if value is not None]
     failing = [at for at in there if not _holds(expectation, keys[at], values[at])]
     largest_first = expectation.sign in ("<", "<=")

@@ -166,6 +166,15 @@ def test_a_second_delivery_is_a_duplicate():
     assert judge(got=[50, 50], declared=Guarantees(no_duplicates=False)).verdict == "valid"
 
 
+def test_of_a_protocol_that_promises_nothing_what_was_found_is_said_and_nothing_is_called_valid():
+    nothing = Guarantees(exact=False, no_duplicates=False, fifo_per_publisher=False)
+    missed, clean = judge(declared=nothing), judge(got=[50], declared=nothing)
+    assert (missed.verdict, clean.verdict, missed.broken) == ("unknown", "unknown", [])
+    assert str(missed).startswith("unknown: nothing is promised")
+    assert "found: 1 missed (not promised: exactness)" in str(missed)
+    assert "found: nothing missed" in str(clean)
+
+
 def test_order_is_judged_per_publisher_and_client():
     one, two, other = (5 << 32) | 1, (5 << 32) | 2, (6 << 32) | 1
     published = [(one, 30, 0.5), (two, 31, 0.5), (other, 29, 0.5)]
