@@ -26,6 +26,7 @@ from brokers.engine.run import MemoryTraces, Result, execute, tables_of
 from brokers.engine.shard import Cutting
 from brokers.engine.trace import DRIVER
 from brokers.errors import BrokerlabError
+from brokers.verdicts import VALID
 from protocols.joining import Delivery, Hop, Joined, join, overlay_of
 from protocols.judging import Audit, audit
 from protocols.rehearsing import REHEARSALS, Dice, Rehearsal, Script, columns, rehearse, service_of, target_of
@@ -233,7 +234,7 @@ def report(
             lines.append(f"  {len(ways) - len(found)} of {len(ways)} ways of running it give the same trace")
             lines += [f"  {way}: {told}" for way, _, told in found[:3]]
             lines.append(f"  {judged}")
-            passed = passed and not found and judged.verdict == "correct"
+            passed = passed and not found and judged.verdict == VALID
     lines.append(f"{target_of(protocol)} {'passed' if passed else 'did not pass'}")
     return passed, "\n".join(lines)
 

@@ -8,7 +8,8 @@ others (covering leans on the covering subscription) has settled only once they 
 revoked have gone.
 
 A kind whose answers are not made of such pairs brings a judge of its own, which finds here what all judges share: the
-publications with what was delivered of them, when changes had settled, and the order per publisher.
+publications with what was delivered of them, when changes had settled, and the order per publisher. The words, and
+what makes a verdict, are those of `brokers.verdicts`.
 """
 
 from __future__ import annotations
@@ -20,8 +21,9 @@ from typing import Any, NamedTuple, cast
 
 import numpy as np
 
-from brokers import registry
+from brokers import registry, verdicts
 from brokers.contract import NEVER, Guarantees, Kind
+from brokers.naming import message_name
 
 _EXAMPLES = 5  # of each kind of mistake that an audit keeps
 
@@ -46,10 +48,11 @@ class Audit:
     """What the audit of one service found. Pairs are of a publication and a client."""
 
     guarantees: Guarantees
+    nodes: int = 0  # brokers and servers, which come before the clients in entity ids
     publications: int = 0
     deliveries: int = 0
-    forced_yes: int = 0  # pairs that had to be delivered
-    forced_no: int = 0  # pairs that had not to be, where the client has or had some interest
+    forced: int = 0  # pairs that had to be delivered
+    forbidden: int = 0  # pairs that had not to be, where the client has or had some interest
     free: int = 0
     excused: int = 0  # of the free ones: free only because a link lost something
     missed: Mistakes = field(default_factory=Mistakes)
@@ -57,35 +60,46 @@ class Audit:
     duplicated: Mistakes = field(default_factory=Mistakes)
     out_of_order: Mistakes = field(default_factory=Mistakes)
 
+    @classmethod
+    def of(cls, tables: Tables, guarantees: Guarantees) -> Audit:
+        """One that has found nothing yet, of the network of a trace."""
+        return cls(guarantees, len(tables["brokers"]["broker"]) if "brokers" in tables else 0)
+
+    def client(self, entity: int) -> str:
+        """How to name a client in an example."""
+        return f"client {entity - self.nodes}"
+
+    def message(self, id: int) -> str:
+        """How to name a publication or an interest in an example: 37#5 for the sixth of client 37."""
+        return message_name(id, self.nodes)
+
     @property
-    def broken(self) -> list[str]:
-        """Each declared guarantee that the run broke, with an example."""
-        held = self.guarantees
-        told = []
-        for name, declared, mistakes in (
-            ("missed", held.exact, self.missed),
-            ("unwanted", held.exact, self.unwanted),
-            ("duplicated", held.no_duplicates, self.duplicated),
-            ("out of order", held.fifo_per_publisher, self.out_of_order),
-        ):
-            if declared and mistakes.count:
-                told.append(f"{mistakes.count} {name}, e.g. {mistakes.examples[0]}")
-        return told
+    def judgement(self) -> verdicts.Judgement:
+        """Verdict, reason and what was found, in the words of `brokers.verdicts`."""
+        counts = {name: getattr(self, name).count for name in verdicts.FINDINGS}
+        return verdicts.judgement(self.guarantees, counts, self.forced, self.free, self.deliveries)
 
     @property
     def verdict(self) -> str:
-        """`correct`, `wrong`, or `unknown` where the run forced too little to tell."""
-        if self.broken:
-            return "wrong"
-        # Where next to nothing had to be delivered, a protocol that never settles would pass too.
-        return "correct" if self.forced_yes * 20 >= max(self.free, 1) else "unknown"
+        """`valid`, `invalid`, or `unknown` where the run did not put the promises to the test."""
+        return self.judgement.verdict
+
+    @property
+    def broken(self) -> list[str]:
+        """Each finding that breaks a promise, with an example."""
+        return [
+            f"{found.count} {verdicts.words(name)}, e.g. {found.examples[0]}"
+            for name, promise in verdicts.FINDINGS.items()
+            if (found := getattr(self, name)).count and getattr(self.guarantees, promise)
+        ]
 
     def __str__(self) -> str:
+        verdict, reason, found = self.judgement
         counts = (
-            f"{self.publications} publications, {self.deliveries} deliveries; {self.forced_yes} forced, "
-            f"{self.forced_no} forbidden, {self.free} free ({self.excused} by losses)"
+            f"{self.publications} publications, {self.deliveries} deliveries; {self.forced} forced, "
+            f"{self.forbidden} forbidden, {self.free} free ({self.excused} by losses)"
         )
-        return f"{self.verdict}: {'; '.join([counts, *self.broken])}"
+        return f"{verdict}: {'; '.join([reason, f'found: {found}', counts, *self.broken])}"
 
 
 class Changes:
@@ -179,26 +193,25 @@ def published(found: Audit, tables: Tables, service: int) -> Iterator[Published]
         found.publications += 1
         for client in sorted({a for a, b in pairwise(served) if a == b}):
             found.duplicated.add(
-                f"client {client} got publication {message_name(id_)} {served.count(client)} times"
+                f"{found.client(client)} got publication {found.message(id_)} {served.count(client)} times"
             )
         yield Published(id_, sent, max(handled.get(id_, sent), sent), table["values"][row], served, id_ in lost)
     for id_ in got:
-        found.unwanted.add(f"publication {message_name(id_)}, which nobody published")
+        found.unwanted.add(f"publication {found.message(id_)}, which nobody published")
     judge_order(found, ids, clients, *times)
 
 
 def judge_pairs(found: Audit, p: Published, must: set[int], may: set[int], excused: set[int], asking: set[int]) -> None:
     """Compare who was served with who had to be, who could be, and who had to be but for what links lost."""
+    sent = f"publication {found.message(p.id)}, sent at {p.sent} ns"
     for client in sorted(must - set(p.got)):
-        found.missed.add(f"client {client} got nothing of publication {message_name(p.id)}, sent at {p.sent} ns")
+        found.missed.add(f"{found.client(client)} got nothing of {sent}")
     for client in sorted(set(p.got) - may):
-        found.unwanted.add(
-            f"client {client} got publication {message_name(p.id)}, sent at {p.sent} ns, which it did not ask for"
-        )
-    found.forced_yes += len(must)
+        found.unwanted.add(f"{found.client(client)} got {sent}, which it did not ask for")
+    found.forced += len(must)
     found.free += len(may - must)
     found.excused += len((may & excused) - must)
-    found.forced_no += len(asking - may)
+    found.forbidden += len(asking - may)
 
 
 def audit(tables: Tables, kind: Kind, guarantees: Guarantees, service: int = 0) -> Audit:
@@ -208,7 +221,7 @@ def audit(tables: Tables, kind: Kind, guarantees: Guarantees, service: int = 0) 
     """
     if kind.judge:
         return cast(Audit, registry.load(kind.judge)(tables, kind, guarantees, service))
-    found = Audit(guarantees)
+    found = Audit.of(tables, guarantees)
     changes = Changes(tables, service, guarantees)
     table = tables["changes"]
     begun: dict[int, int] = {}
@@ -271,11 +284,6 @@ def judge_order(
             if at > now:
                 now, latest = at, max(latest, ahead)
             if (when, p) < latest:
-                late = f"publication {message_name(p)} of client {publisher}"
-                found.out_of_order.add(f"client {c} got {late} after {message_name(latest[1])}")
+                late = f"publication {found.message(p)} of {found.client(publisher)}"
+                found.out_of_order.add(f"{found.client(c)} got {late} after {found.message(latest[1])}")
             ahead = max(ahead, (when, p))
-
-
-def message_name(publication: int) -> str:
-    """37#5 for the sixth message of client 37."""
-    return f"{publication >> 32}#{publication & 0xFFFFFFFF}" if publication >= 0 else str(publication)

@@ -41,6 +41,9 @@ unknown and repeated keys are refused, and all mistakes are shown at once:
 workload or topology, `package.module:Name` may stand as well; the module may lie beside the scenario.
 Relative paths start at the scenario.
 
+Brokers go by number, from 0, or by name; where a number is also the name of another broker, that is refused until you
+write `number:5` or `name:5`. Clients go by number, from 0 in the order of their groups.
+
 This page is written by `python -m scenarios.reference`, from the models that check scenarios.
 
 ## Quantities

@@ -18,7 +18,7 @@ import networkx as nx
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from topology.errors import TopologyError
-from topology.overlay import broker_number
+from topology.overlay import NAME, broker_number
 from topology.repair import clean_name, counted, simple_graph
 
 if TYPE_CHECKING:
@@ -512,9 +512,7 @@ def explicit(
     ends = []
     for i, link in enumerate(links):
         where = f"explicit: link {i} {list(link)!r}"
-        a, b = (
-            broker_number(clean_name(e) if named or isinstance(e, str) else e, number, where) for e in link
-        )
+        a, b = (broker_number(_listed(e, number, named), number, where) for e in link)
         ends.append((a, b))
     coordinates = kinds.pop() if kinds else "plane"
     try:
@@ -523,6 +521,12 @@ def explicit(
         raise TopologyError(
             f"{error}" + ("; correct the list or say strict: false" if strict and names else "")
         ) from None
+
+
+def _listed(end: str | int, number: dict[str, int], named: bool) -> str | int:
+    """One end of a listed link: a text is a name as it was listed; where no names were, so is a number."""
+    name = clean_name(end)
+    return NAME + name if named or (isinstance(end, str) and name in number) else end
 
 
 # ---- what they share ---------------------------------------------------------------------------------

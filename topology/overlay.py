@@ -104,7 +104,7 @@ class Overlay:
         return self.links == self.nodes - 1 and bool((hops_from(self.adjacency, 0) >= 0).all())
 
     def broker(self, reference: str | int) -> int:
-        """The number of the broker with this name or number."""
+        """The number of the broker with this name or number; see `broker_number`."""
         return broker_number(reference, {name: b for b, name in enumerate(self.names)}, "broker")
 
 
@@ -136,19 +136,51 @@ def hops_from(graph: Adjacency, origin: int) -> NDArray[np.int32]:
     return np.array(hops, np.int32)
 
 
+NAME, NUMBER = "name:", "number:"  # what a reference may begin with, to leave no doubt
+
+
 def broker_number(reference: str | int, number_of: Mapping[str, int], where: str) -> int:
-    """The broker that a name or a number means; `number_of` maps all names in order."""
-    if isinstance(reference, int):
-        if 0 <= reference < len(number_of):
-            return reference
+    """The broker that a name or a number means; `number_of` maps all names in order.
+
+    Graphs from files often have numbers for names. Where a number is that of one broker and the name of another,
+    TopologyError shows both, and how to say which: `number:5` or `name:5`.
+    """
+    text = str(reference)
+    named = number_of.get(text)
+    if named is None and text.startswith(NAME):
+        text = text.removeprefix(NAME)
+        if text not in number_of:
+            raise TopologyError(f"{where}: there is no broker named {text!r}{did_you_mean(text, list(number_of))}")
+        return number_of[text]
+    only_number = named is None and text.startswith(NUMBER)
+    numbered = _as_number(text.removeprefix(NUMBER) if only_number else text, len(number_of))
+    if named is not None and numbered is not None and named != numbered:
+        other = next(name for name, number in number_of.items() if number == numbered)
         raise TopologyError(
-            f"{where}: there is no broker {reference}; they are numbered 0 to {len(number_of) - 1}"
+            f"{where}: {text} may mean broker number {numbered}, whose name is {other!r}, or the broker named "
+            f"{text!r}, whose number is {named}; write {NUMBER}{text} or {NAME}{text}"
         )
-    if reference in number_of:
-        return number_of[reference]
-    raise TopologyError(
-        f"{where}: there is no broker named {reference!r}{did_you_mean(reference, list(number_of))}"
-    )
+    found = numbered if named is None else named
+    if found is not None:
+        return found
+    if only_number or isinstance(reference, int) or (text.isascii() and text.isdigit()):
+        raise TopologyError(
+            f"{where}: there is no broker {text.removeprefix(NUMBER)}; they are numbered 0 to {len(number_of) - 1}"
+        )
+    raise TopologyError(f"{where}: there is no broker named {text!r}{did_you_mean(text, list(number_of))}")
+
+
+def _as_number(text: str, brokers: int) -> int | None:
+    """The broker number that a text is, if it is one; 07 is a name."""
+    if not (text.isascii() and text.isdigit()) or len(text) > len(str(brokers)) or text != str(int(text)):
+        return None
+    return int(text) if int(text) < brokers else None
+
+
+def broker_label(number: int, names: Sequence[str]) -> str:
+    """A broker as it is shown: by its name, which can be given back; name:10 where that might be a number."""
+    name = names[number]
+    return f"{NAME}{name}" if name.isascii() and name.isdigit() and name != str(number) else name
 
 
 def did_you_mean(name: str, known: Sequence[str]) -> str:

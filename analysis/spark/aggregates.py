@@ -104,8 +104,11 @@ class _Aggregates:
         )
 
     def clients(self) -> DataFrame:
+        from pyspark.sql import functions as F
+
         latency = _distribution("latency_ns", "deliveries")
-        return self.deliveries().groupBy("service", "client", "broker").agg(*latency).orderBy("service", "client")
+        number = (F.col("client") - F.lit(self.trace.network.brokers)).alias("client")  # of the entity id
+        return self.deliveries().groupBy("service", number, "broker").agg(*latency).orderBy("service", "client")
 
     def brokers(self) -> DataFrame:
         latency = _distribution("latency_ns", "deliveries")

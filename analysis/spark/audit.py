@@ -2,15 +2,8 @@
 
 For each service, the rule of its kind says from publications and changes alone which pairs of publication and
 client were forced, free or forbidden. Deliveries are compared with that, and looked through for duplicates and
-for order, publisher by publisher. What the protocol declares decides what counts against it.
-
-    missed        forced, and not delivered
-    unwanted      delivered, and forbidden, or before anything allowed it
-    duplicated    delivered once more to a client that had it
-    out_of_order  delivered after a later publication of the same publisher
-
-Verdicts: `invalid` if a declared guarantee was broken; else `unknown` if too little was forced to tell: no
-decision, or under one in a hundred of those that were not forbidden; else `valid`.
+for order, publisher by publisher. Findings, promises and verdicts are those of `brokers.verdicts`; a delivery is
+unwanted, too, before anything allowed it.
 
 Times. A decision about a publication is made where it is handled. The full trace says when it was handled
 last; at lower levels it is given as long as a message can take through the overlay at most, so that more is
@@ -32,26 +25,18 @@ from analysis.spark.changes import BEHIND, behind_links, changes_of, settlement
 from analysis.spark.rules import Kept, Question, judged, rule_of
 from analysis.spark.trace import Service, Trace, checked, in_one_partition, rows_of, undivided, write_json
 from brokers.contract import NEVER, Guarantees
+from brokers.naming import message_name
+from brokers.verdicts import EXIT_CODES, FINDINGS, UNKNOWN, VALID, VERDICTS, Judgement, judgement, words
 from scenarios.many.pool import cpus
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-VALID, UNKNOWN, INVALID = "valid", "unknown", "invalid"
-EXIT_CODES = {VALID: 0, UNKNOWN: 2, INVALID: 1}
 FILE = "audit.json"
 EXAMPLES_MAX = 5
-FORCED_SHARE_MIN = 0.01
 # Publications times interests of a service. Above, publications are sampled; this many take about a minute.
 PAIRS_MAX = 2_000_000_000
 _SAMPLE_STEPS = 1 << 30
-
-FINDINGS = {
-    "missed": "exact",
-    "unwanted": "exact",
-    "duplicated": "no_duplicates",
-    "out_of_order": "fifo_per_publisher",
-}
 
 
 @dataclass
@@ -87,31 +72,21 @@ class ServiceAudit:
     unable: str = ""  # why it could not be audited
 
     @property
-    def verdict(self) -> str:
+    def judgement(self) -> Judgement:
+        """Verdict, reason and what was found."""
         if self.unable:
-            return UNKNOWN
-        if any(getattr(self, name).declared and getattr(self, name).count for name in FINDINGS):
-            return INVALID
-        return UNKNOWN if self.forced < max(1, FORCED_SHARE_MIN * (self.forced + self.free)) else VALID
+            return Judgement(UNKNOWN, self.unable, "not audited")
+        counts = {name: getattr(self, name).count for name in FINDINGS}
+        return judgement(Guarantees(**self.guarantees), counts, self.forced, self.free, self.deliveries)
+
+    @property
+    def verdict(self) -> str:
+        return self.judgement.verdict
 
     @property
     def reason(self) -> str:
         """The verdict in words."""
-        if self.unable:
-            return self.unable
-        broken = [
-            f"{getattr(self, name).count:,} {name.replace('_', ' ')}"
-            for name in FINDINGS
-            if getattr(self, name).declared and getattr(self, name).count
-        ]
-        if broken:
-            return ", ".join(broken)
-        if self.verdict == UNKNOWN:
-            return (
-                f"too little was forced to tell: {self.forced:,} of {self.forced + self.free:,} decisions; let it "
-                "run longer after the subscriptions, or change less"
-            )
-        return f"{self.forced:,} decisions were forced, and all were right"
+        return self.judgement.reason
 
     def as_data(self) -> dict[str, Any]:
         """Plain data, for audit.json."""
@@ -131,8 +106,7 @@ class Audit:
     @property
     def verdict(self) -> str:
         """The worst of the services'."""
-        found = {service.verdict for service in self.services}
-        return next(v for v in (INVALID, UNKNOWN, VALID) if v in found or v == VALID)
+        return max((service.verdict for service in self.services), key=VERDICTS.index, default=VALID)
 
     @property
     def exit_code(self) -> int:
@@ -274,7 +248,7 @@ def _judge(
         if finding.count:
             rows = pairs.filter(name).select("publication", "client", F.col("first_ns").alias("delivered_ns"))
             sent = publications.select("publication", F.col("time_ns").alias("sent_ns"))
-            finding.examples = _examples(rows.join(sent, "publication", "left"))
+            finding.examples = _examples(rows.join(sent, "publication", "left"), trace.network.brokers)
 
 
 def _count_if(condition: Column) -> Column:
@@ -358,21 +332,19 @@ def _look_through(trace: Trace, service: Service, found: ServiceAudit) -> None:
             columns: list[Any] = ["publication", "client", F.col("time_ns").alias("delivered_ns")]
             if name == "out_of_order":
                 columns.append(F.col("latest_ns").alias("later_one_delivered_ns"))
-            finding.examples = _examples(deliveries.filter(name).select(*columns))
+            finding.examples = _examples(deliveries.filter(name).select(*columns), trace.network.brokers)
 
 
-def _examples(rows: DataFrame) -> list[dict[str, Any]]:
-    """The first few, by publication and client."""
+def _examples(rows: DataFrame, nodes: int) -> list[dict[str, Any]]:
+    """The first few, by publication and client; clients by number, as commands take them."""
     taken = rows.orderBy("publication", "client").limit(EXAMPLES_MAX).collect()
-    return [
-        {**{k: v for k, v in row.asDict().items() if v is not None}, "message": message_name(row["publication"])}
-        for row in taken
-    ]
-
-
-def message_name(key: int) -> str:
-    """37#5 for the sixth message of client 37: what `brokerlab explain` takes."""
-    return f"{key >> 32}#{key & 0xFFFFFFFF}" if key >= 0 else str(key)
+    found = []
+    for row in taken:
+        example = {key: value for key, value in row.asDict().items() if value is not None}
+        if example.get("client", -1) >= nodes:
+            example["client"] -= nodes
+        found.append({**example, "message": message_name(row["publication"], nodes)})
+    return found
 
 
 def text(found: Audit) -> str:
@@ -382,6 +354,7 @@ def text(found: Audit) -> str:
         lines.append(f"{service.service} ({service.protocol}): {service.verdict}: {service.reason}")
         if service.unable:
             continue
+        lines.append(f"  found: {service.judgement.found}")
         sampled = "" if service.audited == service.publications else f" (a sample of {service.publications:,})"
         counts = f"{service.interests:,} interests, {service.deliveries:,} answers"  # of a server
         if service.publications or not service.deliveries:
@@ -394,12 +367,7 @@ def text(found: Audit) -> str:
                 f"{service.excused_missed:,} were not delivered"
             )
         for name in FINDINGS:
-            finding = getattr(service, name)
-            if not finding.count:
-                continue
-            declared = "" if finding.declared else ", which the protocol does not rule out"
-            lines.append(f"  {name.replace('_', ' ')}: {finding.count:,}{declared}")
-            lines += [f"    {_example(each)}" for each in finding.examples]
+            lines += [f"    {words(name)}: {_example(each)}" for each in getattr(service, name).examples]
     return "\n".join([*lines, f"verdict: {found.verdict}"])
 
 

@@ -5,16 +5,16 @@ Reads the rows it needs from the trace with Arrow, so it needs no Spark. Level f
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from analysis.spark.audit import message_name
 from analysis.spark.graph import Network
 from analysis.spark.rules import rule_of
 from analysis.spark.trace import Service, checked, services_of
 from brokers.errors import InvalidInput, RunIncomplete
+from brokers.naming import message_id, message_name
+from topology.overlay import broker_label
 
 if TYPE_CHECKING:
     from brokers.engine.runfolder import RunFolder
@@ -22,27 +22,22 @@ if TYPE_CHECKING:
 _SHOWN_HOPS_MAX = 200
 
 
-def message_key(name: str) -> int:
-    """The id behind 37#5, the sixth message of client 37, or the id itself."""
-    pair = re.fullmatch(r"(\d{1,10})#(\d{1,10})", name)
-    if pair is not None:
-        return int(pair[1]) << 32 | int(pair[2])
-    if re.fullmatch(r"\d{1,19}", name):
-        return int(name)
-    raise InvalidInput(f"{name!r} names no message: give its id, or client#number, as in 37#5")
-
-
 def explain(path: str | Path, message: str, client: int | None = None) -> dict[str, Any]:
-    """Everything the trace tells about a message, and about its delivery to a client if one is given."""
+    """Everything the trace tells about a message, and about its delivery to a client, given by its number."""
     run = checked(path)
     for table in ("hops", "publications"):
         if table not in run.tables():
             run.read(table)  # says which level is needed
-    key = message_key(message)
+    listed = run.read("brokers", ["broker", "name"]).sort_by("broker")["name"].to_pylist()
+    nodes = len(listed)
+    key = message_id(message, nodes)
     publications, changes = _rows(run, "publications", "publication", key), _rows(run, "changes", "change", key)
     if not publications and not changes:
-        raise InvalidInput(f"{run.path}: nobody sent a message {message_name(key)} ({key})")
-    names = run.read("brokers", ["broker", "name"]).sort_by("broker")["name"].to_pylist()
+        raise InvalidInput(f"{run.path}: nobody sent a message {message_name(key, nodes)} ({key})")
+    clients = sum(group["count"] for group in run.manifest["scenario"]["clients"].values())
+    if client is not None and not 0 <= client < clients:
+        raise InvalidInput(f"there is no client {client}; they are numbered 0 to {clients - 1}")
+    names = [broker_label(number, listed) for number in range(nodes)]
     sent = (publications or changes)[0]
     services = services_of(run)
     service = services[sent["service"]]
@@ -54,11 +49,11 @@ def explain(path: str | Path, message: str, client: int | None = None) -> dict[s
     links = {row["link"]: row for row in run.read("links").to_pylist()}
     lost = _rows(run, "losses", "body" if publications else "cause", key)
     result: dict[str, Any] = {
-        "message": message_name(key),
+        "message": message_name(key, nodes),
         "id": key,
         "service": service.name,
         "type": "publish" if publications else types.get(sent["operation"], str(sent["operation"])),
-        "client": sent["client"],
+        "client": sent["client"] - nodes,
         "broker": names[sent["broker"]],
         "sent_ns": began,
         "values": [None if v != v else v for v in sent["values"]],
@@ -74,7 +69,7 @@ def explain(path: str | Path, message: str, client: int | None = None) -> dict[s
     if not publications:
         result["change"] = {k: sent[k] for k in ("interest", "settled_ns", "revoked_ns", "gone_ns", "lost")}
         if client is not None:
-            raise InvalidInput(f"{message_name(key)} is a {result['type']}, which is delivered to nobody")
+            raise InvalidInput(f"{message_name(key, nodes)} is a {result['type']}, which is delivered to nobody")
         return result
     deliveries = sorted(_rows(run, "deliveries", "publication", key), key=lambda d: (d["time_ns"], d["client"]))
     result["deliveries"] = len(deliveries)
@@ -115,17 +110,18 @@ def _why(
 ) -> dict[str, Any]:
     """Whether the client got it, which of its interests wanted it, and how far it came."""
     sent = publication["time_ns"]
-    got = [d["time_ns"] for d in deliveries if d["client"] == client]
+    nodes = len(names)
+    got = [d["time_ns"] for d in deliveries if d["client"] == client + nodes]
     rule = rule_of(service)
     interests = []
-    for change in sorted(_rows(run, "changes", "client", client), key=lambda c: c["issued_ns"]):
+    for change in sorted(_rows(run, "changes", "client", client + nodes), key=lambda c: c["issued_ns"]):
         if change["service"] != service.number or change["operation"] not in service.kind.interests:
             continue
         reason = rule.reason(publication, change)
         interests.append(
             {
                 "interest": change["interest"],
-                "name": message_name(change["interest"]),
+                "name": message_name(change["interest"], nodes),
                 "matches": reason.startswith("matches"),
                 "reason": reason,
                 **{k: change[k] for k in ("issued_ns", "settled_ns", "revoked_ns", "gone_ns", "lost")},

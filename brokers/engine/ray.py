@@ -28,6 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from brokers.engine.model import Model
+from brokers.engine.ray_manners import Manners
 from brokers.engine.shard import Cutting, ShardResult, Window
 from brokers.errors import ActorsLost, BrokerlabError, EnvironmentProblem
 
@@ -53,6 +54,7 @@ class _Session:
         self.remote = address not in (None, "local")
         self._before: dict[str, str | None] = {}
         self._folder: str | None = None
+        self._manners: Manners | None = None
         if not self.ours:
             self.remote = True  # whoever started it may have more nodes than this one
             return
@@ -62,6 +64,7 @@ class _Session:
             "logging_level": "ERROR",
             "configure_logging": True,
         }
+        self._manners = Manners()
         try:
             if self.remote:
                 quiet.pop("include_dashboard")
@@ -77,6 +80,10 @@ class _Session:
                     _temp_dir=self._folder,
                     **quiet,
                 )
+            self._manners.insist()
+        except (KeyboardInterrupt, SystemExit):
+            self.close()
+            raise KeyboardInterrupt from None  # Ray exits on SIGTERM while it starts
         except Exception as error:
             self.close()
             first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
@@ -108,6 +115,8 @@ class _Session:
             self._restore_token()
             if self._folder is not None:
                 shutil.rmtree(self._folder, ignore_errors=True)
+            if self._manners is not None:
+                self._manners.close()
 
 
 def _knock(address: str) -> None:

@@ -133,6 +133,8 @@ def execute(
                 model, engine, assignment, writers, cutting, address, start, windows, saver, progress, observe
             )
             break
+        except KeyboardInterrupt:  # while the shards were made or closed
+            raise Interrupted("interrupted") from None
         except SystemExit as stop:
             raise ProtocolFault(_said_goodbye(model, stop)) from stop
         except ActorsLost as lost:

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
+from brokers.naming import entity_name
+
 if TYPE_CHECKING:
     import pyarrow as pa
 
@@ -116,7 +118,8 @@ def first_difference(
     if not common:
         return f"{name_a} and {name_b} have no table in common to compare: trace at least summary"
     if "hops" in common:
-        told = _first_event(run_a.read("hops"), run_b.read("hops"), name_a, name_b)
+        nodes = run_a.read("brokers").num_rows
+        told = _first_event(run_a.read("hops"), run_b.read("hops"), nodes, name_a, name_b)
         if told:
             return told
     differing = []
@@ -128,7 +131,7 @@ def first_difference(
     return "; ".join(differing) or None
 
 
-def _first_event(a: pa.Table, b: pa.Table, name_a: str, name_b: str) -> str | None:
+def _first_event(a: pa.Table, b: pa.Table, nodes: int, name_a: str, name_b: str) -> str | None:
     a, b = _in_event_order(a), _in_event_order(b)
     row = _first_other_row(a, b)
     if row is None:
@@ -141,15 +144,15 @@ def _first_event(a: pa.Table, b: pa.Table, name_a: str, name_b: str) -> str | No
             for name in event_a
             if event_a[name] != event_b[name]
         )
-        return f"the first difference is {_event(event_a)}: {told} (event {row} of the run)"
+        return f"the first difference is {_event(event_a, nodes)}: {told} (event {row} of the run)"
     if event_b is None or (event_a is not None and key_a < key_b):
         event, having, lacking, other = event_a, name_a, name_b, event_b
     else:
         event, having, lacking, other = event_b, name_b, name_a, event_a
     assert event is not None
-    instead = f"goes on with {_event(other)}" if other is not None else "has ended"
+    instead = f"goes on with {_event(other, nodes)}" if other is not None else "has ended"
     return (
-        f"the first difference is {_event(event)}: {having} handled it, "
+        f"the first difference is {_event(event, nodes)}: {having} handled it, "
         f"{lacking} did not and {instead} (event {row} of the run)"
     )
 
@@ -168,12 +171,12 @@ def _place(event: Mapping[str, Any] | None) -> tuple[int, ...]:
     return tuple(event[name] for name in _EVENT_ORDER) if event is not None else ()
 
 
-def _event(event: Mapping[str, Any]) -> str:
+def _event(event: Mapping[str, Any], nodes: int) -> str:
     kind = event["kind"]
     what = _KINDS[kind] if 0 <= kind < len(_KINDS) else f"kind {kind}"
     return (
         f"the {what} at {event['time_ns'] / 1e9:.9f} s ({event['time_ns']} ns) at broker {event['broker']} "
-        f"from source {event['source']}, sequence {event['sequence']}, link {event['link']}, "
+        f"from {entity_name(event['source'], nodes)}, sequence {event['sequence']}, link {event['link']}, "
         f"service {event['service']}, type {event['type']}, body {event['body']}, word {event['word']}, "
         f"cause {event['cause']}"
     )

@@ -21,7 +21,7 @@ from brokers.contract import NEVER, Guarantees
 from protocols.channels.database import marks
 from protocols.channels.kind import UNSUBSCRIBE, Asked, Channels
 from protocols.channels.server import LISTEN
-from protocols.judging import Audit, Tables, handled_last, judge_order, message_name
+from protocols.judging import Audit, Tables, handled_last, judge_order
 
 
 @dataclass
@@ -38,7 +38,7 @@ class _Version:
 
 def judge(tables: Tables, kind: Channels, guarantees: Guarantees, service: int) -> Audit:
     """Judge a run by its full trace. O(rounds * queries), and O(objects) per version."""
-    found = Audit(guarantees)
+    found = Audit.of(tables, guarantees)
     queries = _queries(tables, kind, service)
     excuses = _Excuses(tables, service) if not guarantees.under_loss else None
     got = _received(tables["received"], service)
@@ -54,7 +54,7 @@ def judge(tables: Tables, kind: Channels, guarantees: Guarantees, service: int) 
                 received = got.pop((id_, period, at // period), [])
                 _judge(found, kind, answers, id_, at, end, wanted, received, excuses)
     for (id_, period, number), _ in sorted(got.items()):
-        found.unwanted.add(f"query {message_name(id_)} was answered in round {number} of {period} ns, unasked")
+        found.unwanted.add(f"query {found.message(id_)} was answered in round {number} of {period} ns, unasked")
     deliveries = tables["deliveries"]
     mine = deliveries["service"] == service
     columns = [deliveries[name][mine].tolist() for name in ("publication", "client", "published_ns", "time_ns")]
@@ -75,7 +75,7 @@ def _judge(
     possible = [v for v in versions if v.issued <= end and v.gone >= at]
     certain = [v for v in possible if v.settled < at and v.ended > end]
     excused = bool(certain) and excuses is not None and (certain[0].spoilt or excuses.hold(at))
-    what = f"query {message_name(id_)} at {at} ns"
+    what = f"query {found.message(id_)} at {at} ns"
     if len(received) > 1:
         found.duplicated.add(f"{what} was answered {len(received)} times")
     right = [_answer(kind, answers, version) for version in possible]
@@ -84,10 +84,10 @@ def _judge(
             found.unwanted.add(f"{what} was answered with {answer[0]} objects; right are {[n for n, _ in right]}")
     if certain and not received and not excused:
         found.missed.add(f"{what} was not answered")
-    found.forced_yes += bool(certain) and not excused
+    found.forced += bool(certain) and not excused
     found.excused += excused
     found.free += bool(possible) and (not certain or excused)
-    found.forced_no += not possible
+    found.forbidden += not possible
 
 
 def _answer(kind: Channels, known: dict[int, tuple[int, int]], version: _Version) -> tuple[int, int]:

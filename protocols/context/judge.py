@@ -63,7 +63,7 @@ class _History(Changes):
 
 def judge(tables: Tables, kind: Context, guarantees: Guarantees, service: int) -> Audit:
     """Judge a run by its full trace. O(publications * profiles * choices of values)."""
-    found = Audit(guarantees)
+    found = Audit.of(tables, guarantees)
     history = _History(tables, kind, service, guarantees)
     asking = {client for client, _ in history.profiles.values()}
     for p in published(found, tables, service):

@@ -99,9 +99,13 @@ class Context(Kind):
         self.schema = Schema(names, names)
 
     def new_index(self, index: type) -> Any:
-        if "indexed" not in inspect.signature(index).parameters:
-            return index(self.schema)
-        return index(self.schema, tuple(self.schema.message)[: self.params["indexed"]])
+        takes = inspect.signature(index).parameters
+        given: dict[str, Any] = {}
+        if "indexed" in takes:
+            given["indexed"] = tuple(self.schema.message)[: self.params["indexed"]]
+        if "scope" in takes:  # PARTIAL's: what reaches beyond where values are expected is always a candidate
+            given["scope"] = tuple(self.params["domain"])
+        return index(self.schema, **given)
 
     def row_bytes(self, type: int, rows: Floats) -> Ints:
         present = np.count_nonzero(~np.isnan(rows), axis=1)

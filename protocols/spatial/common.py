@@ -20,6 +20,7 @@ from brokers.errors import InvalidInput
 from brokers.indexes.contract import DuplicateId, UnknownId
 from brokers.indexes.spatial.contract import ReverseTopK
 from brokers.indexes.spatial.window import LastObjects, LastTime, Window
+from brokers.naming import message_name
 from protocols.routes import shared_tree
 from protocols.spatial.kind import (
     EXPIRE,
@@ -32,11 +33,6 @@ from protocols.spatial.kind import (
     encoded,
     keywords_of,
 )
-
-
-def named(id: int) -> str:
-    """37#5 for number 5 of client 37."""
-    return f"{id >> 32}#{id & 0xFFFFFFFF}"
 
 
 class Head(NamedTuple):
@@ -128,7 +124,7 @@ class Ranking(BrokerProtocol):
         if message.link < 0:
             self.close(message, [])
         if message.link < 0 and message.word in self.heads:
-            raise DuplicateId(f"object {named(message.word)} is published while it is there; let it expire first")
+            raise DuplicateId(f"object {self.named(message.word)} is published while it is there; let it expire first")
         self.serve(message, head, self.service.asked(row))
         self.learn(message.word, head)
         self.pass_on(message, head)
@@ -180,7 +176,7 @@ class Ranking(BrokerProtocol):
         head = self.heads.get(id)
         if head is None or head.link != message.link:
             if message.type == EXPIRE and message.link < 0 and not self.windows:
-                raise UnknownId(f"object {named(id)} is withdrawn, and none of that id was published at this broker")
+                raise UnknownId(f"object {self.named(id)} is withdrawn, and was not published at this broker")
             return
         self.forget(message, id)
         for link in self.towards(head):
@@ -222,7 +218,7 @@ class Ranking(BrokerProtocol):
     def unsubscribe(self, message: Message) -> None:
         words = self.subscriptions.pop(message.word, None)
         if words is None:
-            raise UnknownId(f"subscription {named(message.word)} is taken back, and is not held at this broker")
+            raise UnknownId(f"subscription {self.named(message.word)} is taken back, and is not held at this broker")
         self.index.delete_subscriptions([message.word])
         for word in words:
             self.here[word] -= 1
@@ -238,7 +234,11 @@ class Ranking(BrokerProtocol):
                 self.service.asked(row)
         except InvalidInput as error:
             what = "object" if start == OBJECT_KEYWORDS else "subscription"
-            raise InvalidInput(f"{what} {named(id)}: {error}") from error
+            raise InvalidInput(f"{what} {self.named(id)}: {error}") from error
+
+    def named(self, id: int) -> str:
+        """An object or a subscription as people read it: 37#5 for number 5 of client 37."""
+        return message_name(id, self.node.env.entity_base)
 
     def entries(self) -> int:
         return len(self.subscriptions) + len(self.heads)

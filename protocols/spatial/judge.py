@@ -60,7 +60,7 @@ class _Things:
 
 def judge(tables: Tables, kind: Spatial, guarantees: Guarantees, service: int) -> Audit:
     """Judge a run by its full trace. O(publications * subscriptions * objects)."""
-    found = Audit(guarantees)
+    found = Audit.of(tables, guarantees)
     geometry = geometry_named(kind.geometry)
     objects, subscriptions = _things(tables, kind, guarantees, service, geometry)
     related = np.array([[bool(s & o) for o in objects.words] for s in subscriptions.words], np.bool_)

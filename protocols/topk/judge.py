@@ -24,7 +24,7 @@ import numpy as np
 from brokers.contract import NEVER, Guarantees
 from brokers.indexes.topk.contract import Answer, Query, answered, ranked
 from brokers.indexes.topk.scan import Scan
-from protocols.judging import Audit, Changes, Published, Tables, message_name, published
+from protocols.judging import Audit, Changes, Published, Tables, published
 from protocols.topk.kind import UNSUBSCRIBE, TopK
 
 _ALL = Query(None)
@@ -58,7 +58,7 @@ class _Filter:
 
 def judge(tables: Tables, kind: TopK, guarantees: Guarantees, service: int) -> Audit:
     """Judge a run by its full trace. O(publications * filters)."""
-    found = Audit(guarantees)
+    found = Audit.of(tables, guarantees)
     filters, versions = _filters(tables, kind, service, guarantees)
     answers = _answers(tables["rankings"], service)
     for p in published(found, tables, service):
@@ -107,9 +107,9 @@ def _judge(
             right = set(answer)
     _compare(found, p.id, "filter", set(answer), right)
     forced = set(_answer(strongest, query).ids.tolist()) & certain
-    found.forced_yes += len(forced)
+    found.forced += len(forced)
     found.free += len((right | set(answer)) - forced)
-    found.forced_no += len(filters) - len(right | set(answer))
+    found.forbidden += len(filters) - len(right | set(answer))
 
 
 def _cut_by_tie(
@@ -127,10 +127,11 @@ def _cut_by_tie(
 
 
 def _compare(found: Audit, p: int, what: str, got: set[int], right: set[int]) -> None:
+    named = found.client if what == "client" else lambda id_: f"filter {found.message(id_)}"
     for one in sorted(right - got):
-        found.missed.add(f"{what} {one} is not in the answer to publication {message_name(p)}")
+        found.missed.add(f"{named(one)} is not in the answer to publication {found.message(p)}")
     for one in sorted(got - right):
-        found.unwanted.add(f"{what} {one} is in the answer to publication {message_name(p)}")
+        found.unwanted.add(f"{named(one)} is in the answer to publication {found.message(p)}")
 
 
 def _compare_told(found: Audit, p: int, told: _Told, right: Answer) -> None:
@@ -139,9 +140,9 @@ def _compare_told(found: Audit, p: int, told: _Told, right: Answer) -> None:
     rows = [(rank, id_, score, tie) for rank, (id_, score) in enumerate(pairs)] or [(-1, -1, 0.0, tie)]
     lacking, mistold = Counter(rows), Counter(told)
     for row in (mistold - lacking).elements():
-        found.unwanted.add(f"the answer to publication {message_name(p)} has (rank, filter, score, tie) {row}")
+        found.unwanted.add(f"the answer to publication {found.message(p)} has (rank, filter, score, tie) {row}")
     for row in (lacking - mistold).elements():
-        found.missed.add(f"the answer to publication {message_name(p)} lacks (rank, filter, score, tie) {row}")
+        found.missed.add(f"the answer to publication {found.message(p)} lacks (rank, filter, score, tie) {row}")
 
 
 def _answer(scores: Mapping[int, float], query: Query) -> Answer:

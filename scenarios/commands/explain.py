@@ -14,12 +14,12 @@ def command(arguments: list[str]) -> int:
         "there. Needs a run with trace level full, and neither Spark nor Java.",
         """
         brokerlab explain runs/latest 37#5
-        brokerlab explain runs/latest 158913789957 61
+        brokerlab explain runs/latest 37#5 61
         """,
     )
     result.add_argument("run", metavar="RUN", help="a run folder")
     result.add_argument("message", metavar="MESSAGE", help="id of a publication or change, or client#number")
-    result.add_argument("client", metavar="CLIENT", nargs="?", type=int, help="entity id of a client")
+    result.add_argument("client", metavar="CLIENT", nargs="?", type=int, help="number of a client, from 0")
     result.add_argument("--json", action="store_true", help="all of it as one object")
     options = result.parse_args(arguments)
 

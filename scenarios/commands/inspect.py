@@ -28,7 +28,8 @@ def command(arguments: list[str]) -> int:
         """,
     )
     result.add_argument("run", metavar="RUN", help="a run folder")
-    result.add_argument("--broker", metavar="B", required=True, help="name or number")
+    which = "name or number; name:5 or number:5 where 5 is both"
+    result.add_argument("--broker", metavar="B", required=True, help=which)
     result.add_argument("--at", metavar="T", required=True, help="simulated time, as in '2.5 s'")
     result.add_argument("--json", action="store_true", help="one JSON object")
     options = result.parse_args(arguments)
@@ -50,6 +51,7 @@ def inspect(scenario: Scenario, broker: str, at_ns: int) -> dict[str, Any]:
     """A broker's links, clients, queue and tables at a moment, as plain data."""
     from scenarios.plan import resolve
     from scenarios.run import execute
+    from topology.overlay import broker_label
 
     if at_ns < 1:
         raise InvalidInput("--at: nothing has happened before 1 ns")
@@ -73,7 +75,7 @@ def inspect(scenario: Scenario, broker: str, at_ns: int) -> dict[str, Any]:
         "broker": number,
         "name": overlay.names[number],
         "at_ns": at_ns,
-        "neighbours": [overlay.names[each] for each in sorted(neighbours)],
+        "neighbours": [broker_label(each, overlay.names) for each in sorted(neighbours)],
         "clients": int((model.client_broker == number).sum()),
         **seen,
     }
@@ -105,8 +107,7 @@ def text(state: dict[str, Any]) -> str:
 def _number(overlay: Any, broker: str) -> int:
     from topology.errors import TopologyError
 
-    by_number = broker not in overlay.names and broker.isascii() and broker.isdigit() and len(broker) < 10
     try:
-        return int(overlay.broker(int(broker) if by_number else broker))
+        return int(overlay.broker(broker))
     except TopologyError as error:
         raise InvalidInput(f"--broker: {str(error).removeprefix('broker: ')}") from error

@@ -7,8 +7,9 @@
       - network.messages < 1e6
       - verdict == valid
 
-A name without a service stands for all services: counts are added up, of durations the longest counts, of
-verdicts the worst. Where nothing was measured (a latency without deliveries), no expectation holds.
+A name without a service stands for all services, as the metric declares (`metrics.Together`): counts are added up,
+of verdicts the worst counts, and what does not add up, a mean or a percentile, has to hold of each service by itself.
+Where nothing was measured (a latency without deliveries), no expectation holds.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from brokers.errors import InvalidInput
+from brokers.verdicts import VERDICTS
 from scenarios import units
 from scenarios.many import metrics
 from scenarios.problems import did_you_mean
@@ -81,9 +83,9 @@ class Expectation:
         """The bound in the base unit of a metric: nanoseconds, bytes, events per second, or as it is."""
         sort = metrics.sort_of(key)
         if sort == "verdict":
-            if self.bound not in metrics.VERDICTS or self.sign not in ("==", "!="):
+            if self.bound not in VERDICTS or self.sign not in ("==", "!="):
                 raise NoExpectation(
-                    f"a verdict is == or != to {', '.join(metrics.VERDICTS)} (got {self.text!r})"
+                    f"a verdict is == or != to {', '.join(VERDICTS)} (got {self.text!r})"
                 )
             return self.bound
         number = _number(self.bound)
@@ -132,7 +134,7 @@ def parse(text: str) -> Expectation:
             f"expected METRIC, one of {' '.join(_COMPARE)}, and a bound, as in latency.p99 < 80 ms"
         )
     metric, sign, bound = form.groups()
-    if bound not in metrics.VERDICTS and not re.match(_NUMBER, bound):
+    if bound not in VERDICTS and not re.match(_NUMBER, bound):
         raise NoExpectation(
             f"a bound is a number, a duration (80 ms), a size (2 MiB), a rate (100/s) or a verdict (got {bound!r})"
         )
@@ -171,25 +173,41 @@ def judge(texts: Iterable[str], run: RunFolder) -> list[Judged]:
 
 def _judge(expectation: Expectation, values: Mapping[str, Any], services: Sequence[str]) -> Judged:
     keys = expectation.keys(services)
-    value = _together(keys, [values.get(key) for key in keys])
+    measured = [values.get(key) for key in keys]
+    apart = len(keys) > 1 and metrics.together(keys[0].partition(".")[2]) is metrics.Together.APART
+    at = _decisive(expectation, keys, measured) if apart else None
+    value = _together(keys, measured) if at is None else measured[at]
     shown = metrics.number_text(keys[0], value)
     if value is None:
         return Judged(expectation.text, None, shown, False)
-    compared = value * metrics.unit_ns(keys[0]) if metrics.sort_of(keys[0]) == "duration" else value
-    return Judged(
-        expectation.text, value, shown, _COMPARE[expectation.sign](compared, expectation.limit(keys[0]))
-    )
+    whose = "" if at is None else f" of {services[at]}"
+    return Judged(expectation.text, value, shown + whose, _holds(expectation, keys[0], value))
+
+
+def _holds(expectation: Expectation, key: str, value: Any) -> bool:
+    compared = value * metrics.unit_ns(key) if metrics.sort_of(key) == "duration" else value
+    return _COMPARE[expectation.sign](compared, expectation.limit(key))
+
+
+def _decisive(expectation: Expectation, keys: Sequence[str], values: Sequence[Any]) -> int | None:
+    """The service that decides: the furthest from what is expected, or if it holds of all, the nearest to the bound."""
+    there = [at for at, value in enumerate(values) if value is not None]
+    failing = [at for at in there if not _holds(expectation, keys[at], values[at])]
+    largest_first = expectation.sign in ("<", "<=")
+    return min(failing or there, key=lambda at: -values[at] if largest_first else values[at], default=None)
 
 
 def _together(keys: Sequence[str], values: Sequence[Any]) -> Any:
-    """One value of what the services measured each."""
-    sort = metrics.sort_of(keys[0])
+    """One value of what the services measured each, or the one that is asked for."""
+    if len(keys) == 1:
+        return values[0]
+    how = metrics.together(keys[0].partition(".")[2])
     there = [value for value in values if value is not None]
-    if sort == "duration":
-        return max(there, default=None)
-    if len(there) < len(values):
-        return None  # a sum with something left out would be a wrong number
-    return max(there, key=metrics.VERDICTS.index) if sort == "verdict" else sum(there)
+    if how is metrics.Together.SUM:
+        return sum(there) if len(there) == len(values) else None  # with something left out it would be a wrong number
+    if how is metrics.Together.WORST:
+        return max(there, key=VERDICTS.index) if len(there) == len(values) else None
+    return max(there, default=None)
 
 
 def need_audit(texts: Iterable[str]) -> bool:

@@ -9,8 +9,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
+from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from brokers.verdicts import FINDINGS
 
 if TYPE_CHECKING:
     from brokers.engine.runfolder import RunFolder
@@ -25,19 +28,40 @@ NETWORK = (
     "changes",
     "changes_unsettled",
 )
-SERVICE = (
-    "publications",
-    "deliveries",
-    "latency.mean_ms",
-    "latency.p50_ms",
-    "latency.p99_ms",
-    "latency.max_ms",
+
+
+class Together(Enum):
+    """What stands for all services where an expectation names none of them."""
+
+    SUM = "the sum"
+    LARGEST = "the largest"
+    WORST = "the worst"
+    APART = "each service by itself"  # of a mean or a percentile there is none: it does not follow from the services'
+
+
+class Metric(NamedTuple):
+    """What is measured of each service: its name, whose last part says the unit, and how it adds up over services."""
+
+    name: str
+    together: Together
+
+
+_OF_SERVICES = (
+    Metric("publications", Together.SUM),
+    Metric("deliveries", Together.SUM),
+    Metric("latency.mean_ms", Together.APART),
+    Metric("latency.p50_ms", Together.APART),
+    Metric("latency.p99_ms", Together.APART),
+    Metric("latency.max_ms", Together.LARGEST),
 )
-RUN = ("wall_s", "loop_wall_s", "events_per_s", "simulated_s", "cpu_s", "cpu_slowest_s")
-FINDINGS = ("missed", "unwanted", "duplicated", "out_of_order")
 DECISIONS = ("forced", "free", "excused", "excused_missed")
-AUDIT = (*(f"deliveries.{name}" for name in (*FINDINGS, *DECISIONS)), "verdict")
-VERDICTS = ("valid", "unknown", "invalid")  # from good to bad
+_OF_AUDITS = (
+    *(Metric(f"deliveries.{name}", Together.SUM) for name in (*FINDINGS, *DECISIONS)),
+    Metric("verdict", Together.WORST),
+)
+SERVICE = tuple(metric.name for metric in _OF_SERVICES)
+AUDIT = tuple(metric.name for metric in _OF_AUDITS)
+RUN = ("wall_s", "loop_wall_s", "events_per_s", "simulated_s", "cpu_s", "cpu_slowest_s")
 TRACE_LEVELS_AUDITED = ("deliveries", "full")
 
 _DURATION_NS = {"_ns": 1.0, "_ms": 1e6, "_s": 1e9}
@@ -53,6 +77,12 @@ def sort_of(name: str) -> str:
     if any(last.endswith(suffix) for suffix in _DURATION_NS):
         return "duration"
     return "size" if last == "bytes" else "count"
+
+
+def together(name: str) -> Together:
+    """How a metric of a service adds up over services; what does not say so does not."""
+    declared = (metric for metric in (*_OF_SERVICES, *_OF_AUDITS) if name in (metric.name, bare(metric.name)))
+    return next((metric.together for metric in declared), Together.APART)
 
 
 def unit_ns(name: str) -> float:

@@ -114,7 +114,9 @@ def test_an_answer_that_is_not_there_is_missed(maps, tampered):
     service = one(tampered(folder, received=lambda t: t.filter(pc.not_equal(t.column("round"), last))))
     assert service.verdict == "invalid"
     assert service.missed.count > 0 and service.unwanted.count == 0
-    assert service.missed.examples[0]["client"] == service.missed.examples[0]["publication"] >> 32
+    example = service.missed.examples[0]
+    assert example["client"] == (example["publication"] >> 32) - folder.read("brokers").num_rows
+    assert example["message"].startswith(f"{example['client']}#")
 
 
 def test_wrong_answers_are_named(maps, tampered):

@@ -10,14 +10,17 @@ import networkx as nx
 import numpy as np
 import pytest
 
-from analysis.spark.explain import explain, message_key, text
+from analysis.spark.explain import explain, text
 from analysis.spark.graph import Network
 from brokers.errors import InvalidInput
+from brokers.naming import entity_name, message_id, message_name
 from scenarios import cli
+
+BROKERS = 15  # of `news`; in the trace, clients have the entity ids behind them
 
 
 def interests_of(run, client):
-    return [c for c in run.read("changes").to_pylist() if c["client"] == client and c["operation"] == 1]
+    return [c for c in run.read("changes").to_pylist() if c["client"] == client + BROKERS and c["operation"] == 1]
 
 
 def wants(interest, values):
@@ -28,7 +31,9 @@ def wants(interest, values):
 def test_a_delivered_message_names_every_hop_and_the_interest_that_matched(news):
     run = news("flooding")
     delivery = run.read("deliveries").to_pylist()[50]
-    found = explain(run.path, str(delivery["publication"]), delivery["client"])
+    client = delivery["client"] - BROKERS
+    found = explain(run.path, str(delivery["publication"]), client)
+    assert found == explain(run.path, found["message"], client)
     assert len(found["hops"]) == 15
     times = [hop["time_ns"] for hop in found["hops"]]
     assert times == sorted(times)
@@ -38,7 +43,7 @@ def test_a_delivered_message_names_every_hop_and_the_interest_that_matched(news)
     publication = next(
         p for p in run.read("publications").to_pylist() if p["publication"] == delivery["publication"]
     )
-    expected = {i["interest"]: wants(i, publication["values"]) for i in interests_of(run, delivery["client"])}
+    expected = {i["interest"]: wants(i, publication["values"]) for i in interests_of(run, client)}
     assert {i["interest"]: i["matches"] for i in found["to"]["interests"]} == expected
     assert "got it: interest" in found["to"]["said"]
 
@@ -46,7 +51,7 @@ def test_a_delivered_message_names_every_hop_and_the_interest_that_matched(news)
 def test_a_client_that_asked_for_something_else_is_told_which_range_says_no(news):
     run = news("flooding")
     for publication in run.read("publications").to_pylist():
-        for client in range(21, 51):
+        for client in range(6, 36):
             mine = interests_of(run, client)
             settled = [
                 i for i in mine if 0 <= i["settled_ns"] < publication["time_ns"] and i["revoked_ns"] < 0
@@ -62,10 +67,16 @@ def test_a_client_that_asked_for_something_else_is_told_which_range_says_no(news
 def test_a_client_that_never_asked_is_told_so(news):
     run = news("flooding")
     publication = run.read("publications").to_pylist()[0]
-    said = explain(run.path, str(publication["publication"]), publication["client"])["to"]["said"]
-    assert (
-        said == f"client {publication['client']} did not get it: it never asked for anything in this service"
-    )
+    client = publication["client"] - BROKERS
+    said = explain(run.path, str(publication["publication"]), client)["to"]["said"]
+    assert said == f"client {client} did not get it: it never asked for anything in this service"
+
+
+@pytest.mark.parametrize("client", [-1, 36, 2**40])
+def test_a_client_that_there_is_not_is_refused_and_never_taken_for_one_that_did_not_ask(client, news):
+    publication = news("flooding").read("publications")["publication"][0].as_py()
+    with pytest.raises(InvalidInput, match=f"no client {client}; they are numbered 0 to 35"):
+        explain(news("flooding").path, str(publication), client)
 
 
 def test_a_message_that_was_lost_on_the_way_names_the_link(news):
@@ -76,7 +87,7 @@ def test_a_message_that_was_lost_on_the_way_names_the_link(news):
         publication = publications.get(loss["body"])
         if publication is None:
             continue
-        for client in range(21, 51):
+        for client in range(6, 36):
             wanting = [
                 i for i in interests_of(run, client)
                 if 0 <= i["settled_ns"] < publication["time_ns"] and i["revoked_ns"] < 0
@@ -97,7 +108,7 @@ def test_a_message_that_was_lost_on_the_way_names_the_link(news):
 def test_a_change_is_followed_too(news):
     run = news("covering")
     change = max(run.read("changes").to_pylist(), key=lambda c: c["settled_ns"] - c["issued_ns"])
-    found = explain(run.path, f"{change['change'] >> 32}#{change['change'] & 0xFFFFFFFF}")
+    found = explain(run.path, message_name(change["change"], BROKERS))
     assert (
         max(hop["finish_ns"] for hop in found["hops"])
         == change["settled_ns"]
@@ -109,14 +120,22 @@ def test_a_change_is_followed_too(news):
 @pytest.mark.parametrize("name", ["x", "1#", "#1", "-5", "1.5"])
 def test_what_names_no_message_is_refused(name):
     with pytest.raises(InvalidInput, match="names no message"):
-        message_key(name)
+        message_id(name, BROKERS)
+
+
+def test_names_of_messages_and_ids_are_one_to_one_and_say_client_numbers():
+    assert message_name((BROKERS + 37) << 32 | 5, BROKERS) == "37#5"
+    assert message_id("37#5", BROKERS) == message_id(str((BROKERS + 37) << 32 | 5), BROKERS)
+    server = 14 << 32 | 3
+    assert message_name(server, BROKERS) == str(server) and message_id(str(server), BROKERS) == server
+    assert [entity_name(entity, BROKERS) for entity in (14, 15)] == ["broker 14", "client 0"]
 
 
 def test_a_message_that_nobody_sent_and_a_level_without_hops_are_refused(news):
-    with pytest.raises(InvalidInput, match="nobody sent a message 9#9"):
-        explain(news("flooding").path, "9#9")
+    with pytest.raises(InvalidInput, match="nobody sent a message 9#999"):
+        explain(news("flooding").path, "9#999")
     with pytest.raises(InvalidInput, match="'hops' needs 'full'"):
-        explain(news("flooding", level="deliveries").path, "9#9")
+        explain(news("flooding", level="deliveries").path, "9#999")
 
 
 def test_the_command_explains_without_spark(news, capsys):

@@ -26,6 +26,10 @@ def trace_of(rows: list[int], **changes: Any) -> MemoryTrace:
     columns = {**HOPS, **changes}
     picked = {n: np.array(v)[rows] if isinstance(v, list) else v for n, v in columns.items()}
     trace.write("hops", **picked)
+    numbers = np.arange(3, dtype=np.int32)  # sources above are clients
+    trace.write(
+        "brokers", broker=numbers, name=["a", "b", "c"], messages=0, deliveries=0, busy_ns=0, digest_a=0, digest_b=0
+    )
     return trace
 
 
@@ -85,10 +89,10 @@ def test_an_event_that_only_one_run_handled_is_told_with_what_the_other_did_inst
     told = first_difference(whole, short, "one shard", "two shards")
     assert told is not None
     assert told.startswith(
-        "the first difference is the message at 0.000000007 s (7 ns) at broker 1 from source 0"
+        "the first difference is the message at 0.000000007 s (7 ns) at broker 1 from broker 0"
     )
     assert "one shard handled it, two shards did not and goes on with the message" in told
-    assert "from source 2" in told and told.endswith("(event 1 of the run)")
+    assert "from broker 2" in told and told.endswith("(event 1 of the run)")
     mirrored = first_difference(short, whole, "two shards", "one shard")
     assert mirrored is not None and "one shard handled it, two shards did not" in mirrored
 
@@ -105,7 +109,7 @@ def test_the_same_event_with_other_contents_is_told_by_column(column: str) -> No
     other[2] = 99
     told = first_difference(trace_of([0, 1, 2, 3]), trace_of([0, 1, 2, 3], **{column: other}), "A", "B")
     assert told is not None and f"{column} is {value} in A and 99 in B (event 2 of the run)" in told
-    assert "broker 1 from source 2" in told
+    assert "broker 1 from broker 2" in told
 
 
 def test_the_earliest_of_several_differences_is_told() -> None:

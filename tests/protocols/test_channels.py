@@ -70,14 +70,14 @@ def test_every_way_of_running_gives_one_trace_and_a_right_one(rehearsal):
     model = rehearse(rehearsal, "channels")
     assert check_digests(model, variants(model)[::6]) == []
     found = audit_run(model)
-    assert found.broken == [] and found.forced_yes > 20
+    assert found.broken == [] and found.forced > 20
 
 
 @pytest.mark.parametrize("said", FORMS, ids=lambda said: "-".join(map(str, said.values())))
 @pytest.mark.parametrize("rehearsal", [TIES, LOSSY, SETTLED], ids=lambda r: r.name)
 def test_every_form_of_planning_answers_every_query(rehearsal, said):
     found = audit_run(rehearse(rehearsal, "channels", options=options(**said)))
-    assert found.verdict == "correct", str(found)
+    assert found.verdict == "valid", str(found)
 
 
 @pytest.mark.full

@@ -36,7 +36,7 @@ def test_every_way_of_running_gives_one_trace_and_a_right_one(protocol, rehearsa
     model = rehearse(rehearsal, protocol, params=params())
     assert check_digests(model, variants(model)[::6]) == []
     found = audit_run(model)
-    assert found.broken == [] and found.forced_yes > 10
+    assert found.broken == [] and found.forced > 10
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
@@ -227,7 +227,7 @@ def test_the_kit_asks_the_kind_for_its_judge():
     traces = MemoryTraces("full", tables_of(model))
     execute(model, trace=traces)
     kind = TopK(model.services[0].params)
-    assert audit(traces.tables(), kind, audit_run(model).guarantees).forced_yes > 0
+    assert audit(traces.tables(), kind, audit_run(model).guarantees).forced > 0
     assert kind.changes >= {SUBSCRIBE, REWEIGHT} and kind.row_to_object(0, np.array([0.5, NAN, 1, 0])) == {
         0: [0.5, 0.5], 2: [1.0, 1.0], 3: [0.0, 0.0],
     }

@@ -106,6 +106,34 @@ def test_without_a_service_counts_are_added_up_and_the_longest_duration_counts(s
     assert longest.value == max(each["latency"]["max_ms"] for each in (news, alerts))
 
 
+def test_means_and_percentiles_have_to_hold_of_each_service_by_itself_and_are_never_added_up(study):
+    slow = "services.alerts.cost={base: 20 ms}"
+    done = inline(study, slow, scenario="two.yaml")
+    news, alerts = (done.metrics["services"][name]["latency"] for name in ("news", "alerts"))
+    assert news["mean_ms"] != alerts["mean_ms"]
+    low, high = sorted((news, alerts), key=lambda each: each["mean_ms"])
+    slower, quicker = ("news", "alerts") if high is news else ("alerts", "news")
+    between = (low["mean_ms"] + high["mean_ms"]) / 2
+    texts = [f"latency.mean {sign} {between:.9f} ms" for sign in ("<", ">", "!=")]
+    below, above, other = expect.judge(texts, done.folder)
+    # Of one service each is true, and of all neither.
+    assert (below.holds, below.value, below.measured.endswith(f" of {slower}")) == (False, high["mean_ms"], True)
+    assert (above.holds, above.value, above.measured.endswith(f" of {quicker}")) == (False, low["mean_ms"], True)
+    assert other.holds
+    (named,) = expect.judge([f"{quicker}.latency.mean < {between:.9f} ms"], done.folder)
+    assert (named.holds, named.value) == (True, low["mean_ms"])
+    (equal,) = expect.judge([f"latency.mean == {low['mean_ms']!r} ms"], done.folder)
+    assert not equal.holds and equal.value == high["mean_ms"]
+
+
+def test_each_metric_of_a_service_declares_how_it_adds_up_and_what_declares_nothing_does_not():
+    apart = {name for name in (*metrics.SERVICE, *metrics.AUDIT) if metrics.together(name) is metrics.Together.APART}
+    assert apart == {"latency.mean_ms", "latency.p50_ms", "latency.p99_ms"}
+    assert metrics.together("hit_share") is metrics.Together.APART
+    assert metrics.together("latency.max") is metrics.Together.LARGEST
+    assert metrics.together("verdict") is metrics.Together.WORST
+
+
 def test_where_nothing_was_measured_no_expectation_holds(study):
     done = inline(
         study, "services.news.workload.subscribe.width=0", "services.news.workload.subscribe.number=1"

@@ -1,0 +1,103 @@
+"""The words of an audit, for the conformance kit and for Spark alike.
+
+An audit puts every decision (a publication and a client, as a rule) into one of three classes, by the definition of
+the kind alone:
+
+    forced      it had to be delivered
+    forbidden   it must not be
+    free        either is right, as a change was under way; *excused* ones are free only because a link lost something
+
+Compared with what was delivered, that gives **findings**, each of which a protocol rules out by a promise:
+
+    missed         forced, and not delivered                               exact
+    unwanted       delivered, and forbidden                                exact
+    duplicated     delivered once more to a client that had it             no_duplicates
+    out_of_order   delivered after a later one of the same publisher       fifo_per_publisher
+
+What was found is one thing and what was promised another. The **verdict** is about promises: *invalid* if a finding
+breaks one, *valid* if there are promises, all were kept, and the run put them to the test; otherwise *unknown*.
+
+- Exactness is tested by forced decisions. Where next to none is forced, a protocol whose changes never settle would
+  pass: at least one in twenty of those that are forced or free has to be.
+- No duplicates and order are tested by deliveries: there has to be one.
+- A protocol that promises nothing can break nothing, and so keeps nothing: its verdict is unknown, whatever was found.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from brokers.contract import Guarantees
+
+VALID, UNKNOWN, INVALID = "valid", "unknown", "invalid"
+VERDICTS = (VALID, UNKNOWN, INVALID)  # from good to bad
+EXIT_CODES = {VALID: 0, UNKNOWN: 2, INVALID: 1}
+FORCED_SHARE_MIN = 0.05  # of the decisions that are forced or free
+
+# Finding -> the field of `Guarantees` that rules it out.
+FINDINGS = {
+    "missed": "exact",
+    "unwanted": "exact",
+    "duplicated": "no_duplicates",
+    "out_of_order": "fifo_per_publisher",
+}
+PROMISES = {
+    "exact": "exactness",
+    "no_duplicates": "no duplicates",
+    "fifo_per_publisher": "order per publisher",
+}
+
+
+class Judgement(NamedTuple):
+    """A verdict with its reason, which is about promises, and beside it what was found."""
+
+    verdict: str
+    reason: str
+    found: str
+
+
+def judgement(
+    guarantees: Guarantees, counts: Mapping[str, int], forced: int, free: int, deliveries: int
+) -> Judgement:
+    """What to say of a protocol that promises this, and of which so many findings of each sort were made."""
+    told = found(guarantees, counts)
+    promised = [field for field in PROMISES if getattr(guarantees, field)]
+    if not promised:
+        return Judgement(UNKNOWN, "nothing is promised, so there is nothing to hold it to", told)
+    names = [PROMISES[field] for field in promised]
+    broken = {field: _counted(counts, [n for n, f in FINDINGS.items() if f == field]) for field in promised}
+    if any(broken.values()):
+        said = (f"{PROMISES[field]} ({each})" for field, each in broken.items() if each)
+        return Judgement(INVALID, f"broke what is promised: {', '.join(said)}", told)
+    if guarantees.exact and forced < max(1, FORCED_SHARE_MIN * (forced + free)):
+        return Judgement(
+            UNKNOWN,
+            f"too little was forced to tell whether exactness was kept: {forced:,} of {forced + free:,} decisions, and "
+            f"it takes {FORCED_SHARE_MIN:.0%}; let it run longer after the subscriptions, or change less",
+            told,
+        )
+    if not guarantees.exact and not deliveries:
+        return Judgement(UNKNOWN, f"nothing was delivered, so {' and '.join(names)} was not put to the test", told)
+    lossy = ", under loss too" if guarantees.under_loss else ""
+    return Judgement(VALID, f"kept what is promised: {', '.join(names)}{lossy}", told)
+
+
+def found(guarantees: Guarantees, counts: Mapping[str, int]) -> str:
+    """What was found, whatever was promised; of what nobody promised otherwise, that is said."""
+    said = []
+    for name, field in FINDINGS.items():
+        if counts[name]:
+            promised = getattr(guarantees, field)
+            said.append(_counted(counts, [name]) + ("" if promised else f" (not promised: {PROMISES[field]})"))
+    return ", ".join(said) or "nothing missed, unwanted, duplicated or out of order"
+
+
+def _counted(counts: Mapping[str, int], names: list[str]) -> str:
+    return ", ".join(f"{counts[name]:,} {words(name)}" for name in names if counts[name])
+
+
+def words(finding: str) -> str:
+    """The name of a finding as people read it."""
+    return finding.replace("_", " ")

@@ -1,0 +1,119 @@
+"""Whatever `brokerlab list` shows runs in a scenario: the names come from the list, so that a new one is covered."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import yaml
+
+from brokers import registry
+from scenarios import lookup
+from scenarios.commands.list import GROUPS, names_of
+from scenarios.loader import shipped
+from scenarios.run import run
+
+# What a topology cannot do without, by parameter.
+TOPOLOGY: dict[str, Any] = {
+    "nodes": 6, "branching": 2, "height": 2, "rows": 3, "columns": 3, "probability": 0.7, "neighbours": 2,
+    "rewire": 0.1, "radius": 0.8, "regions": 2, "region_size": 3, "path": "Geant2012",
+    "links": [[0, 1], [1, 2], [2, 3]],
+}  # fmt: skip
+# What a workload cannot do without where no shipped scenario uses it.
+WORKLOAD: dict[str, dict[str, Any]] = {"replay": {"file": "replay.csv"}}
+REPLAY = """\
+time_s,client,op,a0,a1,a2,a3,low_0,high_0
+0,0,subscribe,,,,,0,1
+1,1,publish,0.5,0.5,0.5,0.5,,
+"""
+
+
+def listed(group: str) -> list[str]:
+    return sorted(names_of(group))
+
+
+def services() -> dict[str, dict[str, Any]]:
+    """A service of each kind, from the shipped scenario with the fewest others beside it."""
+    found: dict[str, dict[str, Any]] = {}
+    written = [yaml.safe_load(path.read_text(encoding="utf-8")) for path in shipped().values()]
+    for scenario in sorted(written, key=lambda each: -len(each["services"])):
+        for service in scenario["services"]:
+            found.setdefault(service["kind"], service)
+    return found
+
+
+SERVICES = services()
+DELIVERED: dict[str, int] = {}  # by the default index of each kind
+
+
+def carried_out(folder, service: dict[str, Any], topology: dict[str, Any] | None = None):
+    """What came of one service on a small network, for a few seconds."""
+    groups = sorted({source["clients"] for source in service["workload"]})
+    scenario: dict[str, Any] = {
+        "duration": "5 s",
+        "topology": topology or {"kind": "random-tree", "nodes": 6},
+        "clients": {group: {"count": 20, "placement": "even"} for group in groups},
+        "services": [{**service, "name": "service"}],
+        "trace": {"level": "none"},
+    }
+    _, kind = lookup.find("kinds", service["kind"], "kind")
+    if kind.server:
+        scenario["servers"] = {"server": {"broker": 0}}
+        scenario["services"][0].pop("server", None)
+    (folder / "replay.csv").write_text(REPLAY)
+    (folder / "s.yaml").write_text(yaml.safe_dump(scenario))
+    return run(folder / "s.yaml", engine="inline", out=folder / "runs").metrics["services"]["service"]
+
+
+@pytest.mark.parametrize("name", listed("kinds"))
+def test_every_kind_runs_and_delivers(name, tmp_path):
+    service = {key: each for key, each in SERVICES[name].items() if key != "index"}
+    assert carried_out(tmp_path, service)["deliveries"] > 0
+
+
+@pytest.mark.parametrize("name", listed("protocols"))
+def test_every_protocol_runs_and_delivers(name, tmp_path):
+    kind = names_of("protocols")[name]["kind"]
+    service = {key: each for key, each in SERVICES[str(kind)].items() if key != "options"}
+    assert carried_out(tmp_path, {**service, "protocol": name})["deliveries"] > 0
+
+
+@pytest.mark.parametrize("name", listed("indexes"))
+def test_every_index_runs_under_a_kind_that_asks_its_question_and_delivers_what_the_default_does(name, tmp_path):
+    question = names_of("indexes")[name]["question"]
+    kind = next(kind for kind, facts in names_of("kinds").items() if facts["question"] == question)
+    found = carried_out(tmp_path, {**SERVICES[kind], "index": name})
+    if kind not in DELIVERED:
+        DELIVERED[kind] = carried_out(tmp_path, {k: v for k, v in SERVICES[kind].items() if k != "index"})["deliveries"]
+    assert found["deliveries"] == DELIVERED[kind] > 0
+
+
+@pytest.mark.parametrize("name", listed("topologies"))
+def test_every_topology_carries_a_service(name, tmp_path):
+    fields = lookup.topology_model(name).model_fields
+    needed = {field: TOPOLOGY[field] for field, info in fields.items() if info.is_required()}
+    assert carried_out(tmp_path, SERVICES["content"], {"kind": name, **needed})["deliveries"] > 0
+
+
+@pytest.mark.parametrize("name", listed("workloads"))
+def test_every_workload_drives_a_service_of_each_kind_that_it_is_for(name, tmp_path):
+    for kind in names_of("workloads")[name]["kinds"]:
+        service = SERVICES[kind]
+        mine = next((each for each in service["workload"] if each["source"] == name), None)
+        if mine is None:
+            mine = {"source": name, "clients": service["workload"][0]["clients"], **WORKLOAD[name]}
+            service = {**service, "workload": [mine]}
+        assert carried_out(tmp_path, service)["deliveries"] > 0
+
+
+def test_every_group_of_the_list_has_a_test_here_or_beside():
+    assert set(GROUPS) == {"kinds", "protocols", "topologies", "workloads", "indexes", "scenarios"}
+
+
+def test_every_bench_and_every_paper_can_be_imported():
+    from analysis.bench.registry import BENCHES
+    from analysis.papers.registry import PAPERS
+
+    for entry in (*BENCHES.values(), *PAPERS.values()):
+        for target in (entry.target, *entry.facts.get("further", ())):
+            assert callable(registry.load(target))
