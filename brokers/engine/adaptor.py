@@ -326,7 +326,7 @@ class PlainAdaptor(ShardProtocol):
                 seen.add(each[0])
                 if each[0] in self.brokers:
                     with taken_over(f"broker {each[0]}"):
-                        _load(self.brokers[each[0]], *each[1:], self.shared, handle_of)
+                        _load(self.brokers[each[0]], each[1], each[2], self.shared, handle_of)
         if lacking := sorted(self.brokers.keys() - seen):
             raise BadState(f"broker {lacking[0]} is missing")
 

@@ -137,7 +137,7 @@ class Writer:
     def _declared(self, function: Any) -> str:
         name = self._keeps.get(id(function))
         if name is None:
-            raise NotPlain(f"holds work aside by {getattr(function, '__name__', function)!r}, which it does not declare")
+            raise NotPlain(f"holds work aside by {getattr(function, '__name__', function)!r}, which is not declared")
         return name
 
     def _met(self, value: Any) -> None:
@@ -152,7 +152,7 @@ class Writer:
             items = list(values)
             if all(type(item) is not int or _INT_MIN <= item <= _INT_MAX for item in items):
                 return items
-        elif kinds == {int} and _INT_MIN <= min(values) and max(values) <= _INT_MAX:
+        elif kinds == {int} and min(values) >= _INT_MIN and max(values) <= _INT_MAX:
             return np.fromiter(values, np.int64, len(values))
         elif kinds == {float}:
             return np.fromiter(values, np.float64, len(values))

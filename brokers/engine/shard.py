@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from brokers import registry
 from brokers.bodies import Bodies
+from brokers.columns import taken_over
 from brokers.contract import (
     NEVER,
     Batch,
@@ -40,6 +41,7 @@ from brokers.engine import checkpoint
 from brokers.engine import kernels as K
 from brokers.engine.adaptor import PlainAdaptor
 from brokers.engine.causes import Causes
+from brokers.engine.checkpoint_check import seconds_of
 from brokers.engine.clock import Clock
 from brokers.engine.exchange import Outbox, unpack
 from brokers.engine.inputs import Inputs
@@ -217,8 +219,7 @@ class Shard:
         self._dependencies: set[tuple[int, int]] = set()  # (change, on change)
         self._leanings: set[tuple[int, int, int]] = set()  # (service, interest, on interest)
         self._finish_by = model.duration_ns + model.drain_ns
-        seconds = int(min(self._finish_by // 1_000_000_000 + 2, 1_000_000))
-        self._seconds = np.zeros(seconds, np.int64)
+        self._seconds = np.zeros(seconds_of(model), np.int64)
         services = len(model.services)
         self._histogram = np.zeros((services, K.BUCKETS), np.int64)
         self._totals = np.zeros((services, K.TOTALS), np.int64)
@@ -261,8 +262,7 @@ class Shard:
             links=self._links_of(spec),
             server=spec.server,
         )
-        if (spec.view != "auto" or spec.tables == "own") and getattr(protocol, "plain", None) is not None:
-            protocol = protocol.plain
+        protocol = checkpoint.protocol_class(spec)
         built: ShardProtocol
         if issubclass(protocol, BrokerProtocol):
             built = PlainAdaptor(env, protocol, runs=spec.view != "message")
@@ -673,7 +673,8 @@ class Shard:
 
     def restore(self, folder: str) -> None:
         """Go on from a checkpoint, whatever shards it was taken over. For a fresh shard only."""
-        checkpoint.restore(self, checkpoint.read_shards(folder))
+        with taken_over(folder):
+            checkpoint.restore(self, checkpoint.read_shards(folder))
 
     # ---- the end -------------------------------------------------------------------------------------
 

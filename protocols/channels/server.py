@@ -240,7 +240,8 @@ class Server(BrokerProtocol):
         super().load(state)
         params, seed, axes = self.service.params, self.node.env.seed, self.service.dimensions
         for id_, asked in self.queries.items():
-            self.service.asked([asked.period_ns, *np.stack([asked.low, asked.high], axis=1).ravel()], id_)
+            ends = np.stack([asked.low, asked.high], axis=1).ravel()
+            self.service.asked(np.array([asked.period_ns, *ends], np.float64), id_)
         for period, kept in planned.items():
             self.plans[period] = plan_again(self.options, params, seed, period, kept)
         if jobs is not None:

@@ -28,7 +28,6 @@ from protocols.context.common import NOBODY, OWN, Answer, ContextBroker, Options
 from protocols.context.kind import UPDATE
 from protocols.context.sieve import everything
 
-
 _TOLD = {"told": Column("f8", ("places", "room", 2)), "level": Column("i8", ("places", "room"), low=0)}
 
 

@@ -105,8 +105,8 @@ class Summarised(Keyword):
         for by_word in self.far.values():
             for reach in by_word.values():
                 check_reach(reach, axes)
-        for by_word in self.told.values():
-            for told in by_word.values():
+        for said in self.told.values():
+            for told in said.values():
                 check_reach(told.reach, axes)
 
     def on_message(self, message: Message) -> None:

@@ -45,7 +45,7 @@ class Filters(NamedTuple):
         )
 
 
-def rows_of(attribute: Any, low: Floats, high: Floats, weight: Floats) -> Floats:
+def rows_of(attribute: Any, low: Any, high: Any, weight: Any) -> Floats:
     """Constraints, [n, width] each, as rows that `insert` takes. O(n width)."""
     count, width = attribute.shape
     rows = np.full((count, 4 * width), np.nan)
