@@ -102,7 +102,7 @@ def test_a_name_in_a_checkpoint_leads_to_nothing_that_the_protocol_did_not_decla
     ):
         said["protocols"][0]["brokers"][0][1] = {**attributes, "open": forged}
         folder = run.with_other(tmp_path / f"forged-{place}", "shard-0000.blf", said)
-        with pytest.raises(RunIncomplete, match="does not declare|do not share"):
+        with pytest.raises(RunIncomplete, match=r"does not declare|do not share"):
             run.resume(folder)
 
 
