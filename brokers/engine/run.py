@@ -146,7 +146,7 @@ def execute(
                 folder if again else None,
             )  # fmt: skip
             break
-        except ProtocolFault as fault:
+        except (ProtocolFault, InvalidInput) as fault:
             if start is None or not resuming:
                 raise
             raise RunIncomplete(

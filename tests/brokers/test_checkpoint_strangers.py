@@ -253,15 +253,15 @@ def others(value, draw: random.Random):
     """Other things that may stand where this does."""
     yield from (None, -1, 1 << 62, -(1 << 63), "text", b"\x80\x05K\x01.", [], {}, deep(), deep(8), float("nan"))
     if isinstance(value, np.ndarray):
-        yield value.astype(np.int32 if value.dtype == np.int64 else np.int64, casting="unsafe")
+        yield np.zeros(value.shape, np.int32 if value.dtype == np.int64 else np.int64)
         yield np.concatenate([value, value])
         yield value[:-1]
         yield value.reshape(-1) if value.ndim == 2 else value[:, None]
         if value.size and value.dtype.kind in "iuf":
             for number in (np.iinfo(np.int32).max, -2, 1 << 40) if value.dtype.itemsize == 8 else (1 << 30, -2):
-                changed = value.copy()
-                changed.flat[draw.randrange(changed.size)] = number
-                yield changed
+                wrong = value.copy()
+                wrong.flat[draw.randrange(wrong.size)] = np.int64(number).astype(value.dtype)
+                yield wrong
     elif isinstance(value, list):
         yield from (value[:-1], [*value, *value], value[::-1])
     elif isinstance(value, int):
@@ -313,7 +313,7 @@ def tried(run: Interrupted, tmp_path: Path, cases: int, seed: str) -> tuple[int,
             run.resume(folder)
             ended += 1
         except (RunIncomplete, InvalidInput) as error:
-            assert error.exit_code in (2, 3)
+            assert error.exit_code in (2, 3)  # never one that means a bug, or a fault of the protocol
             assert str(folder) in str(error), (what, error)
             refused += 1
         except BaseException as error:
@@ -325,8 +325,8 @@ def tried(run: Interrupted, tmp_path: Path, cases: int, seed: str) -> tuple[int,
 @pytest.mark.parametrize("protocol", KINDS)
 def test_whatever_a_checkpoint_says_the_run_is_refused_with_a_reason_or_ends(tmp_path, protocol):
     run = Interrupted(tmp_path / "run", protocol, "none", **HOLDING.get(protocol, {}))
-    refused, ended = tried(run, tmp_path, 48, protocol)
-    assert refused + ended == 48 and refused > 20
+    refused, ended = tried(run, tmp_path, 40, protocol)
+    assert refused + ended == 40 and refused > 15
 
 
 @pytest.mark.full
