@@ -9,8 +9,8 @@ what it knows now, so that it can be computed meanwhile, and is joined when the 
     plan = self.plan.result()
 
 The function is pure and at the top level of a module, and its arguments are plain data that nobody changes
-afterwards. So the answer does not depend on when or where it was computed, and a checkpoint keeps the function
-and its arguments: who goes on from it computes again.
+afterwards. So the answer does not depend on when or where it was computed, and a checkpoint keeps the function's
+name and its arguments: who goes on from it computes again. The protocol declares the function in `keeps`.
 """
 
 from __future__ import annotations
@@ -31,12 +31,9 @@ class Aside:
     """A call whose result is needed later."""
 
     def __init__(self, function: Callable[..., Any], *arguments: Any) -> None:
-        self._function, self._arguments = function, arguments
+        self.function, self.arguments = function, arguments
         self._future: Future[Any] = _pool().submit(function, *arguments)
 
     def result(self) -> Any:
         """What the function returned, or raised; waits for it if need be."""
         return self._future.result()
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return Aside, (self._function, *self._arguments)

@@ -294,6 +294,7 @@ class ShardProtocol(ABC):
     guarantees: Guarantees = Guarantees()  # `guarantees_for` may know better: it knows the overlay
     Options: ClassVar[type[BaseModel] | None] = None
     plain: ClassVar[type[BrokerProtocol] | None] = None  # the same protocol in the author's view
+    state_version: ClassVar[int] = 1  # goes up when `load` would misread what `state` gave before
 
     def __init__(self, env: ShardEnv) -> None:
         self.env = env
@@ -348,7 +349,8 @@ class ShardProtocol(ABC):
     def load(self, states: Sequence[dict[str, Any]], handle_of: Mapping[int, int]) -> None:
         """Take over, from the states of all shards, what belongs to local brokers.
 
-        `handle_of` gives the handles of the bodies that were `held()`, by their uid.
+        `handle_of` gives the handles of the bodies that were `held()`, by their uid. The states come out of files
+        that anybody may have written: what reaches a kernel is checked first (`brokers.columns`).
         """
         raise NotImplementedError
 
@@ -375,6 +377,10 @@ class BrokerProtocol(ABC):
     Options: ClassVar[type[BaseModel] | None] = None
     server: ClassVar[type[BrokerProtocol] | None] = None  # what the server of a service runs, if there is one
     timer_min_ns: int = NEVER
+    state_version: ClassVar[int] = 1  # goes up when `load` would misread what `state` gave before
+    # What attributes hold beside plain data: classes of records, functions that an `Aside` computes.
+    keeps: ClassVar[tuple[Any, ...]] = ()
+    remade: ClassVar[tuple[str, ...]] = ()  # attributes that no checkpoint keeps: `__init__` or `load` makes them anew
 
     def __init__(self, node: Node) -> None:
         self.node = node
@@ -408,6 +414,22 @@ class BrokerProtocol(ABC):
 
     def describe(self) -> dict[str, Any]:
         return {"entries": self.entries()}
+
+    def state(self) -> dict[str, Any]:
+        """What a checkpoint keeps of this broker, by name: its attributes, but those that are `remade`.
+
+        Plain data: numbers, text, containers of them, NumPy arrays, bodies from `keep`, and records of `keeps`.
+        """
+        left_out = {"node"}.union(*(vars(kind).get("remade", ()) for kind in type(self).__mro__))
+        return {name: value for name, value in vars(self).items() if name not in left_out}
+
+    def load(self, state: dict[str, Any]) -> None:
+        """Take over in a new broker what `state` gave in another one. The table has its entries already.
+
+        The types are those that were written, the values whatever a file says: override this to check what
+        goes into a kernel of yours.
+        """
+        vars(self).update(state)
 
 
 __all__ = [

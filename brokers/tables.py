@@ -19,6 +19,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from brokers.columns import BadState
 from brokers.contract import Floats, Ints, ShardEnv
 
 
@@ -264,6 +265,15 @@ class InterestStore:
             self.hit_count,
         )
         return sum(a.nbytes for a in arrays) + self.index.memory_bytes() + 100 * len(self.slot_of)
+
+
+def check_ids(env: ShardEnv, ids: Ints) -> None:
+    """Refuse ids of interests out of a checkpoint that are none of a client's, or stand there twice."""
+    client = (ids >> 32) - env.entity_base
+    if ((client < 0) | (client >= env.client_broker.size)).any():
+        raise BadState("an interest is of a client that is not there")
+    if len(np.unique(ids)) < ids.size:
+        raise BadState("an interest is there twice")
 
 
 def interests_of(states: Sequence[Mapping[str, Any]]) -> tuple[Ints, Floats]:

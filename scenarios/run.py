@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from brokers.errors import EnvironmentProblem, Interrupted, InvalidInput
+from brokers.errors import BrokerlabError, EnvironmentProblem, Interrupted, InvalidInput
 from scenarios.loader import from_data, load
 from scenarios.plan import actors_of, cut, default_engine, resolve
 from scenarios.progress import Progress
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from brokers.engine.model import Model
-    from brokers.engine.run import Result
+    from brokers.engine.run import Result, Start
     from brokers.engine.runfolder import NewRun, RunFolder
     from topology.overlay import Overlay
 
@@ -172,23 +172,33 @@ def resume(
 
     With any engine and number of actors: the digest is that of the undisturbed run.
     """
-    from brokers.engine.run import tables_of
+    from brokers.engine.run import resumable, tables_of
     from brokers.engine.runfolder import reopen_run, run_id
 
     reopened = reopen_run(folder)
     with reopened:
-        facts = reopened.facts
-        scenario = from_data(facts["scenario"], reopened.path / facts.get("scenario_folder", "."))
-        chosen, shards = choose_engine(scenario, engine, actors, address)
-        model = resolve(scenario)
-        if run_id({"model": model.facts["model_parts"], "seed": model.seed}) != reopened.id:
-            raise InvalidInput(
-                f"{folder}: what the scenario refers to (a file, or the program) has changed since the run began, "
-                "so it cannot be resumed; run it again"
-            )
+        try:
+            facts = reopened.facts
+            scenario = from_data(facts["scenario"], reopened.path / facts.get("scenario_folder", "."))
+            chosen, shards = choose_engine(scenario, engine, actors, address)
+            model = resolve(scenario)
+            if run_id({"model": model.facts["model_parts"], "seed": model.seed}) != reopened.id:
+                raise InvalidInput(
+                    f"{folder}: what the scenario refers to (a file, or the program) has changed since the run began, "
+                    "so it cannot be resumed; run it again"
+                )
+            shards = _fitting(scenario, shards, model.overlay, asked=actors is not None)
+            start = resumable(str(reopened.path), model, _tell)
+        except BrokerlabError:
+            reopened.leave()  # as it was found
+            raise
         reopened.declare(tables_of(model))
-        shards = _fitting(scenario, shards, model.overlay, asked=actors is not None)
-        return _carry_out(reopened, scenario, model, chosen, shards, address, progress, resumed=True)
+        reopened.resumed()
+        return _carry_out(reopened, scenario, model, chosen, shards, address, progress, resumed=True, start=start)
+
+
+def _tell(sentence: str) -> None:
+    print(f"brokerlab: {sentence}", file=sys.stderr)
 
 
 def _carry_out(
@@ -200,6 +210,7 @@ def _carry_out(
     address: str | None,
     progress: ProgressCallback | bool | None,
     resumed: bool,
+    start: Start | None = None,
 ) -> Run:
     """Run a model into its folder, and finish the folder."""
     from brokers.engine.run import FileTraces, tables_of
@@ -221,8 +232,8 @@ def _carry_out(
                 FileTraces(str(folder.path), model.trace_level, tables_of(model)),
                 callback,
                 checkpoint_every_s=every_s or None,
-                resume=resumed,
-                notice=lambda sentence: print(f"brokerlab: {sentence}", file=sys.stderr),
+                resume=start if resumed else False,
+                notice=_tell,
             )
         except Interrupted:
             folder.fail("interrupted")

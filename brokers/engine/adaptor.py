@@ -6,14 +6,14 @@ slicing columns per broker pays only from about sixteen messages up.
 
 from __future__ import annotations
 
-import io
-import pickle
 from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from brokers.columns import BadState, Column, check_columns, taken_over
 from brokers.contract import (
     NEVER,
     TIMER,
@@ -26,6 +26,7 @@ from brokers.contract import (
     ShardProtocol,
 )
 from brokers.engine.out import SAME, Out
+from brokers.engine.plainstate import NotPlain, Reader, Writer, acceptable, kept_by
 from brokers.errors import ProtocolFault
 from brokers.tables import Table, TableHome
 
@@ -301,20 +302,33 @@ class PlainAdaptor(ShardProtocol):
         return sorted({handle for _, handle in self._kept})
 
     def state(self) -> dict[str, Any]:
-        bodies = self.env.bodies
+        uid = self.env.bodies.uid
+        kept = [(b, int(uid[handle]), count) for (b, handle), count in self._kept.items()]
         return {
-            "brokers": [[b, _dump(broker, self.shared, bodies.uid)] for b, broker in self.brokers.items()],
-            "kept": [[b, int(bodies.uid[handle]), count] for (b, handle), count in self._kept.items()],
+            "brokers": [_dump(broker, self.shared, uid) for broker in self.brokers.values()],
+            "kept": np.array(kept, np.int64).reshape(-1, 3),
         }
 
     def load(self, states: Sequence[dict[str, Any]], handle_of: Mapping[int, int]) -> None:
+        seen: set[int] = set()
         for state in states:
-            for b, data in state["brokers"]:
-                if b in self.brokers:
-                    _load(self.brokers[b], data, self.shared, handle_of)
-            for b, uid, count in state["kept"]:
+            check_columns(state, {"kept": _KEPT}, others=frozenset({"brokers"}))
+            for b, uid, count in state["kept"].tolist():
+                if uid not in handle_of or count < 1:
+                    raise BadState(f"broker {b} holds body {uid} {count} times, and there is none")
                 if b in self.brokers:
                     self._kept[b, handle_of[uid]] = count
+            if type(state["brokers"]) is not list:
+                raise BadState("'brokers' is no list")
+            for each in state["brokers"]:
+                if type(each) is not list or len(each) != 3 or type(each[0]) is not int or each[0] in seen:
+                    raise BadState("'brokers' are not pairs of a broker and what it remembers, one each")
+                seen.add(each[0])
+                if each[0] in self.brokers:
+                    with taken_over(f"broker {each[0]}"):
+                        _load(self.brokers[each[0]], each[1], each[2], self.shared, handle_of)
+        if lacking := sorted(self.brokers.keys() - seen):
+            raise BadState(f"broker {lacking[0]} is missing")
 
     def stand(self, interests: Interests) -> None:
         rows = interests.rows
@@ -412,55 +426,81 @@ class PlainAdaptor(ShardProtocol):
             self.deliver_body.clear()
 
 
-# ---- checkpoints: a broker object as bytes -----------------------------------------------------------
+# ---- checkpoints: a broker object as plain data ------------------------------------------------------
+
+_TABLE = {
+    "id": Column("i8", ("entries",)),
+    "client": Column("i8", ("entries",), low=0, high="clients"),
+    "row": Column("f8", ("entries", None)),
+}
+_KEPT = Column("i8", (None, 3))  # broker, uid, how often
 
 
-class _Pickler(pickle.Pickler):
-    """Leaves out what belongs to the shard: the node, what brokers share, and bodies, which go by their uid."""
-
-    def __init__(self, file: Any, node: Node, shared: dict[str, Any], uid: Any) -> None:
-        super().__init__(file, protocol=5)
-        self._names = {id(value): name for name, value in shared.items()}
-        self._node = node
-        self._uid = uid
-
-    def persistent_id(self, thing: Any) -> Any:
-        if thing is self._node:
-            return ("node",)
-        if isinstance(thing, Body):
-            return ("body", int(self._uid[thing.handle]))
-        name = self._names.get(id(thing))
-        return None if name is None else ("shared", name)
-
-
-class _Unpickler(pickle.Unpickler):
-    def __init__(self, file: Any, node: Node, shared: dict[str, Any], handle_of: Mapping[int, int]) -> None:
-        super().__init__(file)
-        self._node = node
-        self._shared = shared
-        self._handle_of = handle_of
-
-    def persistent_load(self, key: Any) -> Any:
-        if key[0] == "node":
-            return self._node
-        return Body(self._handle_of[key[1]]) if key[0] == "body" else self._shared[key[1]]
-
-
-def _dump(protocol: BrokerProtocol, shared: dict[str, Any], uid: Any) -> bytes:
-    buffer = io.BytesIO()
-    try:
-        _Pickler(buffer, protocol.node, shared, uid).dump((vars(protocol), protocol.node.table.dump()))
-    except (pickle.PicklingError, TypeError, AttributeError) as error:
-        raise ProtocolFault(
-            f"{type(protocol).__name__} cannot be checkpointed: {error}; keep plain data in its attributes"
-        ) from error
-    return buffer.getvalue()
+def _dump(protocol: BrokerProtocol, shared: Mapping[str, Any], uid: Ints) -> list[Any]:
+    """What a broker remembers: its attributes, and the entries of its table."""
+    kind = type(protocol)
+    names = {id(protocol.node): "node", **{id(value): f"shared/{name}" for name, value in shared.items()}}
+    writer = Writer(kept_by(kind), names, lambda thing: int(uid[thing.handle]) if type(thing) is Body else None)
+    attributes = {}
+    for name, value in kind.state(protocol).items():
+        try:
+            attributes[name] = writer.plain(value)
+        except NotPlain as why:
+            raise ProtocolFault(
+                f"{kind.__name__}.{name} {why}, so that no checkpoint can be taken. Name the classes of its records "
+                "in `keeps`; or name the attribute in `remade`, if `__init__` or `load` makes it anew; or override "
+                "state() and load()"
+            ) from None
+    entries = protocol.node.table.dump()
+    table = {
+        "id": np.array([id_ for id_, _, _, _ in entries], np.int64),
+        "client": np.array([client for _, client, _, _ in entries], np.int64),
+        "row": padded([row for _, _, row, _ in entries]),
+        "tag": writer.plain([tag for _, _, _, tag in entries]),
+    }
+    return [protocol.node.broker, attributes, table]
 
 
 def _load(
-    protocol: BrokerProtocol, data: bytes, shared: dict[str, Any], handle_of: Mapping[int, int]
+    protocol: BrokerProtocol,
+    attributes: Any,
+    table: Any,
+    shared: Mapping[str, Any],
+    handle_of: Mapping[int, int],
 ) -> None:
-    attributes, entries = _Unpickler(io.BytesIO(data), protocol.node, shared, handle_of).load()
-    for entry in entries:
-        protocol.node.table.add(*entry)
-    vars(protocol).update(attributes)
+    """Have a broker take over what another like it remembered."""
+    kind, node = type(protocol), protocol.node
+
+    def body_of(uid: int) -> Body:
+        if uid not in handle_of:
+            raise BadState(f"it holds body {uid}, which the checkpoint does not have; was it kept?")
+        return Body(handle_of[uid])
+
+    names = {"node": node, **{f"shared/{name}": value for name, value in shared.items()}}
+    reader = Reader(kept_by(kind), names, body_of)
+    if type(attributes) is not dict:
+        raise BadState("its attributes are none")
+    had = kind.state(protocol).keys()
+    state = {}
+    for name, value in attributes.items():
+        if name not in had and not acceptable(kind, name):
+            raise BadState(f"{kind.__name__} has no attribute {name!r:.60}")
+        state[name] = reader.value(value)
+    if lacking := sorted(had - state.keys()):
+        raise BadState(f"it lacks the attribute {lacking[0]!r} of {kind.__name__}")
+    check_columns(table, _TABLE, {"clients": node.env.client_broker.size}, frozenset({"tag"}))
+    tags = reader.value(table["tag"])
+    if type(tags) is not list or len(tags) != len(table["id"]):
+        raise BadState("its table has not one tag for each entry")
+    for id_, client, row, tag in zip(table["id"].tolist(), table["client"].tolist(), table["row"], tags):
+        node.table.add(id_, client, row, tag)
+    kind.load(protocol, state)
+
+
+def padded(rows: Sequence[Any]) -> NDArray[np.float64]:
+    """Rows of any length as one matrix, with NaN behind the shorter ones."""
+    width = max((len(row) for row in rows), default=0)
+    matrix = np.full((len(rows), width), np.nan)
+    for at, row in enumerate(rows):
+        matrix[at, : len(row)] = row
+    return matrix

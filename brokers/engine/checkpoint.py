@@ -5,35 +5,48 @@ the links. What is kept belongs to a broker, a link, a client or a change, never
 actors, or another assignment, picks up the same files.
 
     checkpoints/<number>/shard-<n>.blf    one frame of the wire format per shard, with its checksum
-    checkpoints/<number>/driver.blf       when it was taken, over how many shards; written last
+    checkpoints/<number>/driver.blf       when it was taken, over how many shards, by which version of which
+                                          protocols, and the parts of the trace until then; written last
 
 Sources are not kept. They are pure functions of seed, client and counter, so a resumed run lets them run
 again from the start and drops what they emit for times already past.
 
 A frame that does not decode makes its checkpoint invalid, and the one before it is used. The trace is cut into
 segments at checkpoints, so what was written after a checkpoint can be told from what it vouches for.
+
+What decodes is still data that anybody may have written. It is plain data, so nothing in it can run; and
+`checkpoint_check`, `parts` and every protocol's `load` look at all of it before it is used.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from brokers import registry
+from brokers.columns import BadState, taken_over
+from brokers.contract import BrokerProtocol
 from brokers.engine import kernels as K
-from brokers.engine.trace import segment_of, sync
-from brokers.errors import EnvironmentProblem, WireError
+from brokers.engine.checkpoint_check import check_facts, check_states
+from brokers.engine.model import Model, ServiceSpec
+from brokers.engine.parts import Part, check_parts, checked_list, remove_later
+from brokers.engine.trace import sync
+from brokers.errors import EnvironmentProblem, RunIncomplete, WireError
 from brokers.wire import decode_frame, encode_frame
 
 if TYPE_CHECKING:
     from brokers.engine.shard import Shard
 
 FOLDER = "checkpoints"
+FORMAT = 2  # of all that is kept; goes up when a reader of the old one would misread the new
 KEPT = 2  # the newest, and the one before it in case the newest turns out unreadable
+_SHARDS_MAX = 1 << 16
 _SHARD, _DRIVER = "shard-state", "checkpoint"
 
 
@@ -119,7 +132,8 @@ def restore(shard: Shard, states: Sequence[dict[str, Any]]) -> None:
         mine = shard.local[state["unfinished_broker"]]
         shard._unfinished.append((state["unfinished_broker"][mine], state["unfinished_finish"][mine]))
     for number, protocol in enumerate(shard.protocols):
-        protocol.load([state["protocols"][number] for state in states], handle_of)
+        with taken_over(f"service {shard.model.services[number].name!r}"):
+            protocol.load([state["protocols"][number] for state in states], handle_of)
     inputs.past_ns = now
     shard._clock.advance(now)
 
@@ -150,7 +164,8 @@ def _restore_totals(shard: Shard, states: Sequence[dict[str, Any]]) -> None:
 def _restore_under_way(shard: Shard, state: dict[str, Any], handle_of: dict[int, int]) -> None:
     lane = state["lane"]
     links = shard._lanes.links
-    target = np.where(lane < links, shard.links.target[np.minimum(lane, links - 1)], lane - links)
+    target = lane - links
+    target[lane < links] = shard.links.target[lane[lane < links]]
     mine = np.flatnonzero(shard.local[target])
     if mine.size == 0:
         return
@@ -177,7 +192,7 @@ def write_shard(folder: str | Path, shard: int, state: dict[str, Any]) -> int:
 
 def write_driver(folder: str | Path, facts: dict[str, Any]) -> None:
     """Seal a checkpoint: from here on it counts."""
-    _write(Path(folder) / "driver.blf", encode_frame(_DRIVER, facts))
+    _write(Path(folder) / "driver.blf", encode_frame(_DRIVER, {"format": FORMAT, **facts}))
     sync(Path(folder).parent)
 
 
@@ -207,25 +222,99 @@ def numbers(run: str | Path) -> list[int]:
     """The checkpoints there, sealed or not, oldest first."""
     folder = Path(run) / FOLDER
     return (
-        sorted(int(path.name) for path in folder.glob("[0-9]*") if path.name.isdigit())
+        sorted(int(path.name) for path in folder.glob("[0-9]*") if re.fullmatch("[0-9]{6,18}", path.name))
         if folder.is_dir()
         else []
     )
 
 
-def newest(run: str | Path) -> tuple[int, dict[str, Any], list[str]] | None:
-    """The newest checkpoint that can be read whole: number, driver's facts, and what was passed over."""
+class Found(NamedTuple):
+    """A checkpoint that can be read whole."""
+
+    number: int
+    facts: dict[str, Any]  # of the driver
+    states: list[dict[str, Any]]  # of the shards
+    passed: list[str]  # which newer ones cannot be read, and why
+
+
+def newest(run: str | Path) -> Found | None:
+    """The newest checkpoint that can be read whole."""
     passed: list[str] = []
     for number in reversed(numbers(run)):
         folder = folder_of(run, number)
         try:
             facts = _read(folder / "driver.blf", _DRIVER)
-            read_shards(folder, facts)
+            _check_format(folder, facts)
+            states = read_shards(folder, facts)
         except (OSError, WireError) as error:
             passed.append(f"checkpoint {number} cannot be used: {error}")
             continue
-        return number, facts, passed
+        return Found(number, facts, states, passed)
     return None
+
+
+def verify(run: str | Path, found: Found, model: Model) -> list[Part]:
+    """The parts that a checkpoint vouches for, once all that it says and they are was found to be right.
+
+    Raises RunIncomplete, and changes nothing: what it says is not taken for a fault of the program.
+    """
+    folder, facts = folder_of(run, found.number), found.facts
+    with taken_over(str(folder)):
+        parts = checked_list(facts.get("parts"))
+    _check_versions(folder, facts, model)
+    with taken_over(str(folder)):
+        check_facts(facts, model)
+        check_states(found.states, facts, model)
+    check_parts(Path(run), parts, found.number)
+    return parts
+
+
+def _check_format(folder: Path, facts: dict[str, Any]) -> None:
+    found = facts.get("format", 1)
+    if found != FORMAT:
+        raise RunIncomplete(
+            f"{folder}: the checkpoint has format {found!r:.20}, and this program reads format {FORMAT}: go on with "
+            "the version that wrote it, or run the scenario anew with --overwrite"
+        )
+    shards = facts.get("shards")
+    if type(shards) is not int or not 1 <= shards <= _SHARDS_MAX:
+        raise BadState(f"{folder / 'driver.blf'}: 'shards' is {shards!r:.40}; it is a number from 1 to {_SHARDS_MAX}")
+
+
+def protocol_class(spec: ServiceSpec) -> Any:
+    """The class that runs a service: the protocol, or the same in the author's view where that is asked for."""
+    protocol: Any = registry.load(spec.protocol_target)
+    if (spec.view != "auto" or spec.tables == "own") and getattr(protocol, "plain", None) is not None:
+        protocol = protocol.plain
+    return protocol
+
+
+def versions(model: Model) -> list[list[Any]]:
+    """Of each service its name, and the classes that keep its state with the version of each."""
+    found = []
+    for spec in model.services:
+        classes: list[Any] = [protocol_class(spec)]
+        if spec.server >= 0 and issubclass(classes[0], BrokerProtocol) and classes[0].server is not None:
+            classes.append(classes[0].server)
+        found.append([spec.name, [[f"{each.__module__}:{each.__qualname__}", each.state_version] for each in classes]])
+    return found
+
+
+def _check_versions(folder: Path, facts: dict[str, Any], model: Model) -> None:
+    """Refuse what another protocol, or another version of one, has kept."""
+    said, here = facts.get("services"), versions(model)
+    if said == here:
+        return
+    for theirs, (service, ours) in zip(said if type(said) is list else [], here):
+        kept = theirs[1] if type(theirs) is list and len(theirs) == 2 else None
+        for other, (name, version) in zip(kept if type(kept) is list else [], ours):
+            if type(other) is list and len(other) == 2 and other != [name, version]:
+                raise RunIncomplete(
+                    f"{folder}: the state of service {service!r} was kept by {other[0]!s:.100} in version "
+                    f"{other[1]!s:.20}, and here it is {name} in version {version}: go on with the one that kept it, "
+                    "or run the scenario anew with --overwrite"
+                )
+    raise BadState(f"{folder}: 'services' are not those of the run")
 
 
 def read_shards(folder: str | Path, facts: dict[str, Any] | None = None) -> list[dict[str, Any]]:
@@ -253,9 +342,7 @@ def prune(run: str | Path) -> None:
 
 def rewind(run: str | Path, number: int) -> None:
     """Remove what was written after checkpoint `number` (0: everything): trace parts and later checkpoints."""
-    for part in Path(run).glob("tables/*/*.parquet"):
-        if part.name.startswith("_tmp") or segment_of(part.name) >= number:
-            part.unlink()
+    remove_later(Path(run), number)
     for later in numbers(run):
         if later > number:
             shutil.rmtree(folder_of(run, later), ignore_errors=True)
@@ -267,10 +354,13 @@ __all__ = [
     "folder_of",
     "newest",
     "numbers",
+    "protocol_class",
     "prune",
     "read_shards",
     "restore",
     "rewind",
+    "verify",
+    "versions",
     "write_driver",
     "write_shard",
 ]

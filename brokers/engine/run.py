@@ -5,6 +5,8 @@ Rules:
 - With a run folder, the state of all shards is kept every so many seconds (checkpoint). When an actor or a
   node dies, shards are made anew from the last checkpoint, what was written after it is removed, and the run
   goes on. Without a checkpoint yet, it starts again.
+- Nothing is removed before the checkpoint, and every part of the trace that it vouches for, were found whole and
+  the shards have taken over what it says.
 - A protocol's or a user's mistake is raised at once: running it again would only repeat it.
 """
 
@@ -24,11 +26,19 @@ from brokers import registry
 from brokers.contract import NEVER, ShardProtocol
 from brokers.engine import checkpoint
 from brokers.engine.model import Model
+from brokers.engine.parts import Part, new_parts, refuse_links
 from brokers.engine.result import Result, combine, write_tables
 from brokers.engine.shard import Cutting, ShardResult
 from brokers.engine.trace import DRIVER, MemoryTrace, Table, TraceWriter
 from brokers.engine.windows import Progress, Shards, Windows
-from brokers.errors import ActorsLost, EnvironmentProblem, Interrupted, InvalidInput, ProtocolFault
+from brokers.errors import (
+    ActorsLost,
+    EnvironmentProblem,
+    Interrupted,
+    InvalidInput,
+    ProtocolFault,
+    RunIncomplete,
+)
 
 ATTEMPTS = 3  # without a new checkpoint in between, before a run that loses actors gives up
 
@@ -88,7 +98,7 @@ def execute(
     until_ns: int | None = None,
     observe: Callable[[Any], None] | None = None,
     checkpoint_every_s: float | None = None,
-    resume: bool = False,
+    resume: bool | Start | None = False,
     notice: Callable[[str], None] | None = None,
 ) -> Result:
     """Run a model.
@@ -101,7 +111,7 @@ def execute(
     until_ns : end the run early
     observe : called with the shards at the end, before anything is closed
     checkpoint_every_s : wall time between checkpoints in the run folder; None: none
-    resume : go on from the newest checkpoint of the run folder
+    resume : go on from the newest checkpoint of the run folder; or from that which `resumable` found
     notice : told, in a sentence, when the run recovered from something
     """
     began = time.time_ns()
@@ -122,19 +132,29 @@ def execute(
     parts = cut(model.overlay, wanted, partition, apart=engine == "ray" or wanted > 1)
     assignment = np.ascontiguousarray(parts.assignment, np.int32)
     lookahead = int(parts.lookahead_ns)
-    start = _rewind(folder, notice) if resume else None
+    resuming = resume is not False
+    start = resumable(folder, model, notice) if resume is True else resume or None
+    again = resuming
     recovered, fruitless = 0, 0
     while True:
         writers = trace if start is None or folder is None else replace(trace, segment=start.number)  # type: ignore[type-var]
         windows = Windows(model, lookahead, max_window_ns, until_ns, start.facts if start else None)
-        saver = _Saver(folder, checkpoint_every_s, start.number if start else 0, assignment)
+        saver = _Saver(folder, checkpoint_every_s, start, assignment, model)
         try:
             name, results, where = _attempt(
-                model, engine, assignment, writers, cutting, address, start, windows, saver, progress, observe
-            )
+                model, engine, assignment, writers, cutting, address, start, windows, saver, progress, observe,
+                folder if again else None,
+            )  # fmt: skip
             break
         except KeyboardInterrupt:  # while the shards were made or closed
             raise Interrupted("interrupted") from None
+        except (ProtocolFault, InvalidInput) as fault:
+            if start is None or not resuming:
+                raise
+            raise RunIncomplete(
+                f"{fault}. The run had gone on from {start.folder}, which may be the reason: if it is what the run "
+                "itself kept, run the scenario anew with --overwrite to see whether the fault comes again"
+            ) from fault
         except SystemExit as stop:
             raise ProtocolFault(_said_goodbye(model, stop)) from stop
         except ActorsLost as lost:
@@ -146,7 +166,7 @@ def execute(
             if fruitless >= ATTEMPTS:
                 raise EnvironmentProblem(f"{lost}; {fruitless} attempts from the same point failed") from None
             recovered += 1
-            start = _rewind(folder, notice)
+            start, again = resumable(folder, model, notice), True
             notice(f"{lost}; going on from {_said(start)}")
     result = combine(model, results)
     reports = [report for _, _, all_ in windows.log for report in all_]
@@ -201,21 +221,21 @@ class Start:
     number: int
     folder: str
     facts: dict[str, Any]
+    parts: list[Part]  # of the trace, until then
 
 
-def _rewind(folder: str | None, notice: Callable[[str], None]) -> Start | None:
-    """The newest usable checkpoint, with everything later removed; None to start again."""
+def resumable(folder: str | None, model: Model, notice: Callable[[str], None]) -> Start | None:
+    """The newest usable checkpoint, verified; None to start again. Changes nothing; RunIncomplete if it is wrong."""
     if folder is None:
         return None
+    refuse_links(Path(folder))
     found = checkpoint.newest(folder)
     if found is None:
-        checkpoint.rewind(folder, 0)
         return None
-    number, facts, passed = found
-    for sentence in passed:
+    parts = checkpoint.verify(folder, found, model)
+    for sentence in found.passed:
         notice(sentence)
-    checkpoint.rewind(folder, number)
-    return Start(number, str(checkpoint.folder_of(folder, number)), facts)
+    return Start(found.number, str(checkpoint.folder_of(folder, found.number)), found.facts, parts)
 
 
 def _said(start: Start | None) -> str:
@@ -226,13 +246,20 @@ class _Saver:
     """Takes checkpoints between windows, every so many seconds of wall time."""
 
     def __init__(
-        self, folder: str | None, every_s: float | None, number: int, assignment: NDArray[np.int32]
+        self,
+        folder: str | None,
+        every_s: float | None,
+        start: Start | None,
+        assignment: NDArray[np.int32],
+        model: Model,
     ) -> None:
         self._folder = folder
         self._every_ns = None if every_s is None or folder is None else int(every_s * 1e9)
         self._shards = int(assignment.max()) + 1
         self._last_ns = time.perf_counter_ns()
-        self.number = number
+        self._versions = checkpoint.versions(model)
+        self._parts = list(start.parts) if start else []
+        self.number = start.number if start else 0
         self.count = 0
         self.wall_ns = 0
         self.bytes = 0
@@ -245,7 +272,9 @@ class _Saver:
         number = self.number + 1
         folder = checkpoint.folder_of(self._folder, number)
         self.bytes += shards.checkpoint(str(folder), number)
-        checkpoint.write_driver(folder, {**facts, "shards": self._shards})
+        self._parts += new_parts(Path(self._folder), self._parts, number)
+        kept = {"shards": self._shards, "services": self._versions, "parts": [list(part) for part in self._parts]}
+        checkpoint.write_driver(folder, {**facts, **kept})
         checkpoint.prune(self._folder)
         self.number = number
         self.count += 1
@@ -265,8 +294,9 @@ def _attempt(
     saver: _Saver,
     progress: Progress | None,
     observe: Callable[[Any], None] | None,
+    rewind: str | None,
 ) -> tuple[str, list[ShardResult], list[tuple[int, str]]]:
-    """Carry the run to its end, or until something dies."""
+    """Carry the run to its end, or until something dies. `rewind`: the folder in which something was begun before."""
     shards: Shards
     resume = start.folder if start else None
     if engine == "inline":
@@ -278,6 +308,9 @@ def _attempt(
 
         shards = RayShards(model, assignment, trace, cutting, address, resume)
     try:
+        if rewind is not None:
+            shards.next_time()  # answered once all of them have taken over what was kept
+            checkpoint.rewind(rewind, start.number if start else 0)
         windows.run(shards, progress, saver)
         if observe is not None:
             observe(shards)
@@ -300,5 +333,6 @@ __all__ = [
     "ProtocolFault",
     "Result",
     "execute",
+    "resumable",
     "tables_of",
 ]

@@ -115,7 +115,7 @@ def create_run(
 
 
 def reopen_run(path: str | Path) -> NewRun:
-    """The folder of a run that did not finish, locked, to go on with it."""
+    """The folder of a run that did not finish, locked, to go on with it. Nothing in it has changed yet."""
     folder = Path(path)
     if not folder.is_dir():
         raise InvalidInput(f"{folder}: no such run folder; list them with: ls {folder.parent}")
@@ -144,9 +144,7 @@ def reopen_run(path: str | Path) -> NewRun:
     except BrokerlabError:
         os.close(lock)
         raise
-    run = NewRun(folder, lock, facts, wanted)
-    run.note("running", resumed=[*facts.get("resumed", []), _now()])
-    return run
+    return NewRun(folder, lock, facts, wanted)
 
 
 def _choose(folder: Path, name: str, overwrite: bool) -> Path:
@@ -192,6 +190,15 @@ class NewRun:
         self._facts.update(status=status, **facts)
         with _explained(f"cannot write to {self.path}"):
             _write_synced(self.path / _MANIFEST, _json(self._facts))
+
+    def resumed(self) -> None:
+        """Note that the run goes on from here."""
+        self.note("running", resumed=[*self._facts.get("resumed", []), _now()])
+
+    def leave(self) -> None:
+        """Let the lock go, and leave everything as it was."""
+        self._check_open()
+        self._release()
 
     def finish(
         self,

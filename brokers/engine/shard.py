@@ -14,6 +14,7 @@ import gc
 import time
 import traceback
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from numpy.typing import NDArray
 
 from brokers import registry
 from brokers.bodies import Bodies
+from brokers.columns import taken_over
 from brokers.contract import (
     NEVER,
     Batch,
@@ -40,6 +42,7 @@ from brokers.engine import checkpoint
 from brokers.engine import kernels as K
 from brokers.engine.adaptor import PlainAdaptor
 from brokers.engine.causes import Causes
+from brokers.engine.checkpoint_check import seconds_of
 from brokers.engine.clock import Clock
 from brokers.engine.exchange import Outbox, unpack
 from brokers.engine.inputs import Inputs
@@ -217,8 +220,7 @@ class Shard:
         self._dependencies: set[tuple[int, int]] = set()  # (change, on change)
         self._leanings: set[tuple[int, int, int]] = set()  # (service, interest, on interest)
         self._finish_by = model.duration_ns + model.drain_ns
-        seconds = int(min(self._finish_by // 1_000_000_000 + 2, 1_000_000))
-        self._seconds = np.zeros(seconds, np.int64)
+        self._seconds = np.zeros(seconds_of(model), np.int64)
         services = len(model.services)
         self._histogram = np.zeros((services, K.BUCKETS), np.int64)
         self._totals = np.zeros((services, K.TOTALS), np.int64)
@@ -261,8 +263,7 @@ class Shard:
             links=self._links_of(spec),
             server=spec.server,
         )
-        if (spec.view != "auto" or spec.tables == "own") and getattr(protocol, "plain", None) is not None:
-            protocol = protocol.plain
+        protocol = checkpoint.protocol_class(spec)
         built: ShardProtocol
         if issubclass(protocol, BrokerProtocol):
             built = PlainAdaptor(env, protocol, runs=spec.view != "message")
@@ -398,9 +399,10 @@ class Shard:
         cost = self._cost[:size]
         cost[:] = 0
         outs = self._handle(size)
-        sends = collect_sends(outs, size, narrow, wide, self._scratch)
-        timers = collect_timers(outs, size, narrow, self._scratch)
-        collect_costs(outs, cost)
+        with _understood("sends, timers and costs"):
+            sends = collect_sends(outs, size, narrow, wide, self._scratch)
+            timers = collect_timers(outs, size, narrow, self._scratch)
+            collect_costs(outs, cost)
         if sends.count:
             links = sends.link
             if links.min() < 0 or links.max() >= self._facts.shape[0]:
@@ -433,19 +435,22 @@ class Shard:
         if code != K.OK:
             self._fail(code, detail, sends, timers)
         finish = self._finish[:size]
-        deliveries = collect_deliveries(outs, size, narrow)
+        with _understood("deliveries"):
+            deliveries = collect_deliveries(outs, size, narrow)
         if deliveries is not None:
             self._deliver(*deliveries, finish)
-        for _, out in outs:
-            if out.dependencies:
-                self._dependencies.update(_pairs(out.dependencies))
-            if out.leanings:
-                self._leanings.update((out.service, a, b) for a, b in _pairs(out.leanings))
+        with _understood("what depends and leans on what"):
+            for _, out in outs:
+                if out.dependencies:
+                    self._dependencies.update(_pairs(out.dependencies))
+                if out.leanings:
+                    self._leanings.update((out.service, a, b) for a, b in _pairs(out.leanings))
         if self._queueing:
             self._unfinished.append((narrow[K.N_BROKER, :size].copy(), finish.copy()))
         for rows, out in outs:
-            for table, event, columns in out.records:
-                self._trace_record(table, event if rows is None else rows[event], out.service, columns)
+            with _understood("rows of its kind's tables"):
+                for table, event, columns in out.records:
+                    self._trace_record(table, event if rows is None else rows[event], out.service, columns)
         if self.trace.wants("hops"):
             self._trace_hops(size, finish)
         if lost and self.trace.wants("losses"):
@@ -673,7 +678,8 @@ class Shard:
 
     def restore(self, folder: str) -> None:
         """Go on from a checkpoint, whatever shards it was taken over. For a fresh shard only."""
-        checkpoint.restore(self, checkpoint.read_shards(folder))
+        with taken_over(folder):
+            checkpoint.restore(self, checkpoint.read_shards(folder))
 
     # ---- the end -------------------------------------------------------------------------------------
 
@@ -700,10 +706,21 @@ class Shard:
         )
 
 
+@contextmanager
+def _understood(what: str) -> Iterator[None]:
+    """What a protocol answered is numbers, or its fault."""
+    try:
+        yield
+    except (TypeError, ValueError, OverflowError) as error:
+        raise ProtocolFault(f"what a protocol answered are no numbers as {what} have them: {error}") from error
+
+
 def _pairs(calls: list[tuple[Any, Any]]) -> Iterator[tuple[int, int]]:
     """What protocols noted as depending on what, one pair at a time; -1 stands for nothing."""
     for first, second in calls:
-        ones, others = np.broadcast_arrays(np.atleast_1d(first), np.atleast_1d(second))
+        ones, others = np.broadcast_arrays(
+            np.atleast_1d(np.asarray(first, np.int64)), np.atleast_1d(np.asarray(second, np.int64))
+        )
         for pair in zip(ones.tolist(), others.tolist()):
             if -1 not in pair:
                 yield pair

@@ -44,7 +44,6 @@ __all__ = [
     "Trace",
     "TraceWriter",
     "part_name",
-    "segment_of",
     "sync",
     "tables_at",
 ]
@@ -199,12 +198,6 @@ def part_name(shard: int, segment: int = 0) -> str:
     """The file name of a shard's part in a table's folder. Segments are what lies between checkpoints."""
     who = "driver" if shard == DRIVER else f"{shard:04d}"
     return f"part-{who}.parquet" if segment == 0 else f"part-{who}-{segment:04d}.parquet"
-
-
-def segment_of(name: str) -> int:
-    """The segment of a part, from its file name."""
-    pieces = name.removesuffix(".parquet").split("-")
-    return int(pieces[2]) if len(pieces) > 2 else 0
 
 
 class TraceWriter(Trace):

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from brokers.columns import Column, check_columns
 from brokers.indexes.contract import DuplicateId, Ids, UnknownId, checked_ids, claim
 from brokers.indexes.ids import IdMap
 from brokers.planning.kernels import set_cost
@@ -21,6 +22,14 @@ from brokers.planning.sizes import Area, Size
 
 EPSILON = 1e-12  # a gain below this part of the costs it is taken from is rounding
 FREE = -1
+
+_STATE = {
+    "ids": Column("i8", ("rows",), low=0),
+    "clients": Column("i8", ("rows",)),
+    "low": Column("f8", ("rows", "axes")),
+    "high": Column("f8", ("rows", "axes")),
+    "set": Column("i8", ("rows",), low=FREE, high="rows"),
+}
 
 
 class Mended:
@@ -140,6 +149,27 @@ class Mended:
         return Plan.of(
             BoxProblem(self._queries(rows), self.costs, self.size), self._set[rows], 0.0, 0, 0, "re-planning"
         )
+
+    def state(self) -> dict[str, Any]:
+        """Plain data, for `load`: the queries row by row, and the set of each. Rows and sets keep their numbers."""
+        return {"ids": self._ids, "clients": self._clients, "low": self._low, "high": self._high, "set": self._set}
+
+    def load(self, state: Any) -> None:
+        """Hold what another one with the same costs and sizes held."""
+        sizes = {"axes": self._dimensions, "rows": len(state["ids"])}
+        columns = check_columns(state, _STATE, sizes)
+        held = np.flatnonzero(columns["set"] != FREE)
+        Queries.of(*(columns[name][held] for name in ("low", "high", "clients", "ids")))
+        self._clear()
+        self._rows_for(sizes["rows"])
+        for name, column in columns.items():
+            setattr(self, f"_{name}", column)
+        for name in ("_sizes", "_members", "_bottom", "_top", "_sent", "_cost"):
+            setattr(self, name, getattr(self, name)[: sizes["rows"]])
+        self._row_of.add(self._ids[held], held)
+        self._sizes[held] = self.size.of_boxes(self._low[held], self._high[held])
+        for number in np.unique(self._set[held]).tolist():
+            self._refit(number)
 
     def check(self) -> None:
         """Every invariant. O(n sets)."""

@@ -29,6 +29,7 @@ from typing import Any
 
 import numpy as np
 
+from brokers.columns import BadState, Column, check_columns
 from brokers.errors import InvalidInput
 from brokers.indexes.contract import DuplicateId, UnknownId, checked_ids, claim
 from brokers.planning.channels import (
@@ -47,6 +48,9 @@ from brokers.planning.problem import BoxProblem
 from brokers.planning.sizes import Area, Size
 
 DRIFT = 0.1
+
+_STAYED = {"stayed": Column("i8", (None,))}
+_LISTENING = {"channel": Column("i8", (None, 2)), "stayed": Column("i8", (None, 2))}
 
 Allocator = Callable[[ChannelCosts], Allocation]
 
@@ -85,6 +89,18 @@ class Replanner(Mended):
                 self._left_cost += self.costs.per_message + self.costs.per_object * size
         self._changed(len(left))
         return left
+
+    def state(self) -> dict[str, Any]:
+        """Plain data, for `load`."""
+        since = [self.fresh_plans, self._changes, self._fresh_cost, self._left_cost]
+        return {"held": super().state(), "stayed": np.array(sorted(self._stayed), np.int64), "since": since}
+
+    def load(self, state: Any) -> None:
+        """Go on where another one with the same costs, sizes and drift was."""
+        check_columns(state, _STAYED, others=frozenset({"held", "since"}))
+        super().load(state["held"])
+        self._stayed = set(state["stayed"].tolist())
+        self.fresh_plans, self._changes, self._fresh_cost, self._left_cost = _since(state["since"])
 
     def recompute(self) -> None:
         """Plan anew. O(pair merging)."""
@@ -185,6 +201,40 @@ class ChannelReplanner:
                 self._listen(client, None)
         self._changed(len(gone))
 
+    def state(self) -> dict[str, Any]:
+        """Plain data, for `load`."""
+        since = [self.fresh_plans, self._changes, self._fresh_cost, self._left_cost]
+        return {
+            "parts": [part.state() for part in self._parts],
+            "channel": np.array(sorted(self._channel.items()), np.int64).reshape(-1, 2),
+            "stayed": np.array(sorted(self._stayed.items()), np.int64).reshape(-1, 2),
+            "clients then": self._clients_then,
+            "since": since,
+        }
+
+    def load(self, state: Any) -> None:
+        """Go on where another one with the same costs, channels, sizes and drift was."""
+        check_columns(state, _LISTENING, others=frozenset({"parts", "clients then", "since"}))
+        channel = dict(state["channel"].tolist())
+        if not all(0 <= k < self.channels for k in channel.values()):
+            raise BadState(f"a client listens to none of {self.channels} channels")
+        if type(state["parts"]) is not list or len(state["parts"]) != self.channels:
+            raise BadState(f"there are {self.channels} channels")
+        self._channel = channel
+        for part, count, kept in zip(self._parts, self._listeners(), state["parts"]):
+            part.reprice(self.costs.on_channel(count))
+            part.load(kept)
+        for k, part in enumerate(self._parts):
+            queries = part.queries()
+            for id_, client in zip(queries.ids.tolist(), queries.clients.tolist()):
+                if channel.get(client) != k or id_ in self._client:
+                    raise BadState(f"query {id_} is on channel {k}, and its client {client} is not")
+                self._client[id_] = client
+                self._queries[client] = self._queries.get(client, 0) + 1
+        self._stayed = dict(state["stayed"].tolist())
+        self._clients_then = state["clients then"]
+        self.fresh_plans, self._changes, self._fresh_cost, self._left_cost = _since(state["since"])
+
     def recompute(self) -> None:
         """Allocate anew, by the allocator."""
         queries = self.queries()
@@ -274,6 +324,13 @@ class ChannelReplanner:
         due = self.every is not None and self._changes >= self.every
         if due or self.absolute_cost > self.cost_max:
             self.recompute()
+
+
+def _since(said: Any) -> tuple[int, int, float, float]:
+    """How many fresh plans there were, and of what has changed since the last."""
+    if type(said) is not list or list(map(type, said)) != [int, int, float, float]:
+        raise BadState("what changed since the last fresh plan is not told of")
+    return said[0], said[1], said[2], said[3]
 
 
 def _cost_max(kept: float, left: float, drift: float) -> float:

@@ -18,7 +18,9 @@ from pydantic import BaseModel
 
 from brokers.contract import BrokerProtocol, Guarantees, Message
 from brokers.engine.adaptor import Body
-from brokers.planning.answers import extract
+from brokers.planning.answers import Answer, extract
+from brokers.planning.plan import Message as Query
+from brokers.planning.plan import Wanted
 from protocols.channels.answers import Received, received, size_bytes
 from protocols.channels.database import marks
 from protocols.channels.kind import Channels as ChannelsKind
@@ -36,6 +38,8 @@ class Channels(BrokerProtocol):
     guarantees: Guarantees = Guarantees(exact=True, no_duplicates=True, fifo_per_publisher=True)
     Options: ClassVar[type[BaseModel] | None] = Options
     server: ClassVar[type[BrokerProtocol] | None] = Server
+    keeps: ClassVar[tuple[Any, ...]] = (Received, Answer, Query, Wanted)
+    remade: ClassVar[tuple[str, ...]] = ("routes", "up", "down")
 
     def __init__(self, node: Any) -> None:
         super().__init__(node)

@@ -27,6 +27,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from brokers.columns import BadState, Column, check_columns
 from brokers.planning.allocate import allocate
 from brokers.planning.answers import Answer, answer
 from brokers.planning.channels import Allocation, allocate_on, channel_merging, k_means
@@ -38,6 +39,12 @@ from brokers.planning.replan import DRIFT, Allocator, ChannelReplanner, Replanne
 from brokers.planning.sizes import Area, Count, Database, Histogram, Size
 from protocols.channels.database import database_of
 
+_QUERIES = {
+    "ids": Column("i8", ("queries",), low=0),
+    "clients": Column("i8", ("queries",), low=0),
+    "low": Column("f8", ("queries", "axes")),
+    "high": Column("f8", ("queries", "axes")),
+}
 ALLOCATORS: dict[str, Callable[..., Allocation]] = {"k-means": k_means, "channel-merging": channel_merging,
                                                     "stronger": allocate}  # fmt: skip
 
@@ -176,9 +183,23 @@ def _plan(options: Options, database: Database, seed: int, job: Job) -> Planned:
     queries = job.queries
     if not len(queries):
         return Planned(job.period_ns, queries, [], {}, 0.0, 0.0, 0.0, None)
+    replanner = None
+    if options.replan == "mended":
+        replanner = _mended(options, _size(options.sizes, database), seed, job)
+    return _planned(options, database, seed, job.period_ns, queries, replanner)
+
+
+def _planned(
+    options: Options,
+    database: Database,
+    seed: int,
+    period_ns: int,
+    queries: Queries,
+    replanner: Replanner | ChannelReplanner | None,
+) -> Planned:
+    """The plan for queries: that of a replanner, or a fresh one."""
     costs, size = options.costs.costs(), _size(options.sizes, database)
     listening: dict[int, tuple[int, ...]] = {}
-    replanner = _mended(options, costs, size, seed, job) if options.replan == "mended" else None
     if options.mode == "channels":
         if isinstance(replanner, ChannelReplanner):
             allocation = replanner.allocation()
@@ -194,12 +215,43 @@ def _plan(options: Options, database: Database, seed: int, job: Job) -> Planned:
         algorithm = {"unicast": "separate", "identical": "identical"}.get(options.mode, options.algorithm)
         found = plan(BoxProblem(queries, costs, size, options.procedure), algorithm, seed)
     sent = [
-        Sent(("channel", job.period_ns, each.message.channel), listening[each.message.channel], each)
+        Sent(("channel", period_ns, each.message.channel), listening[each.message.channel], each)
         if listening
         else Sent(tuple(each.message.clients), tuple(each.message.clients), each)
         for each in answer(found, database, tagged=options.extractor == "tags")
     ]
-    return Planned(job.period_ns, queries, sent, _parts(found), found.cost, *_estimates(found), replanner)
+    return Planned(period_ns, queries, sent, _parts(found), found.cost, *_estimates(found), replanner)
+
+
+def state_of(planned: Planned) -> dict[str, Any]:
+    """What a plan is made anew from, as plain data: its queries, and what a replanner remembers."""
+    replanner = planned.replanner
+    return {**queries_as_data(planned.queries), "replanner": None if replanner is None else replanner.state()}
+
+
+def plan_again(options: Options, params: dict[str, Any], seed: int, period_ns: int, state: Any) -> Planned:
+    """The plan whose `state_of` this is. Planning is pure, so it is the same."""
+    database, replanner = database_of(params), None
+    if type(state) is not dict or "replanner" not in state:
+        raise BadState("a plan has no replanner, not even None")
+    kept = state.pop("replanner")
+    queries = queries_of_data(state, len(params["axes"]))
+    if options.replan == "mended":
+        replanner = _new_replanner(options, _size(options.sizes, database), seed, queries.dimensions)
+        replanner.load(kept)
+        if not np.array_equal(replanner.queries().ids, np.sort(queries.ids)):
+            raise BadState("a plan was mended for other queries than its own")
+    return _planned(options, database, seed, period_ns, queries, replanner)
+
+
+def queries_as_data(queries: Queries) -> dict[str, Any]:
+    return {"ids": queries.ids, "clients": queries.clients, "low": queries.low, "high": queries.high}
+
+
+def queries_of_data(state: Any, axes: int) -> Queries:
+    """Queries out of a file, checked."""
+    columns = check_columns(state, _QUERIES, {"axes": axes})
+    return Queries.of(columns["low"], columns["high"], columns["clients"], columns["ids"])
 
 
 def _size(name: str, database: Database) -> Size:
@@ -227,18 +279,20 @@ def _allocator(options: Options, seed: int) -> Allocator:
     return chosen if options.allocator == "channel-merging" else partial(chosen, seed=seed)
 
 
-def _mended(options: Options, costs: Costs, size: Size, seed: int, job: Job) -> Replanner | ChannelReplanner:
+def _new_replanner(options: Options, size: Size, seed: int, dimensions: int) -> Replanner | ChannelReplanner:
+    costs, when = options.costs.costs(), (options.drift, options.anew_every)
+    if options.mode == "channels":
+        return ChannelReplanner(
+            costs, options.channels, size, dimensions, options.weights, _allocator(options, seed), *when
+        )
+    return Replanner(costs, size, dimensions, *when)
+
+
+def _mended(options: Options, size: Size, seed: int, job: Job) -> Replanner | ChannelReplanner:
     """The replanner of the plan before, after the changes since; the one before stays as it is."""
     before = job.before
     if before is None or before.replanner is None:
-        replanner: Replanner | ChannelReplanner
-        dimensions, when = job.queries.dimensions, (options.drift, options.anew_every)
-        if options.mode == "channels":
-            replanner = ChannelReplanner(
-                costs, options.channels, size, dimensions, options.weights, _allocator(options, seed), *when
-            )
-        else:
-            replanner = Replanner(costs, size, dimensions, *when)
+        replanner = _new_replanner(options, size, seed, job.queries.dimensions)
         replanner.add(job.queries)
         return replanner
     # The objects are the same for ever, so their table is not copied.

@@ -24,7 +24,17 @@ from brokers.planning.model import Queries
 from protocols.channels.answers import body_of, size_bytes
 from protocols.channels.database import marks
 from protocols.channels.kind import SUBSCRIBE, Asked, Channels
-from protocols.channels.plans import Job, Options, Planned, pairs, plan_all
+from protocols.channels.plans import (
+    Job,
+    Options,
+    Planned,
+    pairs,
+    plan_again,
+    plan_all,
+    queries_as_data,
+    queries_of_data,
+    state_of,
+)
 
 LISTEN, ANSWER, ROUND, BEGIN, PLANNED = 16, 17, 18, 19, 20
 TIMER_NS_MIN = 1_000_000
@@ -35,6 +45,8 @@ class Server(BrokerProtocol):
 
     kind: ClassVar[str] = "channels"
     timer_min_ns = TIMER_NS_MIN
+    keeps: ClassVar[tuple[Any, ...]] = (Asked,)
+    remade: ClassVar[tuple[str, ...]] = ("under_way", "plans")
 
     def __init__(self, node: Any) -> None:
         super().__init__(node)
@@ -212,6 +224,31 @@ class Server(BrokerProtocol):
             message, "answers", publication=publication, period_ns=period, round=message.time // period,
             channel=channel, queries=lines, listeners=len(each.listeners), objects=objects, size_bytes=size,
         )  # fmt: skip
+
+    # ---- checkpoints -----------------------------------------------------------------------------------
+
+    def state(self) -> dict[str, Any]:
+        jobs = None
+        if self.under_way is not None:
+            jobs = {job.period_ns: queries_as_data(job.queries) for job in self.under_way.arguments[-1]}
+        plans = {period: state_of(planned) for period, planned in self.plans.items()}
+        return {**super().state(), "jobs": jobs, "planned": plans}
+
+    def load(self, state: dict[str, Any]) -> None:
+        """Plans follow from their queries, and so does the work aside: both are made again."""
+        jobs, planned = state.pop("jobs"), state.pop("planned")
+        super().load(state)
+        params, seed, axes = self.service.params, self.node.env.seed, self.service.dimensions
+        for id_, asked in self.queries.items():
+            ends = np.stack([asked.low, asked.high], axis=1).ravel()
+            self.service.asked(np.array([asked.period_ns, *ends], np.float64), id_)
+        for period, kept in planned.items():
+            self.plans[period] = plan_again(self.options, params, seed, period, kept)
+        if jobs is not None:
+            again = [
+                Job(period, queries_of_data(queries, axes), self.plans.get(period)) for period, queries in jobs.items()
+            ]
+            self.under_way = Aside(plan_all, *self.arguments(again))
 
     # ---- traces ----------------------------------------------------------------------------------------
 

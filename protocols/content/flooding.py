@@ -19,6 +19,7 @@ import numpy as np
 from numba import njit
 from pydantic import BaseModel, ConfigDict, Field
 
+from brokers.columns import Column, check_columns
 from brokers.contract import (
     Batch,
     BrokerProtocol,
@@ -30,10 +31,17 @@ from brokers.contract import (
     ShardProtocol,
 )
 from brokers.engine.out import Out
-from brokers.tables import InterestStore, interests_of
+from brokers.tables import InterestStore, check_ids, interests_of
 from protocols.content.kind import PUBLISH, SUBSCRIBE, UNSUBSCRIBE
 
 _SECOND = 1_000_000_000
+_STATE = {
+    "id": Column("i8", ("interests",), 0),
+    "rows": Column("f8", ("interests", None)),
+    "seen_key": Column("i8", ("seen",), 0),
+    "seen_until": Column("i8", ("seen",), 0),
+    "seen": Column("u8", ("seen", "words")),
+}
 
 
 class Options(BaseModel):
@@ -351,6 +359,9 @@ class Flooding(ShardProtocol):
 
     def load(self, states: Sequence[dict[str, Any]], handle_of: Mapping[int, int]) -> None:
         env = self.env
+        for state in states:
+            check_columns(state, _STATE, {"words": self._seen.shape[1]})
+            check_ids(env, state["id"])
         ids, rows = interests_of(states)
         client = (ids >> 32) - env.entity_base
         mine = env.local[env.client_broker[client]]

@@ -22,13 +22,21 @@ from numba import njit
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field
 
+from brokers.columns import Column, check_columns
 from brokers.contract import Batch, BrokerProtocol, Interests, Ints, Message, ShardEnv, ShardProtocol
 from brokers.engine.out import Out
-from brokers.tables import InterestStore, interests_of, merge_bits
+from brokers.tables import InterestStore, check_ids, interests_of, merge_bits
 from protocols.content.kind import PUBLISH, SUBSCRIBE, UNSUBSCRIBE
 from protocols.routes import Routes, order_key
 
 _STAND_ROWS = 1 << 16
+_STATE = {
+    "id": Column("i8", ("interests",), 0),
+    "rows": Column("f8", ("interests", None)),
+    "local": Column("?", ("interests",)),
+    "came": Column("u8", ("interests", "words")),
+    "sent": Column("u8", ("interests", "words")),
+}
 LOCAL = -1  # in place of a link: it came from a client of this broker
 
 
@@ -447,6 +455,9 @@ class Subscription(ShardProtocol):
 
     def load(self, states: Sequence[dict[str, Any]], handle_of: Mapping[int, int]) -> None:
         env, words = self.env, self.routes.words
+        for state in states:
+            check_columns(state, _STATE, {"words": words})
+            check_ids(env, state["id"])
         ids, rows = interests_of(states)
         bits = merge_bits(ids, states, ("local", "came", "sent"))
         home = env.client_broker[client_of(env, ids)]

@@ -27,6 +27,7 @@ from typing import Annotated, Any, ClassVar, cast
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
+from brokers.columns import BadState, Column, check_columns
 from brokers.contract import NEVER, TIMER, BrokerProtocol, Floats, Ints, Message
 from brokers.engine.adaptor import Body
 from brokers.errors import InvalidInput
@@ -49,6 +50,10 @@ RANGE, MARK, TICK = 16, 17, 18  # the last is a timer's
 
 UNKNOWN, OWN = -2, -1  # in place of the link by which a value comes
 
+_ACTS = {"decide": 3, "know": 5, "let in": 7, "let go": 4}  # what may be held back, and of how many parts it is
+_VALUES = {"newest": Column("f8", ("room", 2)), "ranges": Column("f8", ("room", 2)), "stamp": Column("i8", ("room",))}
+_LET_IN = {"atoms": Column("f8", ("atoms", 7)), "keys": Column("i8", ("atoms",), low=-1, high="values")}
+
 Answer = tuple[int, int]  # a home, and the change by which a profile there was the first to name a value
 NOBODY: Answer = (-1, -1)
 
@@ -69,6 +74,10 @@ class ContextBroker(BrokerProtocol):
 
     kind: ClassVar[str] = "context"
     Options: ClassVar[type[BaseModel] | None] = Options
+    remade: ClassVar[tuple[str, ...]] = (
+        "routes", "links", "here", "way", "publishes", "timer_min_ns",
+        "index", "sieve", "holding", "numbers", "fed",
+    )  # fmt: skip
 
     def __init__(self, node: Any) -> None:
         super().__init__(node)
@@ -444,6 +453,63 @@ class ContextBroker(BrokerProtocol):
 
     def first_timers(self) -> list[tuple[int, int, int]]:
         return [] if self.holding is None else [(self.holding.every_ns, TICK, 0)]
+
+    # ---- checkpoints -----------------------------------------------------------------------------------
+
+    def state(self) -> dict[str, Any]:
+        holding = None if self.holding is None else self.holding.state()
+        return {**super().state(), "profiles let in": self.sieve.state(), "held back": holding}
+
+    def load(self, state: dict[str, Any]) -> None:
+        sieve, held = state.pop("profiles let in"), state.pop("held back")
+        super().load(state)
+        self._check_values()
+        self.numbers = {word: key for key, word in enumerate(self.words)}
+        own = [(id_, known) for id_, place, known in self.sieve.load(sieve, len(self.words), self._known_atoms)
+               if place == self.here]  # fmt: skip
+        if own:
+            self.index.insert([id_ for id_, _ in own], [self.service.profile(atoms.ravel()) for _, (atoms, _) in own])
+        for _, (_, keys) in own:
+            for key in set(keys[keys >= 0].tolist()):
+                self.fed[key] = self.fed.get(key, 0) + 1
+        for key in self.fed:
+            self._feed(key)
+        if self.holding is not None:
+            self.holding.load(held, self._check_act)
+
+    def _check_values(self) -> None:
+        """What is known of values is as long as there are values: kernels look it up by their numbers."""
+        if any(type(each) is not list for each in (self.words, self.named, self.source)):
+            raise BadState("what is known of values are no lists")
+        sizes = {"room": max(len(self.newest), len(self.words))}
+        check_columns({"newest": self.newest, "ranges": self.ranges, "stamp": self.stamp}, _VALUES, sizes)
+        if not len(self.words) == len(self.named) == len(self.source):
+            raise BadState(f"{len(self.words)} values, and {len(self.named)} and {len(self.source)} are told of")
+
+    def _known_atoms(self, lines: Floats) -> tuple[Floats, Ints]:
+        """A profile as it came, from how a sieve has it: its atoms, and the numbers of its values."""
+        keys = np.where(np.isnan(lines[:, 3]), -1, lines[:, 3]).astype(np.int64)
+        atoms = np.full((len(lines), 7), np.nan)
+        atoms[:, :3], atoms[:, 5:] = lines[:, :3], lines[:, 4:]
+        for at in np.flatnonzero(keys >= 0).tolist():
+            atoms[at, 3:5] = value_of(self.words[keys[at]])
+        return self._checked_atoms(atoms), keys
+
+    def _checked_atoms(self, atoms: Any) -> Floats:
+        """The atoms of a profile, or an error; a sieve trusts them."""
+        if not np.array_equal(self.service.atoms(np.ravel(atoms)), atoms, equal_nan=True):
+            raise BadState("a profile has lines that are no atoms")
+        checked_profile(self.service.profile(np.ravel(atoms)), self.service.schema)
+        return cast(Floats, atoms)
+
+    def _check_act(self, act: Any) -> None:
+        """Refuse what is held back and no act of this class; a profile to let in goes into kernels."""
+        if type(act) is not tuple or not act or _ACTS.get(act[0]) != len(act):
+            raise BadState("something held back is no act")
+        if act[0] == "let in":
+            sizes = {"values": len(self.words)}
+            check_columns({"atoms": act[3], "keys": act[4]}, _LET_IN, sizes)
+            self._checked_atoms(act[3])
 
     # ---- small things ----------------------------------------------------------------------------------
 

@@ -6,7 +6,7 @@ nothing is known of values: an atom that names one may hold.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -18,8 +18,14 @@ from protocols.context.sieve import everything
 class Edge(ContextBroker):
     """See the module."""
 
+    remade: ClassVar[tuple[str, ...]] = ("nothing_known",)
+
     def __init__(self, node: Any) -> None:
         super().__init__(node)
+        self.nothing_known = everything(len(self.newest))
+
+    def load(self, state: dict[str, Any]) -> None:
+        super().load(state)
         self.nothing_known = everything(len(self.newest))
 
     def wants(self, key: int, place: int) -> bool:

@@ -21,11 +21,14 @@ from typing import Annotated, Any, ClassVar, Literal
 import numpy as np
 from pydantic import BaseModel, Field
 
+from brokers.columns import Column, check_columns
 from brokers.contract import Floats, Message
 from brokers.indexes.context.policies import ALWAYS, Auto, Counter, Fixed, Policy
 from protocols.context.common import NOBODY, OWN, Answer, ContextBroker, Options
 from protocols.context.kind import UPDATE
 from protocols.context.sieve import everything
+
+_TOLD = {"told": Column("f8", ("places", "room", 2)), "level": Column("i8", ("places", "room"), low=0)}
 
 
 class EscalatedOptions(Options):
@@ -47,6 +50,7 @@ class Escalated(ContextBroker):
     """See the module."""
 
     Options: ClassVar[type[BaseModel] | None] = EscalatedOptions
+    remade: ClassVar[tuple[str, ...]] = ("width", "step", "counter")
 
     def __init__(self, node: Any) -> None:
         super().__init__(node)
@@ -62,6 +66,15 @@ class Escalated(ContextBroker):
         self.level = np.zeros(self.told.shape[:2], np.int64)  # how often it was widened since it was exact
         self.told_by: dict[tuple[int, int], int] = {}  # (place, value) -> the change that last widened K
         self.escalations = self.shrunk = 0
+
+    def state(self) -> dict[str, Any]:
+        return {**super().state(), "counts": self.counter.state()}
+
+    def load(self, state: dict[str, Any]) -> None:
+        self.counter.load(state.pop("counts"))
+        super().load(state)
+        sizes = {"places": self.here, "room": len(self.newest)}
+        check_columns({"told": self.told, "level": self.level}, _TOLD, sizes)
 
     def _untold(self, count: int) -> Floats:
         return np.broadcast_to(everything(count), (self.here, count, 2)).copy()

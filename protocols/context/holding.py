@@ -17,9 +17,10 @@ Links that lose messages are refused: a broker would not know that it waits in v
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
+from brokers.columns import BadState
 from brokers.contract import NEVER
 
 
@@ -35,6 +36,26 @@ class Holding:
 
     def __len__(self) -> int:
         return len(self._held)
+
+    def state(self) -> dict[str, Any]:
+        """Plain data, for `load`."""
+        return {"marks": self.marks, "held": self._held, "count": self._count}
+
+    def load(self, state: Any, check: Callable[[Any], None]) -> None:
+        """Take over what another one held back; `check` refuses what is no act."""
+        if type(state) is not dict or state.keys() != self.state().keys():
+            raise BadState("what is held back is not told of")
+        marks, held, count = state["marks"], state["held"], state["count"]
+        if type(marks) is not dict or marks.keys() != self.marks.keys() or not all(map(_is_pair, marks.values())):
+            raise BadState("watermarks are not those of the links")
+        if type(held) is not list or type(count) is not int:
+            raise BadState("what is held back is no list")
+        for each in held:
+            if type(each) is not tuple or list(map(type, each[:3])) != [int, int, int] or len(each) != 4:
+                raise BadState("something held back has no time, rank and number")
+            check(each[3])
+        heapq.heapify(held)
+        self.marks, self._held, self._count = marks, held, count
 
     def push(self, issued_ns: int, rank: int, act: tuple[Any, ...]) -> None:
         """Hold an act until all that was issued before is here. O(log held)."""
@@ -66,3 +87,7 @@ class Holding:
     def is_over(self, clock_ns: int) -> bool:
         """Whether nobody here or elsewhere needs another watermark."""
         return clock_ns == NEVER and all(mark == (NEVER, NEVER) for mark in self.marks.values()) and not self._held
+
+
+def _is_pair(mark: Any) -> bool:
+    return type(mark) is tuple and list(map(type, mark)) == [int, int]

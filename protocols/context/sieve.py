@@ -11,21 +11,31 @@ links by number, and behind them the broker itself), all flat.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from brokers.columns import BadState, Column, check_columns
 from brokers.contract import Floats
 from brokers.indexes.context.table import EQUAL, GREATER, GREATER_EQUAL, LESS, LESS_EQUAL, UNEQUAL
-from brokers.indexes.contract import claim
+from brokers.indexes.contract import DuplicateId, UnknownId, claim
 from brokers.indexes.ids import IdMap
 
 # Columns of an atom here; as in the kind's rows, but a value is named by its number in the broker.
 _CONJUNCT, _ATTRIBUTE, _OPERATOR, _KEY, _CONSTANT, _EPSILON = range(6)
 _COLUMNS = 6
 _FREE = -1
+_STATE = {
+    "id": Column("i8", ("profiles",), low=0),
+    "slot": Column("i8", ("profiles",), low=0),
+    "place": Column("i4", ("profiles",), low=0, high="places"),
+    "count": Column("i8", ("profiles",), low=1),
+    "atoms": Column("f8", (None, _COLUMNS)),
+    "spare": Column("i8", (None,), low=0),
+}
 
 
 class Sieve:
@@ -44,6 +54,8 @@ class Sieve:
 
     def add(self, id: int, place: int, atoms: Floats, keys: NDArray[np.int64]) -> None:
         """Let in a profile: its atoms as the kind has them, and the number of each one's value or -1. O(atoms)."""
+        if id in self:
+            raise DuplicateId(f"profile {id} is let in already")
         slot = self._spare.pop() if self._spare else self._used
         self._used = max(self._used, slot + 1)
         self._make_room(slot, len(atoms))
@@ -59,6 +71,8 @@ class Sieve:
     def remove(self, id: int) -> None:
         """Let go of a profile that is in. O(1)."""
         slot = int(self._ids.find(np.array([id]))[0])
+        if slot < 0:
+            raise UnknownId(f"profile {id} was not let in")
         self._ids.remove(np.array([id]))
         self._place[slot] = _FREE
         self._spare.append(slot)
@@ -75,6 +89,46 @@ class Sieve:
     def culprit(self, values: Floats, told: Floats, ranges: Floats, came_by: int) -> int:
         """The number of a value by which a conjunct fails that under the ranges `told` may hold; -1: none does."""
         return int(_culprit(self._atoms, self._place[: self._used], values, told, ranges, came_by))
+
+    def state(self) -> dict[str, Any]:
+        """Plain data, for `load`: the atoms of all profiles, one below the other, and which slots they have."""
+        ids, slots = self._ids.items()
+        lines = self._atoms[slots]
+        real = lines[:, :, _CONJUNCT] == lines[:, :, _CONJUNCT]
+        spare = np.array(self._spare, np.int64)
+        return {"id": ids, "slot": slots, "place": self._place[slots], "count": real.sum(axis=1),
+                "atoms": lines[real], "spare": spare}  # fmt: skip
+
+    def load(self, state: Any, values: int, atoms_of: Callable[[Floats], Any]) -> list[tuple[int, int, Any]]:
+        """Hold these profiles, in these slots; there are so many values. Returns (id, place, atoms) of each.
+
+        `atoms_of(lines)` is what of a profile the kind knows: it refuses what is none. Slots stay what they were, as
+        `culprit` looks at them in turn.
+        """
+        columns = check_columns(state, _STATE, {"places": self.places, "values": values})
+        ids, slots, counts = columns["id"], columns["slot"], columns["count"]
+        taken = np.concatenate([slots, columns["spare"]])
+        if not np.array_equal(np.sort(taken), np.arange(taken.size)) or len(np.unique(ids)) < ids.size:
+            raise BadState("profiles of a sieve share a slot")
+        if counts.sum() != len(columns["atoms"]):
+            raise BadState(f"{counts.sum()} atoms of profiles, and {len(columns['atoms'])} are there")
+        keys = columns["atoms"][:, _KEY]
+        named = keys[keys == keys]
+        if not ((named >= 0) & (named < values) & (named == np.floor(named))).all():
+            raise BadState("an atom of a sieve names a value that is not known")
+        found = []
+        self._used, self._spare = int(taken.size), columns["spare"].tolist()
+        room = max(self._used, 8), int(counts.max(initial=1)), _COLUMNS
+        self._atoms, self._place = np.full(room, np.nan), np.full(room[0], _FREE, np.int32)
+        self._ids.add(ids, slots)
+        self._place[slots] = columns["place"]
+        ends = np.cumsum(counts)
+        profiles = zip(ids.tolist(), columns["place"].tolist(), slots.tolist(), (ends - counts).tolist(), ends.tolist())
+        for id_, place, slot, start, end in profiles:
+            lines = columns["atoms"][start:end]
+            found.append((id_, place, atoms_of(lines)))
+            self._atoms[slot, : end - start] = lines
+        return found
 
     def check(self) -> None:
         """Every invariant. O(slots)."""

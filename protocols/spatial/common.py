@@ -49,18 +49,20 @@ class Ranking(BrokerProtocol):
 
     kind: ClassVar[str] = "spatial"
     Options: ClassVar[type[BaseModel] | None] = None
+    keeps: ClassVar[tuple[Any, ...]] = (Head,)
+    remade: ClassVar[tuple[str, ...]] = ("routes", "links", "index", "windows")
 
     def __init__(self, node: Any) -> None:
         super().__init__(node)
-        env, shared = node.env, node.shared
+        env = node.env
         self.routes = shared_tree(node)
-        shared.setdefault("vocabulary", cast(Spatial, env.kind).vocabulary)
         self.links: list[int] = [link for link in node.links if self.routes.in_tree[link]]
         self.index: ReverseTopK = env.new_index()
         self.heads: dict[int, Head] = {}
         self.with_word: dict[int, dict[int, None]] = {}  # keyword -> ids of heads with it
         self.indexed: set[int] = set()  # the heads in the index
         self.subscriptions: dict[int, tuple[int, ...]] = {}  # of clients here, with their keywords
+        self.places: dict[int, tuple[float, float]] = {}  # of the subscriptions
         self.here: dict[int, int] = {}  # keyword -> subscriptions here that have it
         self.windows: list[Window] = []  # over the objects published here
         if self.service.last is not None:
@@ -208,6 +210,7 @@ class Ranking(BrokerProtocol):
         words = keywords_of(row, SUBSCRIPTION_KEYWORDS)
         self.index.insert_subscriptions([id], [row[:2]], encoded([words]))
         self.subscriptions[id] = words
+        self.places[id] = float(row[0]), float(row[1])
         fresh = [word for word in words if word not in self.here]
         for word in words:
             self.here[word] = self.here.get(word, 0) + 1
@@ -219,12 +222,28 @@ class Ranking(BrokerProtocol):
         words = self.subscriptions.pop(message.word, None)
         if words is None:
             raise UnknownId(f"subscription {self.named(message.word)} is taken back, and is not held at this broker")
+        del self.places[message.word]
         self.index.delete_subscriptions([message.word])
         for word in words:
             self.here[word] -= 1
             if not self.here[word]:
                 del self.here[word]
         self.left(message, message.word, words)
+
+    def state(self) -> dict[str, Any]:
+        return {**super().state(), "windowed": [window.state() for window in self.windows]}
+
+    def load(self, state: dict[str, Any]) -> None:
+        windowed = state.pop("windowed")
+        super().load(state)
+        for window, queue in zip(self.windows, windowed, strict=True):
+            window.load(queue)
+        ids = list(self.subscriptions)
+        if ids:
+            places = np.array([self.places[id_] for id_ in ids])
+            self.index.insert_subscriptions(ids, places, encoded([self.subscriptions[id_] for id_ in ids]))
+        if self.indexed:
+            self.enter(sorted(self.indexed))
 
     def check(self, id: int, row: Any, start: int) -> None:
         """Refuse what a client sent before anything is changed, if it is no object or subscription."""

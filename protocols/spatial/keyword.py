@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from brokers.contract import Message
 from protocols.spatial.common import Head, Ranking
@@ -42,6 +42,9 @@ Needs = dict[tuple[int, int], int]  # (link, keyword) -> number of the question,
 
 class Keyword(Ranking):
     """See the module."""
+
+    keeps: ClassVar[tuple[Any, ...]] = (Asked,)
+    remade: ClassVar[tuple[str, ...]] = ("lossy",)
 
     def __init__(self, node: Any) -> None:
         super().__init__(node)

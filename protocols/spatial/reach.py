@@ -10,16 +10,29 @@ one, box by box, so that who still has the old one in hand holds back nothing th
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
+from brokers.columns import BadState, Column, check_columns
 from brokers.contract import Floats
 from brokers.indexes.spatial.geometry import squared_gaps
 from brokers.indexes.spatial.summary import Summary, coarser
 
 Reach = Summary | None
 
+_SUMMARY = {"boxes": Column("f8", ("boxes", "two axes")), "squared": Column("f8", ("boxes",), low=0)}
 _STEPS = 8.0  # distances between a power of two and the next
+
+
+def check_reach(reach: Any, axes: int) -> None:
+    """Refuse what is neither None nor a summary of boxes with so many axes."""
+    if reach is None:
+        return
+    if type(reach) is not Summary:
+        raise BadState(f"a {type(reach).__name__} stands where a summary is expected")
+    check_columns(reach._asdict(), _SUMMARY, {"two axes": 2 * axes})
 
 
 def rounded(summary: Summary, room: float = 1.0) -> Reach:

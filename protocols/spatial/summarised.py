@@ -41,6 +41,7 @@ from protocols.spatial.keyword import STANDING, Keyword
 from protocols.spatial.kind import OBJECT_KEYWORDS, SUBSCRIPTION_KEYWORDS, head_bytes, keywords_of
 from protocols.spatial.reach import (
     Reach,
+    check_reach,
     covers,
     extent,
     grown,
@@ -86,6 +87,8 @@ class Summarised(Keyword):
     """See the module."""
 
     Options: ClassVar[type[BaseModel] | None] = Options
+    keeps: ClassVar[tuple[Any, ...]] = (Told, Summary)
+    remade: ClassVar[tuple[str, ...]] = ("boxes", "timer_min_ns")
 
     def __init__(self, node: Any) -> None:
         super().__init__(node)
@@ -95,6 +98,16 @@ class Summarised(Keyword):
         self.told: dict[int, dict[int, Told]] = {link: {} for link in self.links}  # and we: for what we ask
         self.stale = False  # whether a summary may have become worth telling
         self.timed = False  # whether the timer runs
+
+    def load(self, state: dict[str, Any]) -> None:
+        super().load(state)
+        axes = self.index.geometry.axes
+        for by_word in self.far.values():
+            for reach in by_word.values():
+                check_reach(reach, axes)
+        for said in self.told.values():
+            for told in said.values():
+                check_reach(told.reach, axes)
 
     def on_message(self, message: Message) -> None:
         if message.kind == TIMER:

@@ -54,6 +54,8 @@ class Bounded(Gather):
     """See the module."""
 
     Options: ClassVar[type[BaseModel] | None] = BoundedOptions
+    keeps: ClassVar[tuple[Any, ...]] = (Search,)
+    remade: ClassVar[tuple[str, ...]] = ("at_once", "k", "bounds")
 
     def __init__(self, node: Any) -> None:
         super().__init__(node)
@@ -128,6 +130,13 @@ class Bounded(Gather):
         if id not in seen:  # the first of a shard's brokers to hear of it
             seen.add(id)
             bounds.raise_by(broker, row)
+
+    def state(self) -> dict[str, Any]:
+        return {**super().state(), "bounds": self.bounds.state()}
+
+    def load(self, state: dict[str, Any]) -> None:
+        self.bounds.load(state.pop("bounds"))
+        super().load(state)
 
     def first_timers(self) -> list[tuple[int, int, int]]:
         if "standing" in self.node.shared:

@@ -18,9 +18,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from brokers.columns import Column, check_columns
 from brokers.contract import Floats, Ints
 from brokers.indexes.topk.contract import Message
 
+_COLUMNS = {
+    "_units": Column("u1", ("brokers", "attributes", "cells")),
+    "_unit": Column("f8", ("brokers",), low=0),
+    "_most": Column("i8", ("brokers",), low=0),
+    "_top": Column("f8", ("brokers",), low=0),
+}
 _SLACK = 1.0 + 2.0**-40
 _UNITS = 32.0
 _TINIEST = 5e-324
@@ -48,6 +55,16 @@ class Bounds:
         """All there is to tell of a broker's bound, as `tell` takes it."""
         units, (unit, most, top) = self._of(broker)
         return {"at": [[a, units[a].tobytes()] for a in range(len(units))], "unit": unit, "most": most, "top": top}
+
+    def state(self) -> dict[str, Any]:
+        """Plain data, for `load`."""
+        return {name: value for name, value in vars(self).items() if name in _COLUMNS}
+
+    def load(self, state: Any) -> None:
+        """Take over the bounds of as many brokers, attributes and cells."""
+        brokers, attributes, cells = self._units.shape
+        known = {"brokers": brokers, "attributes": attributes, "cells": cells}
+        vars(self).update(check_columns(state, _COLUMNS, known))
 
     def memory_bytes(self) -> int:
         return sum(value.nbytes for value in vars(self).values() if isinstance(value, np.ndarray))

@@ -27,6 +27,7 @@ class Ranked(BrokerProtocol):
 
     kind: ClassVar[str] = "topk"
     Options: ClassVar[type[BaseModel] | None] = None
+    remade: ClassVar[tuple[str, ...]] = ("routes", "index", "indexed")
 
     def __init__(self, node: Any) -> None:
         super().__init__(node)
@@ -151,6 +152,16 @@ class Ranked(BrokerProtocol):
             for child in routes.children(tree, here).tolist()
             if any(routes.is_below(tree, child, broker) for broker in brokers)
         ]
+
+    def state(self) -> dict[str, Any]:
+        ids = np.array(sorted(self.indexed), np.int64)
+        return {**super().state(), "filters": (ids, self.index.rows(ids))}
+
+    def load(self, state: dict[str, Any]) -> None:
+        ids, rows = state.pop("filters")
+        super().load(state)
+        self.index.insert(ids, rows, ids >> 32)
+        self.indexed = set(ids.tolist())
 
     def entries(self) -> int:
         return len(self.held)

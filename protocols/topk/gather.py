@@ -52,6 +52,8 @@ class Gather(Ranked):
     """See the module."""
 
     Options: ClassVar[type[BaseModel] | None] = Options
+    keeps: ClassVar[tuple[Any, ...]] = (Open, Ranking)
+    remade: ClassVar[tuple[str, ...]] = ("lossy", "timer_min_ns")
 
     def __init__(self, node: Any) -> None:
         super().__init__(node)

@@ -31,6 +31,7 @@ class Desk(BrokerProtocol):
     """The server: one question at a time, 3 ms each."""
 
     kind: ClassVar[str] = "asking"
+    keeps: ClassVar[tuple[Any, ...]] = (think,)
     timer_min_ns = 3 * MILLISECOND
 
     def __init__(self, node: Any) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numba import njit
@@ -38,6 +39,8 @@ class Auto:
             raise InvalidInput(f"auto({self.constant!r}): pass a number above 0")
 
 
+_COUNT_MAX = 1 << 62
+
 Policy = Fixed | Auto
 ALWAYS = Fixed(1)
 
@@ -50,6 +53,19 @@ class Counter:
         self.updates = 0  # of values that an indexed atom refers to, cheap ones included
         self.false_positives = 0
         self._ignored = 0
+
+    def state(self) -> list[int]:
+        """Plain data, for `load`."""
+        return [self.updates, self.false_positives, self._ignored]
+
+    def load(self, state: Any) -> None:
+        """Take over what a counter with the same policy has counted."""
+        every = self.policy.false_positives if isinstance(self.policy, Fixed) else _COUNT_MAX
+        if type(state) is not list or list(map(type, state)) != [int, int, int]:
+            raise InvalidInput(f"the counts of a policy are {str(state)[:60]}; pass what state() gave")
+        if not all(0 <= count < _COUNT_MAX for count in state) or not state[2] < every:
+            raise InvalidInput(f"the counts of a policy are {str(state)[:60]}; they lie in 0..{_COUNT_MAX}")
+        self.updates, self.false_positives, self._ignored = state
 
     def due(self, count: int) -> NDArray[np.int64]:
         """Which of the next `count` false positives are acted on. O(acted on), for Auto O(count)."""

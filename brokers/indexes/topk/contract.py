@@ -121,6 +121,10 @@ class RankedIndex(Index):
     def bound(self, message: Message, prorate: bool = False) -> float:
         """A score that no filter held exceeds; 0.0 if none can have a positive one."""
 
+    def rows(self, ids: Any) -> Floats:
+        """The filters held under these ids, as `insert` takes them: float64[n, 4c], NaN padded."""
+        raise NotImplementedError(f"{type(self).__name__} has no rows(), so a service of it takes no checkpoints")
+
     def match(self, message: Message, query: Query) -> Answer:
         """The answer to one message. As fast as `best`."""
         return answered(self.best(message, query), query)

@@ -45,6 +45,16 @@ class Filters(NamedTuple):
         )
 
 
+def rows_of(attribute: Any, low: Any, high: Any, weight: Any) -> Floats:
+    """Constraints, [n, width] each, as rows that `insert` takes. O(n width)."""
+    count, width = attribute.shape
+    rows = np.full((count, 4 * width), np.nan)
+    real = attribute >= 0
+    for place, values in enumerate((attribute, low, high, weight)):
+        rows[:, place::4] = np.where(real, values, np.nan)
+    return rows
+
+
 def checked_filters(ids: Any, rows: Any, receivers: Any, attributes: int) -> Filters:
     """What `insert` is given, or a typed error that names the row. O(n c^2) for c constraints."""
     fresh = checked_ids(ids)

@@ -21,7 +21,7 @@ from brokers.indexes.topk.contract import (
     contributions,
     ranked,
 )
-from brokers.indexes.topk.rows import checked_filters, checked_ids, checked_weights, places_of
+from brokers.indexes.topk.rows import checked_filters, checked_ids, checked_weights, places_of, rows_of
 
 
 class Scan(RankedIndex):
@@ -92,6 +92,11 @@ class Scan(RankedIndex):
     def bound(self, message: Message, prorate: bool = False) -> float:
         """The highest score itself. O(held * constraints)."""
         return float(self._scores(checked_message(message, self.attributes), prorate).max(initial=0.0))
+
+    def rows(self, ids: Any) -> Floats:
+        """The filters held under these ids. O(c) each."""
+        places = self._places(checked_ids(ids).tolist())
+        return rows_of(*(column[:, places].T for column in (self._attribute, self._low, self._high, self._weight)))
 
     def memory_bytes(self) -> int:
         """Bytes of the arrays, and about 100 per id for the dictionary."""

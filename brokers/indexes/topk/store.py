@@ -23,7 +23,7 @@ from brokers.indexes.topk.contract import (
     checked_message,
     ranked,
 )
-from brokers.indexes.topk.rows import Filters, checked_filters, checked_weights, places_of
+from brokers.indexes.topk.rows import Filters, checked_filters, checked_weights, places_of, rows_of
 
 Slots = NDArray[np.int64]
 
@@ -196,6 +196,11 @@ class StoredIndex(RankedIndex):
         found = self._best(asked, query)
         self.counters.matched += len(found.ids)
         return found
+
+    def rows(self, ids: Any) -> Floats:
+        """The filters held under these ids. O(c) each."""
+        filters = self._store.filters(self._store.find(checked_ids(ids)))
+        return rows_of(filters.attribute, filters.low, filters.high, filters.weight)
 
     def memory_bytes(self) -> int:
         """Bytes of all arrays."""

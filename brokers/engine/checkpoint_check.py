@@ -1,0 +1,203 @@
+"""What a checkpoint may say. Anybody may have written it, and kernels index by its numbers without looking.
+
+`check_facts` is for what the driver keeps, `check_states` for the states of all shards. What a protocol keeps is
+its own: `load` checks that (`brokers.columns`). Everything else that may be wrong is named here, once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from brokers import registry
+from brokers.columns import BadState, Column, check_columns
+from brokers.contract import NEVER
+from brokers.engine import kernels as K
+from brokers.engine.model import Model
+
+_TYPES = 1 << 15  # a message's type is kept in 16 bits
+_UIDS = 1 << 47  # of a shard
+
+_SHARD = {
+    "brokers": Column("i8", ("own brokers",), 0, "brokers"),
+    "broker_state": Column("i8", ("own brokers", K.BROKER_STATE)),
+    "links": Column("i8", ("own links",), 0, "links"),
+    "link_state": Column("i8", ("own links", K.LINK_STATE), 0),
+    "lane": Column("i8", ("rows",), 0, "lanes"),
+    "under_way": Column("i8", ("rows", K.ROW)),
+    "under_way_uid": Column("i8", ("rows",)),
+    "under_way_cause": Column("i8", ("rows",)),
+    "clients": Column("i8", ("own clients",), 0, "clients"),
+    "client_sequence": Column("i8", ("own clients",), 0, (1 << 32) - 1),
+    "cause_key": Column("i8", ("causes",)),
+    "cause_counts": Column("i8", ("causes", 4), 0),
+    "dependencies": Column("i8", (None, 2)),
+    "leanings": Column("i8", (None, 3)),
+    "publications": Column("i8", ("services",), 0),
+    "histogram": Column("i8", ("services", K.BUCKETS), 0),
+    "totals": Column("i8", ("services", K.TOTALS), 0),
+    "seconds": Column("i8", ("seconds",)),
+    "unfinished_broker": Column("i4", ("unfinished",), 0, "brokers"),
+    "unfinished_finish": Column("i8", ("unfinished",), 0),
+}
+_SHARD_MORE = frozenset({"now", "bodies", "bodies_made", "changes", "protocols"})
+_GROUP = {
+    "rows": Column("f8", ("bodies", None)),
+    "uid": Column("i8", ("bodies",)),
+    "time": Column("i8", ("bodies",), -1),
+    "key": Column("i8", ("bodies",)),
+    "broker": Column("i4", ("bodies",), -1, "brokers"),
+}
+_CHANGE = {
+    "change": Column("i8", ("changes",)),
+    "interest": Column("i8", ("changes",)),
+    "broker": Column("i4", ("changes",), 0, "brokers"),
+    "client": Column("i8", ("changes",)),
+    "issued_ns": Column("i8", ("changes",), -1),
+}
+_CHANGE_MORE = frozenset({"service", "operation", "standing"})
+
+
+def seconds_of(model: Model) -> int:
+    """For how many simulated seconds digests are kept."""
+    return int(min((model.duration_ns + model.drain_ns) // 1_000_000_000 + 2, 1_000_000))
+
+
+def check_facts(facts: dict[str, Any], model: Model) -> None:
+    """What the driver kept: when, and where the sequence of windows was."""
+    end = model.duration_ns + model.drain_ns
+    now = _int(facts, "now", 0, end)
+    _int(facts, "shards", 1, model.overlay.nodes)
+    _int(facts, "events", 0, NEVER)
+    _int(facts, "reached", 0, model.duration_ns)
+    every = model.sample_every_ns
+    sampled = _int(facts, "sample_at", every, now + every)
+    if sampled % every or sampled <= min(now, model.duration_ns):
+        raise BadState(f"'sample_at' is {sampled} at {now} ns; samples are taken every {every} ns")
+
+
+def check_states(states: Sequence[dict[str, Any]], facts: dict[str, Any], model: Model) -> None:
+    """The states of all shards, each by itself and all together."""
+    interests: set[tuple[int, int]] = set()
+    for number, state in enumerate(states):
+        try:
+            _check_shard(state, facts["now"], model)
+            interests |= _interests(state, model)
+        except BadState as error:
+            raise BadState(f"shard {number}: {error}") from None
+    overlay = model.overlay
+    everything = (("brokers", overlay.nodes), ("links", 2 * overlay.link_a.size), ("clients", model.client_broker.size))
+    for name, count in everything:
+        found = np.sort(np.concatenate([state[name] for state in states]))
+        if not np.array_equal(found, np.arange(count)):
+            raise BadState(f"the shards together do not have each of {count} {name} once")
+    leanings = np.unique(np.concatenate([state["leanings"] for state in states]), axis=0)
+    for service, one, other in leanings.tolist():
+        if (service, one) not in interests or (service, other) not in interests:
+            raise BadState(f"'leanings' names interests {one} and {other} of service {service}, never issued")
+
+
+def _check_shard(state: Any, now: int, model: Model) -> None:
+    overlay, services = model.overlay, len(model.services)
+    links = 2 * overlay.link_a.size
+    sizes = {
+        "brokers": overlay.nodes, "links": links, "lanes": links + overlay.nodes, "services": services,
+        "clients": model.client_broker.size, "seconds": seconds_of(model),
+    }  # fmt: skip
+    check_columns(state, _SHARD, sizes, _SHARD_MORE)
+    if _int(state, "now", 0, NEVER) != now:
+        raise BadState(f"it is of {state['now']} ns, and the checkpoint of {now} ns")
+    if _int(state, "bodies_made", 0, (1 << 63) - 1) & ((1 << 48) - 1) >= _UIDS:
+        raise BadState("'bodies_made' leaves no numbers for more")
+    service_of = _check_bodies(state["bodies"], services, overlay.nodes)
+    _check_under_way(state, service_of, now, services)
+    keys = state["cause_key"]
+    if len(np.unique(keys)) < keys.size or (keys == -1).any():
+        raise BadState("'cause_key' names a change twice, or none")
+    _check_changes(state["changes"], services, overlay.nodes)
+    if type(state["protocols"]) is not list or len(state["protocols"]) != services:
+        raise BadState(f"'protocols' is no list of {services}")
+    if any(type(each) is not dict for each in state["protocols"]):
+        raise BadState("what a protocol keeps is no dict")
+
+
+def _check_bodies(bodies: Any, services: int, brokers: int) -> dict[int, int]:
+    """The service of each body, by uid."""
+    found: dict[int, int] = {}
+    if type(bodies) is not dict or bodies.keys() != {"groups", "objects"}:
+        raise BadState("'bodies' are not groups and objects")
+    if type(bodies["groups"]) is not list or type(bodies["objects"]) is not list:
+        raise BadState("'bodies' are no lists")
+    count = 0
+    for group in bodies["groups"]:
+        check_columns(group, _GROUP, {"brokers": brokers}, frozenset({"service", "type"}))
+        service, _ = _int(group, "service", 0, services - 1), _int(group, "type", 0, _TYPES - 1)
+        found.update(dict.fromkeys(group["uid"].tolist(), service))
+        count += group["uid"].size
+    names = ("service", "type", "data", "time", "key", "broker", "uid")
+    for each in bodies["objects"]:
+        if type(each) is not list or len(each) != len(names):
+            raise BadState(f"an object among the bodies is not {', '.join(names)}")
+        said = dict(zip(names, each))
+        if type(said["data"]) is not bytes:
+            raise BadState("an object among the bodies has no bytes")
+        _int(said, "type", 0, _TYPES - 1)
+        _int(said, "time", -1, NEVER)
+        _int(said, "key", -(1 << 63), (1 << 63) - 1)
+        _int(said, "broker", -1, brokers - 1)
+        found[_int(said, "uid", -(1 << 63), (1 << 63) - 1)] = _int(said, "service", 0, services - 1)
+        count += 1
+    if len(found) < count or -1 in found:
+        raise BadState("'bodies' names one twice, or by -1")
+    return found
+
+
+def _check_under_way(state: dict[str, Any], service_of: dict[int, int], now: int, services: int) -> None:
+    rows, lane, uid = state["under_way"], state["lane"], state["under_way_uid"]
+    if not len(rows):
+        return
+    time, sequence, packed = rows[:, K.M_TIME], rows[:, K.M_SEQUENCE], rows[:, K.M_PACKED]
+    if time.min() < now or time.max() > NEVER or sequence.min() < 0:
+        raise BadState(f"'under_way' has a time or number out of range; times are {now} to {NEVER} ns")
+    service = packed & 0xFF
+    if service.max() >= services:
+        raise BadState(f"'under_way' has a message of service {service.max()}; there are {services}")
+    order = np.argsort(lane, kind="stable")
+    if (np.diff(time[order])[np.diff(lane[order]) == 0] < 0).any():
+        raise BadState("'under_way' has messages of one link out of order")
+    for body, its in zip(uid.tolist(), service.tolist()):
+        if body != -1 and service_of.get(body) != its:
+            raise BadState(f"'under_way' has a message of service {its} with body {body}, which is none of its")
+
+
+def _check_changes(changes: Any, services: int, brokers: int) -> None:
+    if type(changes) is not list:
+        raise BadState("'changes' is no list")
+    for part in changes:
+        values = {"values": Column("f8", ("changes", None))} if type(part) is dict and "values" in part else {}
+        check_columns(part, {**_CHANGE, **values}, {"brokers": brokers}, _CHANGE_MORE)
+        _int(part, "service", 0, services - 1)
+        _int(part, "operation", 0, 127)
+        if type(part["standing"]) is not bool:
+            raise BadState("'standing' is neither true nor false")
+
+
+def _interests(state: dict[str, Any], model: Model) -> set[tuple[int, int]]:
+    """(service, interest) of what was issued."""
+    kinds = [registry.load(service.kind_target) for service in model.services]
+    return {
+        (part["service"], interest)
+        for part in state["changes"]
+        if part["operation"] in kinds[part["service"]].interests
+        for interest in part["interest"].tolist()
+    }
+
+
+def _int(said: dict[str, Any], name: str, low: int, high: int) -> int:
+    value = said.get(name)
+    if type(value) is not int or not low <= value <= high:
+        shown = f"{value!r:.40}" if type(value) in (int, float, str, bool) else f"a {type(value).__name__}"
+        raise BadState(f"{name!r} is {shown}; it is a whole number from {low} to {high}")
+    return value
