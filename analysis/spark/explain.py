@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING, Any
 from analysis.spark.audit import message_name
 from analysis.spark.graph import Network
 from analysis.spark.rules import rule_of
-from analysis.spark.trace import Service, checked, services_of
-from brokers.errors import InvalidInput, RunIncomplete
+from analysis.spark.trace import Service, services_of
+from brokers.engine.parts import reading
+from brokers.engine.runfolder import open_run
+from brokers.errors import InvalidInput, RunDamaged
 
 if TYPE_CHECKING:
     from brokers.engine.runfolder import RunFolder
@@ -34,7 +36,7 @@ def message_key(name: str) -> int:
 
 def explain(path: str | Path, message: str, client: int | None = None) -> dict[str, Any]:
     """Everything the trace tells about a message, and about its delivery to a client if one is given."""
-    run = checked(path)
+    run = open_run(path)
     for table in ("hops", "publications"):
         if table not in run.tables():
             run.read(table)  # says which level is needed
@@ -42,7 +44,8 @@ def explain(path: str | Path, message: str, client: int | None = None) -> dict[s
     publications, changes = _rows(run, "publications", "publication", key), _rows(run, "changes", "change", key)
     if not publications and not changes:
         raise InvalidInput(f"{run.path}: nobody sent a message {message_name(key)} ({key})")
-    names = run.read("brokers", ["broker", "name"]).sort_by("broker")["name"].to_pylist()
+    network = Network.of(run)
+    names = network.names
     sent = (publications or changes)[0]
     services = services_of(run)
     service = services[sent["service"]]
@@ -84,15 +87,17 @@ def explain(path: str | Path, message: str, client: int | None = None) -> dict[s
 
 
 def _rows(run: RunFolder, table: str, column: str, value: int) -> list[dict[str, Any]]:
-    import pyarrow as pa
     import pyarrow.parquet as pq
 
     found: list[dict[str, Any]] = []
     for part in run.parts(table):
-        try:
+        with reading(run.path, part):
             found += pq.read_table(part, filters=[(column, "=", value)], partitioning=None).to_pylist()
-        except (pa.ArrowException, OSError) as error:
-            raise RunIncomplete(f"{part} cannot be read: {str(error).splitlines()[0]}") from None
+    limits = {"service": len(run.manifest["scenario"]["services"]), "broker": run.rows("brokers")}
+    for name, limit in {**limits, "link": run.rows("links")}.items():
+        least = -1 if name == "link" else 0
+        if not all(least <= row[name] < limit for row in found if name in row):
+            raise RunDamaged.at(run.path, f"table {table!r} has a {name} that is none of {limit}")
     return found
 
 
