@@ -258,10 +258,12 @@ class NewRun:
     def _describe(self, path: Path) -> dict[str, Any]:
         import pyarrow.parquet as pq
 
+        with reading(self.path, path):  # what an interrupted run wrote may have been damaged since
+            rows = pq.read_metadata(path).num_rows
         return {
             "path": path.relative_to(self.path).as_posix(),
             "table": path.parent.name,
-            "rows": pq.read_metadata(path).num_rows,
+            "rows": rows,
             "bytes": path.stat().st_size,
             "sha256": _sha256(path),
         }
@@ -472,7 +474,8 @@ def _point_latest(path: Path) -> None:
 
 def _write_synced(path: Path, text: str) -> None:
     unfinished = path.with_name(f"_tmp-{path.name}")
-    with open(unfinished, "w", encoding="utf-8") as file:
+    unfinished.unlink(missing_ok=True)  # in a stranger's folder it may be a link to anywhere
+    with open(unfinished, "x", encoding="utf-8") as file:
         file.write(text)
         file.flush()
         os.fsync(file.fileno())
