@@ -144,4 +144,4 @@ def test_a_damaged_file_is_played_or_refused_by_name(tmp_path, capsys, how):
         if code:
             assert told.startswith("brokerlab: ") and name in told, f"{how.__name__} {i}: {told}"
         codes.append(code)
-    assert 0 < sum(code == 3 for code in codes)
+    assert codes.count(3) > 0

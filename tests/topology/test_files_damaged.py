@@ -49,10 +49,10 @@ WHOLE = {"net.gml": GML, "net.graphml": GRAPHML, "net.edges": EDGES, "net.csv": 
 
 # What means something in one of the formats.
 _PIECES = [
-    b"[", b"]", b"{", b"}", b"<", b">", b"</graph>", b"<!ENTITY a 'b'>", b"<node>", b'"', b"'", b";", b",", b"\t", b"\n",
-    b"\0", b"\xff\xfe", b"\xef\xbb\xbf", b"\xed\xa0\x80", b"&#xd800;", b"&#1;", b"&nbsp;", b"1e999", b"-1", b"NaN", b"null",
-    b"9" * 5_000, b"[" * 5_000, b"<a>" * 5_000, b"node [ ", b"edge [ source 0 target 0 ]", b"0 0\n", b"id 0", b"#", b"\\u0000",
-    b"\\ud800", b"true", b"1" * 400, b"x" * 70_000, b"\x85", b"\xe2\x80\xa8", b"\x1b[31m",
+    b"[", b"]", b"{", b"}", b"<", b">", b"</graph>", b"<!ENTITY a 'b'>", b"<node>", b'"', b"'", b";", b",", b"\t",
+    b"\n", b"\0", b"\xff\xfe", b"\xef\xbb\xbf", b"\xed\xa0\x80", b"&#xd800;", b"&#1;", b"&nbsp;", b"1e999", b"-1",
+    b"NaN", b"null", b"9" * 5_000, b"[" * 5_000, b"<a>" * 5_000, b"node [ ", b"edge [ source 0 target 0 ]", b"0 0\n",
+    b"id 0", b"#", b"\\u0000", b"\\ud800", b"true", b"1" * 400, b"x" * 70_000, b"\x85", b"\xe2\x80\xa8", b"\x1b[31m",
 ]  # fmt: skip
 
 
