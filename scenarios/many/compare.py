@@ -173,6 +173,7 @@ def _points(description: Path) -> list[dict[str, Any]]:
     """The points that a sweep folder lists; what is no such list is refused as a whole."""
     try:
         points = json.loads(read_bytes(description))["points"]
+        json.dumps(points, ensure_ascii=False).encode()  # half a surrogate pair could not be printed
         finished = [point for point in points if point["status"] == FINISHED]
         paths = {tuple(sorted(dict(point["values"].items()))) for point in finished}
         if isinstance(points, list) and len(paths) <= 1 and all(_RUN.fullmatch(point["run"]) for point in finished):

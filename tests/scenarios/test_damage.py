@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import json
 import random
 import re
 import shutil
@@ -16,6 +17,7 @@ import pytest
 
 from brokers.errors import EnvironmentProblem, Interrupted
 from scenarios.cli import main
+from scenarios.many import metrics
 from scenarios.run import Run, run
 
 from . import damage_cases
@@ -180,3 +182,62 @@ def test_a_flipped_bit_in_any_part_that_is_read_is_damage_with_its_name_and_neve
             else:
                 assert code == 2, (file["path"], command)
                 assert told.startswith(f"brokerlab: {damaged}: damaged: {file['path']} is not what the run wrote")
+
+
+AUDIT = {
+    "digest": "",
+    "verdict": "valid",
+    "services": [
+        {
+            "service": "news",
+            "verdict": "valid",
+            "findings": {name: {"count": 0} for name in metrics.FINDINGS},
+            **dict.fromkeys(metrics.DECISIONS, 9),
+        }
+    ],
+}
+
+
+def test_a_damaged_audit_counts_as_none_and_breaks_nothing(study, said):
+    whole = json.dumps({**AUDIT, "digest": study.whole.digest})
+    damaged = study.copy(study.whole.path)
+    kept = damaged / "analysis" / "audit.json"
+    kept.parent.mkdir()
+    kept.write_text(whole)
+    assert Run.load(damaged).verdict == "valid"
+    draw = random.Random(6)
+    verdicts = set()
+    for _ in range(150):
+        if draw.random() < 0.3:
+            kept.write_bytes(damage_cases.mutated(whole.encode(), draw)[0])
+        else:
+            kept.write_text(damage_cases.mutated_json(whole, draw)[0], "utf-8")
+        verdicts.add(Run.load(damaged).verdict)
+        said([draw.choice(("compare", "diff")), str(damaged), str(study.other.path)])
+    assert verdicts == {"valid", "not audited"}
+
+
+def test_a_damaged_sweep_is_refused_and_leads_nowhere_else(study, said):
+    sweep = study.folder / "damaged" / "sweep"
+    shutil.rmtree(sweep.parent, ignore_errors=True)
+    runs = [study.whole.path, study.other.path]
+    for run_path in runs:
+        shutil.copytree(run_path, sweep / "runs" / run_path.name)
+    points = [
+        {"point": f"p{i}", "values": {"way": f"ü{i}"}, "seed": i, "status": "finished", "run": f"runs/{each.name}"}
+        for i, each in enumerate(runs)
+    ]
+    whole = json.dumps({"name": "sweep", "points": points})
+    (sweep / "sweep.json").write_text(whole)
+    assert said(["compare", str(sweep)]) == (0, "")
+    draw = random.Random(7)
+    codes = []
+    for _ in range(150):
+        if draw.random() < 0.3:
+            (sweep / "sweep.json").write_bytes(damage_cases.mutated(whole.encode(), draw)[0])
+        else:
+            (sweep / "sweep.json").write_text(damage_cases.mutated_json(whole, draw)[0], "utf-8")
+        codes.append(said(["compare", str(sweep)])[0])
+    assert {0, 3} <= set(codes) <= {0, 2, 3}
+    (sweep / "sweep.json").write_text(whole.replace("runs/", f"{study.folder}/runs/"))
+    assert said(["compare", str(sweep)])[0] == 3
