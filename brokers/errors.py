@@ -27,6 +27,15 @@ class RunIncomplete(BrokerlabError):
     exit_code = 2
 
 
+class RunDamaged(RunIncomplete):
+    """A run folder that is not what a run left: a file changed, is missing, or says what cannot be."""
+
+    @classmethod
+    def at(cls, folder: object, what: str) -> RunDamaged:
+        """The folder, what is wrong in it, and what to do."""
+        return cls(f"{folder}: damaged: {what}; take it from a copy, or run it again")
+
+
 class ProtocolFault(BrokerlabError):
     """A protocol broke the contract: a delay of zero, a link that is not its broker's, a late message."""
 

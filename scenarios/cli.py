@@ -2,7 +2,7 @@
 
 `brokerlab --help` has to answer at once, so nothing heavier than argparse is imported here. A command is a
 function that gets its arguments as a list and returns its exit code. Exit codes: 0 fine, 1 an expectation
-or check failed, 2 verdict unknown or run incomplete, 3 scenario or arguments invalid, 4 environment,
+or check failed, 2 verdict unknown, or run incomplete or damaged, 3 scenario or arguments invalid, 4 environment,
 70 a mistake in the program, 130 interrupted.
 """
 

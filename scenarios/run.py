@@ -7,7 +7,6 @@ says in its manifest how far it got. Engine, number of actors and trace level do
 from __future__ import annotations
 
 import importlib.util
-import json
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -32,7 +31,6 @@ if TYPE_CHECKING:
 RUNS = "runs"
 ENGINES = ("ray", "inline")
 NOT_AUDITED = "not audited"
-AUDIT_FILE = "analysis/audit.json"  # the audit writes it; below the run folder
 
 ProgressCallback = Callable[[int, int, int], None]
 
@@ -74,11 +72,10 @@ class Run:
     @property
     def verdict(self) -> str:
         """That of the audit: valid, unknown or invalid; "not audited" until there was one."""
-        try:
-            found = json.loads((self.path / AUDIT_FILE).read_bytes())
-        except (OSError, ValueError):
-            return NOT_AUDITED
-        return found["verdict"] if found.get("digest") == self.digest else NOT_AUDITED
+        from scenarios.many.metrics import kept_audit
+
+        found = kept_audit(self.folder)
+        return NOT_AUDITED if found is None else str(found["verdict"])
 
     def __getattr__(self, name: str) -> pa.Table:
         from brokers.engine.trace_schema import TABLES

@@ -269,7 +269,7 @@ def _read_gml(text: str, where: str) -> Raw:
                 continue
             unreadable += 1
         else:
-            value = html.unescape(content[1:-1]) if kind == "text" else content
+            value = _unescaped(content[1:-1]) if kind == "text" else content
             stack[-1].append((key.lower(), value, key_line))
         key = None
     if len(stack) > 1:
@@ -300,6 +300,13 @@ def _read_gml(text: str, where: str) -> Raw:
     if not raw.nodes and not raw.links:
         raise TopologyError(f"{where}: line {line}: reached the end without any 'node [ ... ]'; is this GML?")
     return raw
+
+
+def _unescaped(text: str) -> str:
+    try:
+        return html.unescape(text)
+    except ValueError:  # the number of a character has thousands of digits
+        return text
 
 
 def _flat(entries: list[tuple[str, Any, int]]) -> dict[str, Any]:

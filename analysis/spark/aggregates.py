@@ -345,7 +345,8 @@ def analyze(
     from analysis.spark.session import check_installed, explained, session
 
     check_installed()
-    runs = [checked(path) for path in paths]
+    read = {table for _, tables in AGGREGATES.values() for table in tables}
+    runs = [checked(path, read) for path in paths]
     for run in runs:
         duration = run.manifest["scenario"]["duration"]
         if not 0 <= warm_up_ns < duration:

@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 from analysis.spark.graph import Network
 from analysis.spark.rules import rule_of
-from analysis.spark.trace import Service, checked, services_of
-from brokers.errors import InvalidInput, RunIncomplete
+from analysis.spark.trace import Service, services_of
+from brokers.engine.parts import reading
+from brokers.engine.runfolder import open_run
+from brokers.errors import InvalidInput, RunDamaged
 from brokers.naming import message_id, message_name
 from topology.overlay import broker_label
 
@@ -24,12 +26,12 @@ _SHOWN_HOPS_MAX = 200
 
 def explain(path: str | Path, message: str, client: int | None = None) -> dict[str, Any]:
     """Everything the trace tells about a message, and about its delivery to a client, given by its number."""
-    run = checked(path)
+    run = open_run(path)
     for table in ("hops", "publications"):
         if table not in run.tables():
             run.read(table)  # says which level is needed
-    listed = run.read("brokers", ["broker", "name"]).sort_by("broker")["name"].to_pylist()
-    nodes = len(listed)
+    network = Network.of(run)
+    nodes = len(network.names)
     key = message_id(message, nodes)
     publications, changes = _rows(run, "publications", "publication", key), _rows(run, "changes", "change", key)
     if not publications and not changes:
@@ -37,7 +39,7 @@ def explain(path: str | Path, message: str, client: int | None = None) -> dict[s
     clients = sum(group["count"] for group in run.manifest["scenario"]["clients"].values())
     if client is not None and not 0 <= client < clients:
         raise InvalidInput(f"there is no client {client}; they are numbered 0 to {clients - 1}")
-    names = [broker_label(number, listed) for number in range(nodes)]
+    names = [broker_label(number, network.names) for number in range(nodes)]
     sent = (publications or changes)[0]
     services = services_of(run)
     service = services[sent["service"]]
@@ -79,15 +81,17 @@ def explain(path: str | Path, message: str, client: int | None = None) -> dict[s
 
 
 def _rows(run: RunFolder, table: str, column: str, value: int) -> list[dict[str, Any]]:
-    import pyarrow as pa
     import pyarrow.parquet as pq
 
     found: list[dict[str, Any]] = []
     for part in run.parts(table):
-        try:
+        with reading(run.path, part):
             found += pq.read_table(part, filters=[(column, "=", value)], partitioning=None).to_pylist()
-        except (pa.ArrowException, OSError) as error:
-            raise RunIncomplete(f"{part} cannot be read: {str(error).splitlines()[0]}") from None
+    limits = {"service": len(run.manifest["scenario"]["services"]), "broker": run.rows("brokers")}
+    for name, limit in {**limits, "link": run.rows("links")}.items():
+        least = -1 if name == "link" else 0
+        if not all(least <= row[name] < limit for row in found if name in row):
+            raise RunDamaged.at(run.path, f"table {table!r} has a {name} that is none of {limit}")
     return found
 
 

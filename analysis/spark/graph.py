@@ -14,7 +14,11 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from brokers.errors import RunDamaged
+
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from brokers.engine.runfolder import RunFolder
 
 Ints = NDArray[np.int64]
@@ -85,6 +89,7 @@ class Network:
     def of(cls, run: RunFolder) -> Network:
         """Read from the run's tables."""
         links, brokers = run.read("links").sort_by("link"), run.read("brokers").sort_by("broker")
+        _refuse_impossible(run, links, brokers)
         column = {name: links[name].to_numpy().astype(np.int64) for name in ("from", "to", "delay_ns", "busy_ns")}
         slack = column["busy_ns"] + _jitter_max(run.manifest["scenario"])
         return cls(
@@ -199,6 +204,17 @@ class Network:
                     reach[x] = reach[b] + weight[link >> 1] + self.work_ns[x]
                     stack.append(int(x))
         return reach
+
+
+def _refuse_impossible(run: RunFolder, links: pa.Table, brokers: pa.Table) -> None:
+    """Numbers that are none of this overlay would lead kernels astray."""
+    for table, column in ((brokers, "broker"), (links, "link")):
+        if not np.array_equal(table[column].to_numpy(), np.arange(len(table))):
+            raise RunDamaged.at(run.path, f"table {column + 's'!r} does not count its rows from 0 in {column!r}")
+    for end in ("from", "to"):
+        at = links[end].to_numpy()
+        if at.size and not 0 <= at.min() <= at.max() < len(brokers):
+            raise RunDamaged.at(run.path, f"table 'links' has an end at a broker that is none of {len(brokers)}")
 
 
 def _jitter_max(scenario: dict[str, Any]) -> int:

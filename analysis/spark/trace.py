@@ -1,7 +1,7 @@
 """The trace of a run as DataFrames.
 
-Every file is looked at before Spark gets it: sizes when the folder is opened, footers here. What is truncated
-or missing is named.
+Every file that Spark will get is compared with the manifest before Spark is started: size, sha256, footer. What
+differs is damage, and named; it never becomes a verdict.
 """
 
 from __future__ import annotations
@@ -10,8 +10,7 @@ import json
 import os
 import re
 import sys
-from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -20,9 +19,10 @@ from typing import TYPE_CHECKING, Any
 
 from analysis.spark.graph import Network
 from brokers.contract import Guarantees, Kind
+from brokers.engine.manifest import refuse_links
 from brokers.engine.runfolder import RunFolder, open_run
 from brokers.engine.trace_schema import TABLES
-from brokers.errors import EnvironmentProblem, InvalidInput, RunIncomplete
+from brokers.errors import EnvironmentProblem, InvalidInput
 from brokers.registry import load, resolve
 
 if TYPE_CHECKING:
@@ -48,26 +48,11 @@ class Service:
         return declared(network) if declared is not None else self.protocol.guarantees
 
 
-def checked(path: str | Path) -> RunFolder:
-    """A finished run whose every part has a footer that fits the manifest."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
+def checked(path: str | Path, tables: Collection[str] | None = None) -> RunFolder:
+    """A finished run with these tables (default: what an audit reads) as the run wrote them."""
     run = open_run(path)
-
-    def problem(file: dict[str, Any]) -> str | None:
-        try:
-            rows = pq.read_metadata(run.path / file["path"]).num_rows
-        except (pa.ArrowException, OSError) as error:
-            return f"{file['path']} is no whole Parquet file ({str(error).splitlines()[0]})"
-        if rows != file["rows"]:
-            return f"{file['path']} has {rows} rows where the run wrote {file['rows']}"
-        return None
-
-    with ThreadPoolExecutor(8) as pool:
-        problems = [said for said in pool.map(problem, run.manifest["files"]) if said]
-    if problems:
-        raise RunIncomplete(f"{run.path}: {'; '.join(problems)}; run it again")
+    wanted = set(run.model_tables()) - {"samples"} if tables is None else tables
+    run.check([name for name in run.tables() if name in wanted])
     return run
 
 
@@ -179,6 +164,7 @@ def undivided(frame: DataFrame) -> DataFrame:
 def analysis_folder(run: RunFolder) -> Path:
     """<run>/analysis, made where it is not there yet."""
     path = run.path / ANALYSIS
+    refuse_links(run.path)  # what is written there must not land elsewhere
     try:
         path.mkdir(exist_ok=True)
     except OSError as error:

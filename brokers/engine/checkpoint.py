@@ -34,8 +34,8 @@ from brokers.columns import BadState, taken_over
 from brokers.contract import BrokerProtocol
 from brokers.engine import kernels as K
 from brokers.engine.checkpoint_check import check_facts, check_states
+from brokers.engine.committed import Part, check_parts, checked_list, remove_later
 from brokers.engine.model import Model, ServiceSpec
-from brokers.engine.parts import Part, check_parts, checked_list, remove_later
 from brokers.engine.trace import sync
 from brokers.errors import EnvironmentProblem, RunIncomplete, WireError
 from brokers.wire import decode_frame, encode_frame

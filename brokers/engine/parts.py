@@ -1,130 +1,131 @@
-"""The parts of a trace that a checkpoint vouches for, and whether they are still what they were.
+"""The Parquet parts of a run, believed only after they were compared with the manifest.
 
-A checkpoint lists every part that was complete when it was taken, with rows, bytes and sha256. Only parts that came
-since the one before are read for that. Who goes on from a checkpoint checks all of them before anything is removed:
-a run that goes on from half a trace would end well, and be wrong.
+A part is read from the disk once to be hashed, before it is read to be used: one flipped bit would otherwise turn
+up as a fault of a protocol. What was found is remembered for the life of the process with the file's inode, size
+and times, so that a part is hashed once however often it is read, and again if it was touched meanwhile.
+
+After the hash comes the footer: rows, columns and types have to be those that the manifest tells.
 """
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
-import re
-from collections.abc import Iterable
+import os
+import stat
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
-from brokers.columns import BadState
-from brokers.errors import RunIncomplete
+from brokers.errors import RunDamaged
 
-_NAME = re.compile(r"part-(driver|\d{4,})(?:-(\d{4,}))?\.parquet")
-_PATH = re.compile(r"tables/[A-Za-z0-9_]+/" + _NAME.pattern)
-_SHA256 = re.compile(r"[0-9a-f]{64}")
-_NAMED_MAX = 5  # parts in one message
+if TYPE_CHECKING:
+    import pyarrow as pa
 
+SHOWN_MAX = 5
+_THREADS = 8
 
-class Part(NamedTuple):
-    """One part: its path in the run folder, and what it has to be."""
-
-    path: str
-    rows: int
-    bytes: int
-    sha256: str
-
-    @classmethod
-    def of(cls, run: Path, path: Path) -> Part:
-        """What a part is now. O(bytes)."""
-        import pyarrow.parquet as pq
-
-        rows = pq.read_metadata(path).num_rows
-        return cls(path.relative_to(run).as_posix(), rows, path.stat().st_size, sha256_of(path))
+_believed: dict[Path, tuple[int | str, ...]] = {}
 
 
-def sha256_of(path: Path) -> str:
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+def believe(
+    folder: Path,
+    files: Sequence[Mapping[str, Any]],
+    tables: Mapping[str, Mapping[str, Any]],
+    anew: bool = False,
+) -> None:
+    """Compare files that a manifest lists with what it says of them; a RunDamaged names those that differ.
 
-
-def segment_of(name: str) -> int | None:
-    """Between which checkpoints a part was written, from its name; None for what is no part of a shard.
-
-    The driver writes at the end, so that a part of its is never vouched for.
+    O(bytes) the first time in a process, O(files) from then on; `anew` hashes them whatever is remembered.
     """
-    found = _NAME.fullmatch(name)
-    return None if found is None or found[1] == "driver" else int(found[2] or 0)
+
+    def problem(file: Mapping[str, Any]) -> str | None:
+        columns = tables[file["table"]]["columns"] if file["table"] in tables else None
+        said = _fault(folder / file["path"], file, columns, anew)
+        return f"{file['path']} {said}" if said else None
+
+    if len(files) > 1:
+        with ThreadPoolExecutor(min(_THREADS, len(files))) as pool:
+            problems = [said for said in pool.map(problem, files) if said]
+    else:
+        problems = [said for said in map(problem, files) if said]
+    if problems:
+        raise RunDamaged.at(folder, listing(problems))
 
 
-def new_parts(run: Path, known: Iterable[Part], number: int) -> list[Part]:
-    """What is complete at checkpoint `number` and not yet known, by path. O(bytes of these)."""
-    paths = {part.path for part in known}
-    fresh = []
-    for path in sorted(run.glob("tables/*/*.parquet")):
-        segment = segment_of(path.name)
-        if segment is not None and segment < number and path.relative_to(run).as_posix() not in paths:
-            fresh.append(Part.of(run, path))
-    return fresh
+def listing(problems: Sequence[str]) -> str:
+    """The first few of many problems, and how many more there are."""
+    more = f", and {len(problems) - SHOWN_MAX} more" if len(problems) > SHOWN_MAX else ""
+    return f"{', '.join(problems[:SHOWN_MAX])}{more}"
 
 
-def checked_list(said: Any) -> list[Part]:
-    """Parts as a checkpoint lists them, or BadState: paths stay in the run folder."""
-    if type(said) is not list:
-        raise BadState("'parts' is no list")
-    parts = []
-    for each in said:
-        if type(each) is not list or list(map(type, each)) != [str, int, int, str]:
-            raise BadState("'parts' are not path, rows, bytes and sha256 each")
-        part = Part(*each)
-        if not _PATH.fullmatch(part.path) or not _SHA256.fullmatch(part.sha256) or part.rows < 0:
-            raise BadState(f"{part.path!r:.100} is no part of a trace")
-        parts.append(part)
-    if len({part.path for part in parts}) < len(parts):
-        raise BadState("'parts' names one twice")
-    return parts
-
-
-def check_parts(run: Path, listed: list[Part], number: int) -> None:
-    """Raise RunIncomplete, naming them, unless just these parts were there at checkpoint `number`. O(bytes)."""
-    refuse_links(run)
-    wrong = [f"{part.path} {why}" for part in listed if (why := _changed(run, part))]
-    known = {part.path for part in listed}
-    for path in sorted(run.glob("tables/*/*")):
-        name = path.relative_to(run).as_posix()
-        if name in known or path.name.startswith(("_", ".", "part-driver")):
-            continue
-        segment = segment_of(path.name)
-        if segment is None or segment < number:
-            wrong.append(f"{name} is not of this run")
-    if wrong:
-        more = f", and {len(wrong) - _NAMED_MAX} more" if len(wrong) > _NAMED_MAX else ""
-        raise RunIncomplete(
-            f"{run}: the trace is not what it was at checkpoint {number}: {'; '.join(wrong[:_NAMED_MAX])}{more}. "
-            "Nothing was changed; put back what it was, or run the scenario anew with --overwrite"
-        )
-
-
-def _changed(run: Path, part: Part) -> str:
-    path = run / part.path
-    if not path.is_file():
+def _fault(path: Path, file: Mapping[str, Any], columns: Sequence[Sequence[str]] | None, anew: bool) -> str | None:
+    """What is wrong with a part, None if nothing is."""
+    try:
+        # O_NONBLOCK: in a damaged folder a pipe may have the name of a part, and nobody ever writes to it.
+        with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as opened:
+            now = os.fstat(opened.fileno())
+            if not stat.S_ISREG(now.st_mode):
+                return "is no file"
+            if now.st_size != file["bytes"]:
+                return f"has {now.st_size} bytes where the run wrote {file['bytes']}"
+            state = (now.st_dev, now.st_ino, now.st_mtime_ns, now.st_ctime_ns, file["sha256"], file["rows"])
+            if _believed.get(path) == state and not anew:
+                return None
+            found = hashlib.file_digest(opened, "sha256").hexdigest()
+    except FileNotFoundError:
         return "is missing"
-    size = path.stat().st_size
-    if size != part.bytes:
-        return f"has {size:,} bytes, not {part.bytes:,}"
-    return "" if sha256_of(path) == part.sha256 else "was changed (its sha256 differs)"
+    except OSError as error:
+        return f"cannot be read: {error.strerror or error}"
+    if found != file["sha256"]:
+        return "is not what the run wrote: its sha256 differs"
+    if fault := _footer_fault(path, file["rows"], columns):
+        return fault
+    _believed[path] = state
+    return None
 
 
-def remove_later(run: Path, number: int) -> None:
-    """Remove what was written after checkpoint `number`; 0: every part."""
-    refuse_links(run)
-    for path in run.glob("tables/*/*.parquet"):
-        segment = segment_of(path.name)
-        if number == 0 or path.name.startswith("_tmp") or segment is None or segment >= number:
-            path.unlink()
+def _footer_fault(path: Path, rows: int, columns: Sequence[Sequence[str]] | None) -> str | None:
+    import pyarrow.parquet as pq
+
+    try:
+        with pq.ParquetFile(path) as part:
+            schema, found = part.schema_arrow, part.metadata.num_rows
+    except parquet_faults() as error:
+        return f"is no whole Parquet file ({one_line(error)})"
+    types = [[field.name, _type_name(field.type)] for field in schema]
+    if columns is not None and types != [list(column) for column in columns]:
+        return "has other columns than the run wrote"
+    return None if found == rows else f"has {found} rows where the run wrote {rows}"
 
 
-def refuse_links(run: Path) -> None:
-    """Refuse a folder whose insides lie elsewhere: what is removed here shall be the run's."""
-    for path in (run / "tables", run / "checkpoints", *run.glob("tables/*"), *run.glob("checkpoints/*")):
-        if path.is_symlink():
-            raise RunIncomplete(f"{path} is a link to elsewhere, so the run cannot go on in {run}: run it again")
+def _type_name(of: pa.DataType) -> str:
+    import pyarrow as pa
+
+    if pa.types.is_list(of):
+        return f"list<{_type_name(of.value_type)}>"
+    return "float64" if pa.types.is_float64(of) else str(of)
 
 
-__all__ = ["Part", "check_parts", "checked_list", "new_parts", "remove_later", "segment_of", "sha256_of"]
+@contextlib.contextmanager
+def reading(folder: Path, part: Path) -> Iterator[None]:
+    """What Arrow complains about while it reads a part, as damage of that part."""
+    try:
+        yield
+    except parquet_faults() as error:
+        raise RunDamaged.at(folder, f"{part.relative_to(folder)} cannot be read: {one_line(error)}") from None
+
+
+def parquet_faults() -> tuple[type[Exception], ...]:
+    """Everything that Arrow raises for bytes that are no sound Parquet."""
+    import pyarrow as pa
+
+    # ValueError: names that are no UTF-8; RuntimeError: what its C++ throws; OverflowError: sizes below zero.
+    return (pa.ArrowException, OSError, ValueError, RuntimeError, OverflowError)
+
+
+def one_line(error: BaseException) -> str:
+    """The first line of an error, short."""
+    lines = str(error).splitlines() or [type(error).__name__]
+    return lines[0][:200]

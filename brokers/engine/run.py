@@ -25,8 +25,8 @@ from numpy.typing import NDArray
 from brokers import registry
 from brokers.contract import NEVER, ShardProtocol
 from brokers.engine import checkpoint
+from brokers.engine.committed import Part, new_parts, refuse_links
 from brokers.engine.model import Model
-from brokers.engine.parts import Part, new_parts, refuse_links
 from brokers.engine.result import Result, combine, write_tables
 from brokers.engine.shard import Cutting, ShardResult
 from brokers.engine.trace import DRIVER, MemoryTrace, Table, TraceWriter

@@ -11,6 +11,8 @@ Rules:
 - An unfinished folder is left alone: it may hold checkpoints. Only `overwrite` removes one.
 - The lock is an flock, which the kernel drops with the process, however it dies.
 - Paths in the manifest are relative, so the folder can be moved. `latest` points to the last finished run.
+- Nothing in a folder is believed unchecked: the manifest has the form that `manifest.py` wants, a part the sha256
+  that the manifest tells before the first byte of it is used (`parts.py`). What differs is `RunDamaged`.
 
 Use:
     with create_run("runs", "quickstart", model_parts, scenario=..., seed=1) as run:
@@ -32,15 +34,20 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+from brokers.engine.manifest import LOCK as _LOCK
+from brokers.engine.manifest import MANIFEST as _MANIFEST
+from brokers.engine.manifest import SUCCESS as _SUCCESS
+from brokers.engine.manifest import read_bytes, read_manifest, refuse_links
+from brokers.engine.parts import believe, listing, reading
 from brokers.engine.trace import SCHEMA_VERSION, TABLES, Table, sync, tables_at
 from brokers.engine.trace_compare import canonical, first_difference, same_rows
-from brokers.errors import BrokerlabError, EnvironmentProblem, InvalidInput, RunIncomplete
+from brokers.errors import BrokerlabError, EnvironmentProblem, InvalidInput, RunDamaged, RunIncomplete
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -57,7 +64,7 @@ __all__ = [
     "same_rows",
 ]
 
-_MANIFEST, _SUCCESS, _LOCK, _LATEST = "manifest.json", "_SUCCESS", "_lock", "latest"
+_LATEST = "latest"
 _PACKAGES = ("brokerlab", "numpy", "numba", "networkx", "simpy", "msgpack", "pyarrow", "pydantic", "ray")
 _NAME_CHARACTERS_MAX = 60
 
@@ -124,23 +131,18 @@ def reopen_run(path: str | Path) -> NewRun:
         raise InvalidInput(f"{folder} is a finished run; there is nothing to resume")
     if not (folder / _MANIFEST).is_file():
         raise InvalidInput(f"{folder} is no run folder: it has no {_MANIFEST}")
+    refuse_links(folder)
     with _explained(f"cannot open {folder}"):
         lock = _take_lock(folder / _LOCK)
     if lock is None:
         raise RunIncomplete(f"{folder} is being written by {_writer_of(folder)}: wait for it, or stop it")
     try:
-        facts = json.loads((folder / _MANIFEST).read_bytes())
+        facts = read_manifest(folder, _bytes_of(folder, _MANIFEST), finished=False)
         wanted = tables_at(facts["trace_level"])
         if facts["schema_version"] != SCHEMA_VERSION:
             raise InvalidInput(
                 f"{folder} has trace schema {facts['schema_version']}; this brokerlab writes {SCHEMA_VERSION}"
             )
-        facts["id"], facts["scenario"], facts["seed"]
-    except (OSError, ValueError, KeyError, TypeError):
-        os.close(lock)
-        raise InvalidInput(
-            f"{folder}: its manifest cannot be read, so it cannot be resumed; run it again"
-        ) from None
     except BrokerlabError:
         os.close(lock)
         raise
@@ -263,10 +265,12 @@ class NewRun:
     def _describe(self, path: Path) -> dict[str, Any]:
         import pyarrow.parquet as pq
 
+        with reading(self.path, path):  # what an interrupted run wrote may have been damaged since
+            rows = pq.read_metadata(path).num_rows
         return {
             "path": path.relative_to(self.path).as_posix(),
             "table": path.parent.name,
-            "rows": pq.read_metadata(path).num_rows,
+            "rows": rows,
             "bytes": path.stat().st_size,
             "sha256": _sha256(path),
         }
@@ -318,9 +322,19 @@ class RunFolder:
         return self.manifest["tables"][table]["rows"]
 
     def parts(self, table: str) -> list[Path]:
-        """The files of a table, in shard order."""
-        self._check(table)
-        return [self.path / file["path"] for file in self.manifest["files"] if file["table"] == table]
+        """The files of a table, in shard order, each compared with the manifest."""
+        self.check([table])
+        return [self.path / file["path"] for file in self._files(table)]
+
+    def check(self, tables: Collection[str]) -> None:
+        """Compare the parts of these tables with their sha256; a RunDamaged names those that differ.
+
+        Once per process and part: what was found is remembered while the file stays as it is.
+        """
+        for table in tables:
+            self._check(table)
+        chosen = [file for table in tables for file in self._files(table)]
+        believe(self.path, chosen, self.manifest["tables"])
 
     def read(self, table: str, columns: Sequence[str] | None = None) -> pa.Table:
         """All rows of a table, part after part; some of its columns, or all."""
@@ -333,21 +347,24 @@ class RunFolder:
         for name in columns or ():
             if name not in known:
                 raise InvalidInput(f"{self.path}: table {table!r} has no column {name!r}; it has {known}")
-        parts = []
+        read = []
         for path in self.parts(table):
-            try:
-                parts.append(pq.ParquetFile(path).read(columns=list(columns) if columns else None))
-            except (pa.ArrowException, OSError) as error:
-                raise RunIncomplete(f"{path} cannot be read: {str(error).splitlines()[0]}") from None
-        if not parts:
-            raise RunIncomplete(f"{self.path}: no part holds table {table!r}")
-        return pa.concat_tables(parts)
+            with reading(self.path, path):
+                read.append(pq.ParquetFile(path).read(columns=list(columns) if columns else None))
+        if not read:
+            raise RunDamaged.at(self.path, f"no part holds table {table!r}")
+        rows = pa.concat_tables(read)
+        for name, column in zip(rows.column_names, rows.columns):
+            if column.null_count:
+                raise RunDamaged.at(self.path, f"table {table!r} has nothing in a row of column {name!r}")
+        return rows
 
     def verify(self) -> None:
-        """Read every file and compare it with its sha256; a RunIncomplete names each that differs."""
-        wrong = [f["path"] for f in self.manifest["files"] if _sha256(self.path / f["path"]) != f["sha256"]]
-        if wrong:
-            raise RunIncomplete(f"{self.path}: changed since the run: {', '.join(wrong)}; run it again")
+        """Read every file and compare it with its sha256; a RunDamaged names those that differ."""
+        believe(self.path, self.manifest["files"], self.manifest["tables"], anew=True)
+
+    def _files(self, table: str) -> list[dict[str, Any]]:
+        return [file for file in self.manifest["files"] if file["table"] == table]
 
     def _check(self, table: str) -> None:
         if table in self.manifest["tables"]:
@@ -360,22 +377,18 @@ class RunFolder:
 
 
 def open_run(path: str | Path) -> RunFolder:
-    """A finished run, with every file there and of its size. What is not complete is refused and named."""
+    """A finished run, with every file there and of its size. What is not complete or damaged is refused and named."""
     folder = Path(path)
     if not folder.is_dir():
         raise InvalidInput(f"{folder}: no such run folder; list them with: ls {folder.parent}")
     folder = folder.resolve()
-    try:
-        sealed = (folder / _SUCCESS).read_text().strip()
-    except OSError:
-        raise RunIncomplete(_why_unfinished(folder)) from None
-    try:
-        text = (folder / _MANIFEST).read_bytes()
-    except OSError as error:
-        raise RunIncomplete(f"{folder / _MANIFEST}: {error.strerror}") from None
-    if hashlib.sha256(text).hexdigest() != sealed:
-        raise RunIncomplete(f"{folder / _MANIFEST} changed since the run: run it again")
-    manifest = json.loads(text)
+    refuse_links(folder)
+    if not (folder / _SUCCESS).is_file():
+        raise RunIncomplete(_why_unfinished(folder))
+    sealed, text = _bytes_of(folder, _SUCCESS), _bytes_of(folder, _MANIFEST)
+    if sealed.strip() != hashlib.sha256(text).hexdigest().encode():
+        raise RunDamaged.at(folder, f"{_MANIFEST} changed since the run: its sha256 is not the one in {_SUCCESS}")
+    manifest = read_manifest(folder, text)
     if manifest["schema_version"] != SCHEMA_VERSION:
         raise InvalidInput(
             f"{folder} has trace schema {manifest['schema_version']}, this brokerlab reads {SCHEMA_VERSION}: "
@@ -383,17 +396,23 @@ def open_run(path: str | Path) -> RunFolder:
         )
     problems = []
     for file in manifest["files"]:
-        part = folder / PurePosixPath(file["path"])
         try:
-            size = part.stat().st_size
+            size = (folder / file["path"]).lstat().st_size
         except OSError:
             problems.append(f"{file['path']} is missing")
             continue
         if size != file["bytes"]:
             problems.append(f"{file['path']} has {size} bytes where the run wrote {file['bytes']}")
     if problems:
-        raise RunIncomplete(f"{folder}: {'; '.join(problems)}")
+        raise RunDamaged.at(folder, listing(problems))
     return RunFolder(folder, manifest)
+
+
+def _bytes_of(folder: Path, name: str) -> bytes:
+    try:
+        return read_bytes(folder / name)
+    except OSError as error:
+        raise RunDamaged.at(folder, f"{name} cannot be read: {error.strerror or error}") from None
 
 
 def _why_unfinished(folder: Path) -> str:
@@ -401,8 +420,8 @@ def _why_unfinished(folder: Path) -> str:
     if writer is not None:
         return f"{folder} is being written by {writer}: wait for it to finish"
     try:
-        status = json.loads((folder / _MANIFEST).read_bytes())["status"]
-    except (OSError, ValueError, KeyError, TypeError):
+        status = read_manifest(folder, _bytes_of(folder, _MANIFEST), finished=False)["status"]
+    except RunDamaged:
         return f"{folder} is no finished run: it has no {_SUCCESS}"
     ended = "died" if status == "running" else f"ended as {status!r}"
     return f"{folder} is no finished run: it {ended}; finish it with: brokerlab run --resume {folder}"
@@ -410,7 +429,7 @@ def _why_unfinished(folder: Path) -> str:
 
 def _take_lock(path: Path) -> int | None:
     """The descriptor that holds the lock, or None when a living process holds it."""
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
@@ -426,7 +445,7 @@ def _take_lock(path: Path) -> int | None:
 def _writer_of(folder: Path) -> str | None:
     """Who holds the lock of a run folder, or None."""
     try:
-        descriptor = os.open(folder / _LOCK, os.O_RDONLY)
+        descriptor = os.open(folder / _LOCK, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError:
         return None
     try:
@@ -462,7 +481,8 @@ def _point_latest(path: Path) -> None:
 
 def _write_synced(path: Path, text: str) -> None:
     unfinished = path.with_name(f"_tmp-{path.name}")
-    with open(unfinished, "w", encoding="utf-8") as file:
+    unfinished.unlink(missing_ok=True)  # in a stranger's folder it may be a link to anywhere
+    with open(unfinished, "x", encoding="utf-8") as file:
         file.write(text)
         file.flush()
         os.fsync(file.fileno())

@@ -42,6 +42,11 @@ _ENCODING = {
 _TABLE_NAME = re.compile(r"[a-z][a-z0-9_]*\Z")
 
 
+def column_types() -> tuple[str, ...]:
+    """The types that columns can have."""
+    return tuple(_ENCODING)
+
+
 @dataclass(frozen=True)
 class Column:
     """One column. `encoding` is delta, dictionary or plain; empty means what suits the type."""

@@ -32,10 +32,15 @@ def encode_body(body: Any) -> bytes:
 
 
 def decode_body(data: bytes) -> Any:
-    """The body that was encoded, or WireError. O(size)."""
+    """The body that was encoded, or WireError: every body has one encoding, and no other is read. O(size)."""
     if not isinstance(data, bytes | bytearray | memoryview):
         raise WireError(f"body: expected bytes, got {type(data).__name__}")
-    return unpack(data, "body", 0, _no_extension)
+    data = bytes(data)
+    value = unpack(data, "body", 0, _no_extension, msgpack.packb, sorted_keys=True)
+    # Bytes that begin an infinity or a NaN: of NaNs, one form is written.
+    if (b"\xcb\x7f" in data or b"\xcb\xff" in data) and encode_body(value) != data:
+        raise WireError("body: a NaN in another form than the one that is written")
+    return value
 
 
 def _no_extension(code: int, data: bytes) -> Any:

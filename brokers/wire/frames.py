@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import struct
 import zlib
+from collections.abc import Callable
 from typing import Any
 
 import msgpack
@@ -44,8 +45,7 @@ def encode_frame(kind: str, payload: dict[str, Any]) -> bytes:
     if not _is_sendable_shape(payload, 0):
         refuse(payload, "payload", _WANTED, _array_fault)
     try:
-        # strict_types: a tuple or a subclass goes to _pack_array, which refuses what is no array.
-        packed = msgpack.packb([kind, payload], default=_pack_array, strict_types=True)
+        packed = _pack([kind, payload], _pack_array)
     except (TypeError, ValueError, OverflowError) as error:
         refuse(kind, "kind", _WANTED)
         refuse(payload, "payload", _WANTED, _array_fault)
@@ -74,10 +74,31 @@ def decode_frame(frame: Any) -> tuple[str, dict[str, Any]]:
     actual = zlib.crc32(packed)
     if actual != checksum:
         raise WireError(f"frame: at offset 16: checksum {checksum:08x}, but the content has {actual:08x}")
-    content = unpack(packed, "frame", size, _unpack_array, _ARRAYS)
+    content = _unpack(bytes(packed), size)
     if type(content) is not list or list(map(type, content)) != [str, dict]:
         raise WireError(f"frame: at offset {size}: the content is not a kind and a payload")
     return content[0], content[1]
+
+
+def _pack(content: Any, default: Callable[[Any], msgpack.ExtType]) -> bytes:
+    # strict_types: a tuple or a subclass goes to `default`, which refuses what is no array.
+    packed: bytes = msgpack.packb(content, default=default, strict_types=True)
+    return packed
+
+
+def _unpack(packed: bytes, offset: int) -> Any:
+    """What stands in a frame. An array has one form, and is not put into bytes once more to be sure of the others."""
+    bytes_of: dict[int, bytes] = {}
+
+    def array(code: int, data: bytes) -> np.ndarray:
+        found = _unpack_array(code, data)
+        bytes_of[id(found)] = data
+        return found
+
+    def packed_again(content: Any) -> bytes:
+        return _pack(content, lambda found: msgpack.ExtType(_ARRAY_CODE, bytes_of[id(found)]))
+
+    return unpack(packed, "frame", offset, array, packed_again, DEPTH_MAX + 1, _ARRAYS)
 
 
 def _bytes_of(frame: Any) -> memoryview:

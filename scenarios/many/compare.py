@@ -14,11 +14,13 @@ names differ, the first of a kind with the first of that kind.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from brokers.engine.manifest import read_bytes
 from brokers.errors import InvalidInput, RunIncomplete
 from scenarios.many import metrics
 from scenarios.many.carry import DESCRIPTION, FINISHED
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     from brokers.engine.runfolder import RunFolder
 
 CONFIDENCE = 0.95
+_RUN = re.compile(r"runs/[A-Za-z0-9][A-Za-z0-9.-]*")
 # What changes no result, and so makes no variant.
 _INDIFFERENT = ("name", "title", "seed", "engine", "trace", "expect")
 _INDIFFERENT_IN_SERVICE = ("tables", "view")
@@ -167,10 +170,17 @@ def samples_of(paths: Sequence[str | Path]) -> tuple[list[Sample], list[str]]:
 
 
 def _points(description: Path) -> list[dict[str, Any]]:
+    """The points that a sweep folder lists; what is no such list is refused as a whole."""
     try:
-        return list(json.loads(description.read_bytes())["points"])
-    except (OSError, ValueError, KeyError, TypeError):
-        raise InvalidInput(f"{description} cannot be read; run the sweep again") from None
+        points = json.loads(read_bytes(description))["points"]
+        json.dumps(points, ensure_ascii=False).encode()  # half a surrogate pair could not be printed
+        finished = [point for point in points if point["status"] == FINISHED]
+        paths = {tuple(sorted(dict(point["values"].items()))) for point in finished}
+        if isinstance(points, list) and len(paths) <= 1 and all(_RUN.fullmatch(point["run"]) for point in finished):
+            return points
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        pass
+    raise InvalidInput(f"{description} cannot be read; run the sweep again")
 
 
 def _sample(run: RunFolder, variant: Mapping[str, Any]) -> Sample:

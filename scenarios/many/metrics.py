@@ -10,10 +10,10 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from enum import Enum
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from brokers.verdicts import FINDINGS
+from brokers.engine.manifest import read_bytes
+from brokers.verdicts import FINDINGS, VERDICTS
 
 if TYPE_CHECKING:
     from brokers.engine.runfolder import RunFolder
@@ -132,12 +132,34 @@ def measured(run: RunFolder) -> dict[str, Any]:
 
 
 def kept_audit(run: RunFolder) -> dict[str, Any] | None:
-    """What the audit of this run left in its folder; None if it was not audited, or the run is another by now."""
+    """What the audit of this run left in its folder.
+
+    None if it was not audited, if the run is another by now, or if what is there is no answer of an audit: then it
+    is asked again where it is needed.
+    """
     try:
-        found = json.loads((Path(run.path) / "analysis" / "audit.json").read_bytes())
-    except (OSError, ValueError):
+        found = json.loads(read_bytes(run.path / "analysis" / "audit.json"))
+    except (OSError, ValueError, RecursionError):
         return None
-    return found if isinstance(found, dict) and found.get("digest") == run.digest else None
+    return found if _is_audit(found) and found["digest"] == run.digest else None
+
+
+def _is_audit(found: Any) -> bool:
+    """Whether everything is there that is read of an audit."""
+    try:
+        services = found["services"]
+        counts = [each[decision] for each in services for decision in DECISIONS]
+        counts += [each["findings"][finding]["count"] for each in services for finding in FINDINGS]
+        verdicts = [found["verdict"], *(each["verdict"] for each in services)]
+        names = [found["digest"], *(each["service"] for each in services)]
+    except (KeyError, IndexError, TypeError):
+        return False
+    return (
+        isinstance(services, list)
+        and all(type(count) is int and 0 <= count < 2**63 for count in counts)
+        and all(isinstance(verdict, str) and verdict in VERDICTS for verdict in verdicts)
+        and all(isinstance(name, str) for name in names)
+    )
 
 
 def kinds_of(run: RunFolder) -> dict[str, str]:

@@ -8,7 +8,7 @@ import json
 import numpy as np
 import pytest
 
-from brokers.errors import InvalidInput, RunIncomplete
+from brokers.errors import InvalidInput, RunDamaged
 from scenarios import cli
 from scenarios.run import Run, run
 
@@ -221,7 +221,7 @@ def test_a_broken_part_is_named_before_spark_sees_it(news, tampered):
     path = tampered(news("flooding"))
     part = path / "tables" / "samples" / "part-0000.parquet"
     part.write_bytes(part.read_bytes()[:-8] + b"\xff" * 8)
-    with pytest.raises(RunIncomplete, match=r"samples/part-0000\.parquet is no whole Parquet file"):
+    with pytest.raises(RunDamaged, match=r"samples/part-0000\.parquet is not what the run wrote"):
         analyze([str(path)])
 
 

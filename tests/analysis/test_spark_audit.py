@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 import pytest
 
 from brokers.engine.runfolder import open_run
-from brokers.errors import InvalidInput, RunIncomplete
+from brokers.errors import InvalidInput, RunDamaged
 from brokers.naming import message_id
 from scenarios import cli
 from scenarios.run import Run
@@ -327,14 +327,14 @@ def test_a_truncated_part_is_named(news, tampered):
     path = tampered(news("flooding"))
     part = path / "tables" / "deliveries" / "part-0000.parquet"
     part.write_bytes(part.read_bytes()[:-100])
-    with pytest.raises(RunIncomplete, match=r"deliveries/part-0000\.parquet has \d+ bytes where"):
+    with pytest.raises(RunDamaged, match=r"deliveries/part-0000\.parquet has \d+ bytes where"):
         audit(path)
 
 
 def test_a_missing_part_is_named(news, tampered):
     path = tampered(news("flooding"))
     (path / "tables" / "hops" / "part-0000.parquet").unlink()
-    with pytest.raises(RunIncomplete, match=r"hops/part-0000\.parquet is missing"):
+    with pytest.raises(RunDamaged, match=r"hops/part-0000\.parquet is missing"):
         audit(path)
 
 
@@ -342,17 +342,34 @@ def test_a_broken_footer_is_named(news, tampered):
     path = tampered(news("flooding"))
     part = path / "tables" / "deliveries" / "part-0000.parquet"
     part.write_bytes(part.read_bytes()[:-8] + b"\xff" * 8)
-    with pytest.raises(RunIncomplete, match=r"deliveries/part-0000\.parquet is no whole Parquet file"):
+    with pytest.raises(RunDamaged, match=r"damaged: tables/deliveries/part-0000\.parquet is not what the run wrote"):
         audit(path)
 
 
-def test_a_page_that_changed_is_named_without_a_word_of_java(news, tampered):
+def test_one_flipped_bit_is_damage_and_no_verdict(news, tampered, capsys):
     path = tampered(news("flooding"))
     part = path / "tables" / "deliveries" / "part-0000.parquet"
     data = bytearray(part.read_bytes())
-    data[100:4000] = bytes(3900)
+    data[len(data) // 2] ^= 1
     part.write_bytes(data)
-    with pytest.raises(RunIncomplete, match=r"changed since the run: tables/deliveries/part-0000\.parquet") as told:
+    assert cli.main(["audit", str(path)]) == 2
+    said = capsys.readouterr()
+    assert said.err.startswith(f"brokerlab: {path}: damaged: tables/deliveries/part-0000.parquet is not what")
+    assert said.out == "" and not (path / "analysis").exists()
+
+
+def test_a_page_that_breaks_while_spark_reads_it_is_named_without_a_word_of_java(news, tampered, monkeypatch):
+    path = tampered(news("flooding"))
+    part = path / "tables" / "deliveries" / "part-0000.parquet"
+
+    def look_and_break(run):
+        data = bytearray(part.read_bytes())
+        data[100:4000] = bytes(3900)
+        part.write_bytes(data)
+        return 1
+
+    monkeypatch.setattr("analysis.spark.audit.rows_of", look_and_break)
+    with pytest.raises(RunDamaged, match=r"damaged: tables/deliveries/part-0000\.parquet") as told:
         audit(path)
     assert "java" not in str(told.value).lower()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shutil
@@ -22,11 +23,12 @@ from brokers.engine.runfolder import (
     create_run,
     first_difference,
     open_run,
+    reopen_run,
     run_id,
     same_rows,
 )
 from brokers.engine.trace import Column, Table, TraceWriter
-from brokers.errors import BrokerlabError, EnvironmentProblem, InvalidInput, RunIncomplete
+from brokers.errors import BrokerlabError, EnvironmentProblem, InvalidInput, RunDamaged, RunIncomplete
 
 ROOT = Path(__file__).parents[2]
 LOSS: dict[str, Any] = {"link": 1, "service": 0, "type": 0, "body": 1, "cause": -1}
@@ -223,14 +225,120 @@ def test_a_missing_or_truncated_part_is_named_when_opening(tmp_path: Path, how: 
 def test_a_part_with_a_flipped_bit_is_named_by_verify(tmp_path: Path) -> None:
     run = written(tmp_path)
     name = damage(run, "flipped")
-    with pytest.raises(RunIncomplete, match=f"changed since the run: {name};"):
+    with pytest.raises(RunIncomplete, match=f"damaged: {name} is not what the run wrote"):
         open_run(run.path).verify()
+
+
+def test_a_flipped_bit_is_damage_where_its_table_is_read_and_nowhere_else(tmp_path: Path) -> None:
+    run = open_run(written(tmp_path).path)
+    name = damage(run, "flipped")
+    assert run.read("changes").num_rows == 0
+    with pytest.raises(RunDamaged, match=f"{run.path}: damaged: {name} is not what the run wrote") as told:
+        run.read("losses")
+    assert told.value.exit_code == 2
+    with pytest.raises(RunDamaged, match=name):
+        run.parts("losses")
+
+
+def test_a_part_is_hashed_once_in_a_process_and_again_after_it_was_touched(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = open_run(written(tmp_path).path)
+    hashed: list[str] = []
+    digest = hashlib.file_digest
+
+    def counted(file: Any, name: str) -> Any:
+        hashed.append(name)
+        return digest(file, name)
+
+    monkeypatch.setattr("brokers.engine.parts.hashlib.file_digest", counted)
+    run.read("losses"), run.read("losses", ["body"]), open_run(run.path).parts("losses")
+    assert len(hashed) == 2  # a part of each shard
+    run.parts("losses")[0].touch()
+    run.read("losses")
+    assert len(hashed) == 3
+
+
+FORGED: list[tuple[tuple[Any, ...], Any, str]] = [
+    (("files", 0, "path"), [], "files[0].path has to be a path of the form tables/<table>/<part>.parquet"),
+    (("files", 0, "path"), "../../etc/passwd", "files[0].path has to be a path of the form"),
+    (("files", 0, "path"), "/etc/passwd", "files[0].path has to be a path of the form"),
+    (("files", 0, "path"), "tables/hops/../x.parquet", "files[0].path has to be a path of the form"),
+    (("files", 0, "rows"), -1, "files[0].rows has to be a count (got -1)"),
+    (("files", 0, "bytes"), 1e300, "files[0].bytes has to be a count"),
+    (("files", 0, "sha256"), "abc", "files[0].sha256 has to be 64 hex digits"),
+    (("files",), {}, "files has to be a list (got an object)"),
+    (("tables",), None, "tables has to be an object (got null)"),
+    (("tables", "losses", "columns"), [["link", "uint64"]], "tables.losses.columns[0][1] has to be one of"),
+    (("tables", "losses", "columns"), [["link", "int32"]], "tables.losses.columns has to be those of its table"),
+    (("tables", "losses", "rows"), 10**9, "tables.losses.rows has to be 10, as its files say"),
+    (("digest",), True, "digest has to be hex digits (got true)"),
+    (("seed",), 2**70, "seed has to be a count"),
+    (("scenario", "services"), [7], "scenario.services[0] has to be an object (got 7)"),
+    (("engine", "metrics"), "fast", "engine.metrics has to be an object"),
+    (("name",), "\ud800", "is no Unicode text"),
+    (("scenario", "deep"), json.loads("[" * 100 + "]" * 100), "is nested deeper than 64"),
+]
+
+
+@pytest.mark.parametrize(("place", "value", "said"), FORGED)
+def test_a_manifest_that_says_what_cannot_be_is_damage_at_its_place(
+    tmp_path: Path, place: tuple[Any, ...], value: Any, said: str
+) -> None:
+    path = written(tmp_path).path
+    manifest = inner = json.loads((path / "manifest.json").read_text())
+    for key in place[:-1]:
+        inner = inner[key]
+    inner[place[-1]] = value
+    seal(path, json.dumps(manifest))
+    with pytest.raises(RunDamaged) as told:
+        open_run(path)
+    assert str(told.value).startswith(f"{path}: damaged: manifest.json: ") and said in str(told.value)
+
+
+def seal(path: Path, manifest: str) -> None:
+    """Make a changed manifest pass for the one that the run wrote."""
+    (path / "manifest.json").write_text(manifest)
+    (path / "_SUCCESS").write_text(hashlib.sha256(manifest.encode()).hexdigest() + "\n")
+
+
+def test_a_fact_that_is_asked_for_and_missing_is_damage(tmp_path: Path) -> None:
+    run = open_run(written(tmp_path).path)
+    with pytest.raises(RunDamaged, match=r"damaged: manifest\.json has no 'services'"):
+        run.manifest["scenario"]["services"]
+    assert run.manifest["scenario"].get("services", 7) == 7
+
+
+@pytest.mark.parametrize("where", ["_SUCCESS", "manifest.json", "_lock", "tables/losses/part-0001.parquet", "tables"])
+def test_a_link_in_a_run_folder_is_refused(tmp_path: Path, where: str) -> None:
+    path = written(tmp_path / "runs").path
+    outside = tmp_path / "outside"
+    if (path / where).exists():
+        (path / where).rename(outside)
+    else:
+        outside.write_text("precious")
+    (path / where).symlink_to(outside)
+    with pytest.raises(RunDamaged, match=f"{where} is a link"):
+        open_run(path)
+    if where != "_SUCCESS":
+        (path / "_SUCCESS").unlink()
+        with pytest.raises(RunDamaged, match=f"{where} is a link"):
+            reopen_run(path)
+    assert where != "_lock" or outside.read_text() == "precious"
+
+
+def test_a_pipe_in_place_of_a_file_keeps_nobody_waiting(tmp_path: Path) -> None:
+    path = written(tmp_path).path
+    (path / "_SUCCESS").unlink()
+    os.mkfifo(path / "_SUCCESS")
+    with pytest.raises(RunDamaged, match="_SUCCESS is neither file nor folder"):
+        open_run(path)
 
 
 def test_a_part_that_breaks_after_opening_is_named_when_read(tmp_path: Path) -> None:
     run = written(tmp_path)
     name = damage(run, "truncated")
-    with pytest.raises(RunIncomplete, match=f"{name} cannot be read"):
+    with pytest.raises(RunIncomplete, match=f"damaged: {name} has .* bytes where the run wrote"):
         run.read("losses")
 
 
