@@ -20,7 +20,7 @@ from typing import Any, NamedTuple, cast
 
 import numpy as np
 
-from brokers import registry
+from brokers import names
 from brokers.contract import NEVER, Guarantees, Kind
 
 _EXAMPLES = 5  # of each kind of mistake that an audit keeps
@@ -207,7 +207,7 @@ def audit(tables: Tables, kind: Kind, guarantees: Guarantees, service: int = 0) 
     Kinds whose answers are not made of pairs bring a judge of their own.
     """
     if kind.judge:
-        return cast(Audit, registry.load(kind.judge)(tables, kind, guarantees, service))
+        return cast(Audit, names.load_as("judges", kind.judge)(tables, kind, guarantees, service))
     found = Audit(guarantees)
     changes = Changes(tables, service, guarantees)
     table = tables["changes"]

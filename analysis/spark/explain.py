@@ -32,8 +32,11 @@ def message_key(name: str) -> int:
     raise InvalidInput(f"{name!r} names no message: give its id, or client#number, as in 37#5")
 
 
-def explain(path: str | Path, message: str, client: int | None = None) -> dict[str, Any]:
-    """Everything the trace tells about a message, and about its delivery to a client if one is given."""
+def explain(path: str | Path, message: str, client: int | None = None, *, trust: bool = False) -> dict[str, Any]:
+    """Everything the trace tells about a message, and about its delivery to a client if one is given.
+
+    `trust` lets the run name code from outside.
+    """
     run = checked(path)
     for table in ("hops", "publications"):
         if table not in run.tables():
@@ -44,7 +47,7 @@ def explain(path: str | Path, message: str, client: int | None = None) -> dict[s
         raise InvalidInput(f"{run.path}: nobody sent a message {message_name(key)} ({key})")
     names = run.read("brokers", ["broker", "name"]).sort_by("broker")["name"].to_pylist()
     sent = (publications or changes)[0]
-    services = services_of(run)
+    services = services_of(run, trust=trust)
     service = services[sent["service"]]
     began = sent["time_ns"] if publications else sent["issued_ns"]
     types = {number: name for name, number in service.kind.types.items()}
