@@ -186,8 +186,8 @@ MISTAKES = {
     "code from outside": (
         "index: scan",
         "index: nowhere.at.all:Index",
-        "<text>:22:12: services[1].index: 'nowhere.at.all:Index' is code from outside brokerlab, and was not looked at; "
-        "if you trust whoever wrote it, say --trust (in Python: trust=True)",
+        "<text>:22:12: services[1].index: 'nowhere.at.all:Index' is code from outside brokerlab, and was not "
+        "looked at; if you trust whoever wrote it, say --trust (in Python: trust=True)",
     ),
     "two services of one name": (
         "name: more",
