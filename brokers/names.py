@@ -113,15 +113,11 @@ def _protocol(loaded: Any) -> str | None:
 
 
 def _index(loaded: Any) -> str | None:
-    from brokers.indexes.contract import Index
-
-    misfit = _derives(loaded, Index)
-    if misfit is None and getattr(loaded, "question", None) in _QUESTIONS:
-        return _derives(loaded, load(_QUESTIONS[loaded.question]))
-    return misfit
+    question = str(getattr(loaded, "question", None))
+    return _derives(loaded, load(_QUESTIONS.get(question, "brokers.indexes.contract:Index")))
 
 
-_QUESTIONS = {
+_QUESTIONS = {  # each with its contract
     "content-match": "brokers.indexes.content.contract:ContentIndex",
     "ranked-match": "brokers.indexes.topk.contract:RankedIndex",
     "context-filter": "brokers.indexes.context.contract:ContextFilter",
