@@ -38,6 +38,7 @@ def explain(path: str | Path, message: str, client: int | None = None, *, trust:
     `trust` lets the run name code from outside.
     """
     run = checked(path)
+    services = services_of(run, trust=trust)
     for table in ("hops", "publications"):
         if table not in run.tables():
             run.read(table)  # says which level is needed
@@ -47,7 +48,6 @@ def explain(path: str | Path, message: str, client: int | None = None, *, trust:
         raise InvalidInput(f"{run.path}: nobody sent a message {message_name(key)} ({key})")
     names = run.read("brokers", ["broker", "name"]).sort_by("broker")["name"].to_pylist()
     sent = (publications or changes)[0]
-    services = services_of(run, trust=trust)
     service = services[sent["service"]]
     began = sent["time_ns"] if publications else sent["issued_ns"]
     types = {number: name for name, number in service.kind.types.items()}

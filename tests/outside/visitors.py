@@ -1,15 +1,15 @@
-"""A third party's kind with all that a service consists of, and a network for it: each named `visitors:Name`."""
+"""A third party's kind with all that a service consists of, and a network: each named `visitors:Name`."""
 
 from __future__ import annotations
 
 from typing import ClassVar
 
 import networkx as nx
-from pings import Plain
 
 from analysis.spark.content import ContentRule
 from brokers.contract import Kind
 from brokers.indexes.content.scan import Scan
+from protocols.content.flooding import Flooding
 from protocols.content.kind import Content
 from protocols.content.rehearsal import script
 from protocols.judging import Audit
@@ -26,8 +26,8 @@ class Visitors(Content):
     rehearsal: ClassVar[str] = "visitors:play"
 
 
-class Guide(Plain):
-    """Floods a tree."""
+class Guide(Flooding.plain):
+    """Every publication to every broker."""
 
     kind: ClassVar[str] = "visitors"
 
