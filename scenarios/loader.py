@@ -73,9 +73,11 @@ def loads(
     return _resolve(read(source, "<text>", overrides), FilePath(folder).resolve(), "scenario", trust)
 
 
-def from_data(data: Mapping[str, Any], folder: str | FilePath = ".", *, trust: bool = False) -> Scenario:
-    """Check plain data, such as the resolved scenario of a manifest; `trust` as for `load`."""
-    document = Document("<data>")
+def from_data(
+    data: Mapping[str, Any], folder: str | FilePath = ".", *, trust: bool = False, where: str = "<data>"
+) -> Scenario:
+    """Check plain data, such as the resolved scenario of a manifest; `trust` as for `load`, `where` is for messages."""
+    document = Document(where)
     document.data = dict(data)
     return _resolve(document, FilePath(folder).resolve(), "scenario", trust)
 

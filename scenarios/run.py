@@ -183,7 +183,7 @@ def resume(
     with reopened:
         facts = reopened.facts
         beside = reopened.path / facts.get("scenario_folder", ".")
-        scenario = from_data(facts["scenario"], beside, trust=trust)
+        scenario = from_data(facts["scenario"], beside, trust=trust, where=str(reopened.path / "manifest.json"))
         chosen, shards = choose_engine(scenario, engine, actors, address)
         model = resolve(scenario)
         if run_id({"model": model.facts["model_parts"], "seed": model.seed}) != reopened.id:
@@ -317,5 +317,5 @@ def choose_engine(
 
 def scenario_of(run: RunFolder, *, trust: bool = False) -> Scenario:
     """The scenario that a run folder was made from, to run again; `trust` lets it name code from outside."""
-    folder = run.manifest["engine"].get("scenario_folder", ".")
-    return from_data(run.manifest["scenario"], run.path / folder, trust=trust)
+    beside = run.path / run.manifest["engine"].get("scenario_folder", ".")
+    return from_data(run.manifest["scenario"], beside, trust=trust, where=str(run.path / "manifest.json"))

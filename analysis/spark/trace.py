@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from analysis.spark.graph import Network
 from brokers.contract import Guarantees, Kind
-from brokers.engine.runfolder import RunFolder, open_run
+from brokers.engine.runfolder import RunFolder, open_run, refuse_links
 from brokers.engine.trace_schema import TABLES
 from brokers.errors import EnvironmentProblem, InvalidInput, RunIncomplete
 from brokers.names import find
@@ -173,6 +173,7 @@ def undivided(frame: DataFrame) -> DataFrame:
 def analysis_folder(run: RunFolder) -> Path:
     """<run>/analysis, made where it is not there yet."""
     path = run.path / ANALYSIS
+    refuse_links(path)
     try:
         path.mkdir(exist_ok=True)
     except OSError as error:

@@ -124,6 +124,7 @@ def reopen_run(path: str | Path) -> NewRun:
         raise InvalidInput(f"{folder} is a finished run; there is nothing to resume")
     if not (folder / _MANIFEST).is_file():
         raise InvalidInput(f"{folder} is no run folder: it has no {_MANIFEST}")
+    refuse_links(folder)
     with _explained(f"cannot open {folder}"):
         lock = _take_lock(folder / _LOCK)
     if lock is None:
@@ -399,6 +400,13 @@ def _why_unfinished(folder: Path) -> str:
         return f"{folder} is no finished run: it has no {_SUCCESS}"
     ended = "died" if status == "running" else f"ended as {status!r}"
     return f"{folder} is no finished run: it {ended}; finish it with: brokerlab run --resume {folder}"
+
+
+def refuse_links(folder: Path) -> None:
+    """Refuse to write into a folder that holds links: whoever made it could lead what is written elsewhere."""
+    for path in (folder, *folder.rglob("*")):
+        if path.is_symlink():
+            raise InvalidInput(f"{path} is a link, and a run folder has none: nothing is written to it; put a copy there")
 
 
 def _take_lock(path: Path) -> int | None:

@@ -172,7 +172,7 @@ def pretending(honest, mean):
 @pytest.mark.parametrize("slot", SLOTS)
 def test_a_run_folder_that_names_a_module_beside_it_is_refused_and_the_module_not_imported(slot, pretending, capsys):
     folder = str(pretending(slot))
-    refused(["inspect", folder, "--broker", "0", "--at", "10 ms"], capsys)
+    assert f"{folder}/manifest.json: " in refused(["inspect", folder, "--broker", "0", "--at", "10 ms"], capsys)
     if slot in ("kind", "protocol"):
         pytest.importorskip("pyspark")
         for arguments in (["audit", folder], ["analyze", folder], ["explain", folder, "0#0"]):
@@ -184,7 +184,45 @@ def test_a_run_folder_that_names_a_module_beside_it_is_refused_and_the_module_no
 
 @pytest.mark.parametrize("slot", SLOTS)
 def test_an_interrupted_run_that_names_a_module_beside_it_is_not_resumed(slot, pretending, capsys):
-    refused(["run", "--resume", str(pretending(slot, finished=False)), "--engine", "inline"], capsys)
+    folder = str(pretending(slot, finished=False))
+    assert f"{folder}/manifest.json: " in refused(["run", "--resume", folder, "--engine", "inline"], capsys)
+
+
+@pytest.mark.parametrize("link", ["_lock", "manifest.json", "tables/hops"])
+def test_a_run_folder_with_links_is_not_written_to(link, honest, tmp_path, capsys):
+    folder, victim = tmp_path / "run", tmp_path / "victim"
+    shutil.copytree(honest, folder)
+    (folder / "_SUCCESS").unlink()
+    if (folder / link).is_dir():
+        (folder / link).rename(victim)
+    else:
+        victim.write_bytes((folder / link).read_bytes() if (folder / link).exists() else b"mine")
+        (folder / link).unlink(missing_ok=True)
+    kept = sorted(victim.iterdir()) if victim.is_dir() else victim.read_bytes()
+    (folder / link).symlink_to(victim)
+    assert cli.main(["run", "--resume", str(folder), "--engine", "inline", "--quiet"]) == 3
+    assert f"{folder / link} is a link, and a run folder has none" in capsys.readouterr().err
+    assert (sorted(victim.iterdir()) if victim.is_dir() else victim.read_bytes()) == kept
+
+
+def test_an_audit_is_not_written_through_links(honest, tmp_path):
+    pytest.importorskip("pyspark")
+    from analysis.spark.trace import write_json
+    from brokers.engine.runfolder import open_run
+
+    folder, victim = tmp_path / "run", tmp_path / "victim"
+    shutil.copytree(honest, folder)
+    victim.write_text("mine", encoding="utf-8")
+    (folder / "analysis").mkdir()
+    (folder / "analysis" / "_tmp-audit.json").symlink_to(victim)
+    with pytest.raises(InvalidInput, match=r"_tmp-audit\.json is a link"):
+        write_json(open_run(folder), "audit.json", {})
+    (folder / "analysis" / "_tmp-audit.json").unlink()
+    (folder / "analysis").rmdir()
+    (folder / "analysis").symlink_to(tmp_path)
+    with pytest.raises(InvalidInput, match="analysis is a link"):
+        write_json(open_run(folder), "audit.json", {})
+    assert victim.read_text(encoding="utf-8") == "mine" and not (tmp_path / "audit.json").exists()
 
 
 # ---- with trust --------------------------------------------------------------------------------------
