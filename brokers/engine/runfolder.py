@@ -406,7 +406,9 @@ def refuse_links(folder: Path) -> None:
     """Refuse to write into a folder that holds links: whoever made it could lead what is written elsewhere."""
     for path in (folder, *folder.rglob("*")):
         if path.is_symlink():
-            raise InvalidInput(f"{path} is a link, and a run folder has none: nothing is written to it; put a copy there")
+            raise InvalidInput(
+                f"{path} is a link, and a run folder has none, so nothing is written to it: put a copy in its place"
+            )
 
 
 def _take_lock(path: Path) -> int | None:
