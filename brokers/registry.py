@@ -1,15 +1,17 @@
 """Names and what they stand for: a table of strings, so that listing imports nothing.
 
-A registry maps a name to an `Entry`. A third party's class is named `package.module:Class` wherever a
-registered name may stand, or registered by an entry point of the group `brokerlab.<group>`.
+A registry maps a name to an `Entry`. Installed packages add to it by entry points of the group `brokerlab.<group>`.
+What of it a file may name, and what of that may run, is decided in `brokers.names`.
 """
 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping
+import sys
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
+from functools import lru_cache
 from typing import Any
 
 from brokers.errors import InvalidInput
@@ -25,7 +27,7 @@ class Entry:
 
 
 def load(target: str) -> Any:
-    """The object that "module:attribute" names."""
+    """The object that "module:attribute" names. Importing runs code: only for targets that code names itself."""
     module_name, colon, attribute = target.partition(":")
     if not colon or not module_name or not attribute:
         raise InvalidInput(f"{target!r} is not of the form package.module:Name")
@@ -41,22 +43,35 @@ def load(target: str) -> Any:
         raise InvalidInput(f"{target!r}: module {module_name!r} has no {attribute!r}") from None
 
 
-def entries(table: Mapping[str, Entry], group: str) -> dict[str, Entry]:
+def entries(table: Mapping[str, Any], group: str) -> dict[str, Entry]:
     """The built-in table plus what installed packages registered under `brokerlab.<group>`."""
-    from importlib.metadata import entry_points
-
-    merged = dict(table)
-    for point in entry_points(group=f"brokerlab.{group}"):
-        merged.setdefault(point.name, Entry(point.value, f"from {point.dist.name if point.dist else '?'}"))
+    merged = {
+        name: each if isinstance(each, Entry) else Entry(each.target, each.prose) for name, each in table.items()
+    }
+    for name, entry in _installed(group, tuple(sys.path)):
+        merged.setdefault(name, entry)
     return merged
 
 
-def resolve(name: str, table: Mapping[str, Entry], what: str) -> str:
-    """The target of a registered name, or of a `module:Class` given in its place."""
-    if ":" in name:
-        return name
-    if name in table:
-        return table[name].target
-    close = get_close_matches(name, table, n=1)
-    hint = f"did you mean {close[0]!r}?" if close else f"known: {', '.join(sorted(table))}"
-    raise InvalidInput(f"no {what} named {name!r}; {hint}")
+@lru_cache(maxsize=64)
+def _installed(group: str, path: tuple[str, ...]) -> list[tuple[str, Entry]]:
+    """The entry points of a group; `path` is where they were looked for, since looking takes milliseconds."""
+    from importlib.metadata import entry_points
+
+    return [
+        (point.name, Entry(_without_extras(point.value), f"from {point.dist.name if point.dist else '?'}"))
+        for point in entry_points(group=f"brokerlab.{group}")
+    ]
+
+
+def _without_extras(value: str) -> str:
+    return value.partition("[")[0].replace(" ", "")
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """A guess if there is a near one, else the list."""
+    names = sorted(known)
+    close = get_close_matches(name, names, n=1)
+    if close:
+        return f"did you mean {close[0]!r}?"
+    return f"known: {', '.join(names)}" if names else "there are none"

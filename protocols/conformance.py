@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
-from brokers import registry
+from brokers import names
 from brokers.contract import BrokerProtocol
 from brokers.engine.model import Model
 from brokers.engine.run import MemoryTraces, Result, execute, tables_of
@@ -119,7 +119,7 @@ def variants(model: Model) -> list[Variant]:
         ]
     runs = False
     for service in model.services:
-        protocol = registry.load(service.protocol_target)
+        protocol = names.load_as("protocols", service.protocol_target)
         plain = protocol if issubclass(protocol, BrokerProtocol) else getattr(protocol, "plain", None)
         runs = runs or plain is not None
     if runs:
@@ -202,8 +202,8 @@ def audit_run(model: Model, service: int = 0) -> Audit:
     spec = model.services[service]
     return audit(
         traces.tables(),
-        registry.load(spec.kind_target)(spec.params),
-        registry.load(spec.protocol_target).guarantees_for(model.overlay),
+        names.load_as("kinds", spec.kind_target)(spec.params),
+        names.load_as("protocols", spec.protocol_target).guarantees_for(model.overlay),
         service,
     )
 

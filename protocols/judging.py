@@ -21,7 +21,7 @@ from typing import Any, NamedTuple, cast
 
 import numpy as np
 
-from brokers import registry, verdicts
+from brokers import names, verdicts
 from brokers.contract import NEVER, Guarantees, Kind
 from brokers.naming import message_name
 
@@ -220,7 +220,7 @@ def audit(tables: Tables, kind: Kind, guarantees: Guarantees, service: int = 0) 
     Kinds whose answers are not made of pairs bring a judge of their own.
     """
     if kind.judge:
-        return cast(Audit, registry.load(kind.judge)(tables, kind, guarantees, service))
+        return cast(Audit, names.load_as("judges", kind.judge)(tables, kind, guarantees, service))
     found = Audit.of(tables, guarantees)
     changes = Changes(tables, service, guarantees)
     table = tables["changes"]

@@ -13,12 +13,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from brokers import registry
+from brokers import names
 from brokers.contract import NEVER, Emission, SourceContext
 from brokers.engine.model import Model, ServiceSpec, SourceSpec
 from brokers.errors import InvalidInput
-from brokers.indexes.registry import INDEXES
-from protocols.registry import KINDS, PROTOCOLS
+from brokers.registry import did_you_mean
 from topology import draws
 from topology.build import build
 from topology.links import LinkModel
@@ -90,11 +89,11 @@ def columns(messages: Sequence[tuple[Any, ...]]) -> dict[str, Any]:
 def target_of(protocol: str | type) -> str:
     """The "module:Class" of a registered name, of a target, or of a class.
 
-    A class that its module does not hold under its name, as one made in a function, is named for this
-    process only.
+    Whoever calls this names it in code or on a command line, so code from outside is imported. A class that its module
+    does not hold under its name, as one made in a function, is named for this process only.
     """
     if isinstance(protocol, str):
-        return registry.resolve(protocol, registry.entries(PROTOCOLS, "protocols"), "protocol")
+        return names.find("protocols", protocol, trust=True)[0]
     module = sys.modules.get(protocol.__module__)
     if getattr(module, protocol.__qualname__, None) is protocol and "." not in protocol.__qualname__:
         return f"{protocol.__module__}:{protocol.__qualname__}"
@@ -108,13 +107,13 @@ def service_of(
 ) -> ServiceSpec:
     """A service of this protocol: its kind and the kind's default index, and what else is said."""
     target = target_of(protocol)
-    kind = registry.load(target).kind
-    entry = registry.entries(KINDS, "kinds").get(kind)
+    kind = names.load_as("protocols", target).kind
+    entry = names.table("kinds").get(kind)
     if entry is None:
-        raise InvalidInput(f"{target}: there is no kind {kind!r}; known: {', '.join(sorted(KINDS))}")
+        raise InvalidInput(f"{target}: there is no kind {kind!r}; {did_you_mean(kind, names.table('kinds'))}")
     index = index or entry.facts.get("default_index")
-    said.setdefault("params", registry.load(entry.target).Params().model_dump())
-    index_target = None if index is None else registry.resolve(index, INDEXES, "index")
+    said.setdefault("params", names.load_as("kinds", entry.target).Params().model_dump())
+    index_target = None if index is None else names.find("indexes", index, trust=True)[0]
     return ServiceSpec(name, entry.target, target, index_target, **said)
 
 
@@ -184,13 +183,13 @@ def rehearse(
     spec = service_of(protocol, **{"cost": dict(rehearsal.cost), **service})
     links = LinkModel.model_validate(dict(rehearsal.links))
     overlay = build(rehearsal.topology, dict(rehearsal.params), links, seed)
-    kind = registry.load(spec.kind_target)
+    kind = names.load_as("kinds", spec.kind_target)
     if not kind.rehearsal:
         raise InvalidInput(f"the kind {kind.name!r} has no rehearsal; name a function in its attribute `rehearsal`")
     if kind.server:
         overlay = with_servers(overlay, [Server("server", 0, 1_000_000)])
         spec = replace(spec, server=overlay.brokers)
-    script = registry.load(kind.rehearsal)(rehearsal, overlay.nodes, clients, spec.params, seed)
+    script = names.load_as("rehearsals", kind.rehearsal)(rehearsal, overlay.nodes, clients, spec.params, seed)
     script["standing"] = script["standing"] if rehearsal.settled else []
     at = [Dice(seed, client, "conformance/broker").below(overlay.brokers) for client in range(clients)]
     source = SourceSpec(SCRIPT, script, "all")

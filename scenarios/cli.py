@@ -66,11 +66,16 @@ COMMANDS: dict[str, Command] = {
 }
 
 SOFTWARE_FAULT = 70  # EX_SOFTWARE of sysexits.h
+# The folder that somebody happens to be in may be a stranger's. It gives no modules to the processes that we start, as
+# `python -c` would have it, and its `.numba_config.yaml` does not say where Numba finds compiled code.
+_DEAF = {"PYTHONSAFEPATH": "1", "NUMBA_CACHE_DIR": "", "NUMBA_CACHE_LOCATOR_CLASSES": ""}
 _HELP = ("-h", "--help", "help")
 
 
 def entry() -> None:
     """The console script."""
+    for name, value in _DEAF.items():
+        os.environ.setdefault(name, value)
     sys.exit(main(sys.argv[1:]))
 
 

@@ -51,7 +51,8 @@ class Document:
             if place is not None:
                 self.problems.append(Problem(self.where, *place, path, message))
                 return
-        self.problems.append(Problem(self.where, 1, 1, path, message))
+        start = 1 if self._value_at else 0  # plain data has no lines
+        self.problems.append(Problem(self.where, start, start, path, message))
 
     def replace(self, assignment: str) -> None:
         """Apply one `a.b=value`; list entries go by number, or by their `name` or `source`."""

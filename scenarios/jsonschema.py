@@ -28,7 +28,7 @@ def json_schema() -> dict[str, Any]:
     _branch(definitions, "Service", "kind", "kinds", lambda name: _params("kinds", name))
     rules = service["allOf"]
     for name in lookup.registry("protocols"):
-        protocol = lookup.find("protocols", name, "protocol")[1]
+        protocol = lookup.find("protocols", name)[1]
         kind = lookup.fact("protocols", name, "kind", protocol, "kind")
         options = _inlined(lookup.params_model(protocol, "Options"), definitions)
         then = {"properties": {"kind": {"const": kind}, "options": options}}
@@ -67,7 +67,7 @@ def _branch(
 
 
 def _params(group: str, name: str) -> type[BaseModel]:
-    return lookup.params_model(lookup.find(group, name, group)[1])
+    return lookup.params_model(lookup.find(group, name)[1])
 
 
 def _is(key: str, name: str) -> dict[str, Any]:

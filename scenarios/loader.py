@@ -7,7 +7,6 @@ on what the stages before it left, so that one look shows all mistakes.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path as FilePath
 from typing import Any
@@ -53,30 +52,37 @@ def locate(name: str | FilePath) -> FilePath:
     raise InvalidInput(f"no file or shipped scenario {str(name)!r}; {did_you_mean(str(name), known)}")
 
 
-def load(name: str | FilePath, overrides: Sequence[str] = ()) -> Scenario:
-    """Read a scenario file (or a shipped scenario by name); ScenarioErrors holds all that is wrong."""
+def load(name: str | FilePath, overrides: Sequence[str] = (), *, trust: bool = False) -> Scenario:
+    """Read a scenario file (or a shipped scenario by name); ScenarioErrors holds all that is wrong.
+
+    `trust` lets it name code from outside, `package.module:Name`, which is imported then.
+    """
     path = locate(name)
     try:
         source = path.read_bytes()
     except OSError as error:
         raise InvalidInput(f"cannot read {path}: {error.strerror}") from error
-    return _resolve(read(source, str(path), overrides), path.parent.resolve(), path.stem)
+    return _resolve(read(source, str(path), overrides), path.parent.resolve(), path.stem, trust)
 
 
-def loads(text: str | bytes, overrides: Sequence[str] = (), folder: str | FilePath = ".") -> Scenario:
-    """Read a scenario from text."""
+def loads(
+    text: str | bytes, overrides: Sequence[str] = (), folder: str | FilePath = ".", *, trust: bool = False
+) -> Scenario:
+    """Read a scenario from text; `trust` as for `load`."""
     source = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
-    return _resolve(read(source, "<text>", overrides), FilePath(folder).resolve(), "scenario")
+    return _resolve(read(source, "<text>", overrides), FilePath(folder).resolve(), "scenario", trust)
 
 
-def from_data(data: Mapping[str, Any], folder: str | FilePath = ".") -> Scenario:
-    """Check plain data, such as the resolved scenario of a manifest."""
-    document = Document("<data>")
+def from_data(
+    data: Mapping[str, Any], folder: str | FilePath = ".", *, trust: bool = False, where: str = "<data>"
+) -> Scenario:
+    """Check plain data, such as the resolved scenario of a manifest; `trust` as for `load`, `where` is for messages."""
+    document = Document(where)
     document.data = dict(data)
-    return _resolve(document, FilePath(folder).resolve(), "scenario")
+    return _resolve(document, FilePath(folder).resolve(), "scenario", trust)
 
 
-def _resolve(document: Document, folder: FilePath, stem: str) -> Scenario:
+def _resolve(document: Document, folder: FilePath, stem: str, trust: bool) -> Scenario:
     data = document.data
     if not isinstance(data, dict):
         if not document.problems:
@@ -85,8 +91,8 @@ def _resolve(document: Document, folder: FilePath, stem: str) -> Scenario:
     if "name" not in data:
         data["name"] = stem if NAME.fullmatch(stem) else "scenario"
     model = _validated(document, data, ScenarioModel)
-    names = _Names(document, data, folder)
-    topology_params = names.topology()
+    names = _Names(document, data, folder, trust)
+    topology, topology_params = names.topology()
     services = names.services()
     if model is not None:
         found = expect.misfits(model.expect, [service.name for service in model.services], model.trace.level)
@@ -94,7 +100,7 @@ def _resolve(document: Document, folder: FilePath, stem: str) -> Scenario:
             document.problem(("expect", i), message)
     if document.problems or model is None:
         raise ScenarioErrors(document.problems)
-    return Scenario(model, topology_params, tuple(services), str(folder), document)
+    return Scenario(model, topology, topology_params, tuple(services), str(folder), trust, document)
 
 
 def _validated(
@@ -121,7 +127,7 @@ def _validated(
 class _Names:
     """The parts of a scenario whose models hang on names."""
 
-    def __init__(self, document: Document, data: dict[str, Any], folder: FilePath) -> None:
+    def __init__(self, document: Document, data: dict[str, Any], folder: FilePath, trust: bool) -> None:
         self.document = document
         self.data = data
         groups = data.get("clients")
@@ -129,16 +135,15 @@ class _Names:
         servers = data.get("servers")
         self.servers = list(servers) if isinstance(servers, dict) else []
         self.folder = folder
+        self.trust = trust
 
-    def find(self, group: str, section: Mapping[str, Any], key: str, path: Path, what: str) -> Any:
+    def find(self, group: str, section: Mapping[str, Any], key: str, path: Path) -> Any:
         """What a name stands for as (target, object); None if it is missing or wrong, and noted so."""
         name = section.get(key)
         if not isinstance(name, str):
             return None  # the fixed schema has said so
-        if ":" in name and str(self.folder) not in sys.path:
-            sys.path.append(str(self.folder))  # a third party's module may lie beside the scenario
         try:
-            return lookup.find(group, name, what)
+            return lookup.find(group, name, trust=self.trust, folder=self.folder)
         except InvalidInput as error:
             self.document.problem((*path, key), str(error))
             return None
@@ -165,18 +170,20 @@ class _Names:
                 self.document.problem((*path, *where.split(".")), message)
         return dict(checked.model_dump(mode="json"))
 
-    def topology(self) -> dict[str, Any]:
+    def topology(self) -> tuple[str, dict[str, Any]]:
+        """(target, parameters) of the topology."""
         section = self.data.get("topology")
         if not isinstance(section, dict):
-            return {}
-        if self.find("topologies", section, "kind", ("topology",), "topology") is None:
-            return {}
+            return "", {}
+        found = self.find("topologies", section, "kind", ("topology",))
+        if found is None:
+            return "", {}
         try:
-            model = lookup.topology_model(section["kind"])
+            model = lookup.topology_model(section["kind"], found[1])
         except InvalidInput as error:
             self.document.problem(("topology", "kind"), str(error))
-            return {}
-        return self.parameters(model, section, TopologyHead, ("topology",)) or {}
+            return "", {}
+        return found[0], self.parameters(model, section, TopologyHead, ("topology",)) or {}
 
     def services(self) -> list[ResolvedService]:
         sections = self.data.get("services")
@@ -198,8 +205,8 @@ class _Names:
 
     def service(self, section: dict[str, Any], path: Path) -> ResolvedService | None:
         before = len(self.document.problems)
-        kind = self.find("kinds", section, "kind", path, "kind")
-        protocol = self.find("protocols", section, "protocol", path, "protocol")
+        kind = self.find("kinds", section, "kind", path)
+        protocol = self.find("protocols", section, "protocol", path)
         params: dict[str, Any] | None = None  # a workload is not held against what is itself wrong
         index: tuple[str | None, str | None] = (None, None)
         if kind is not None:
@@ -244,7 +251,7 @@ class _Names:
 
     def same_kind(self, section: Mapping[str, Any], kind: Any, protocol: Any, path: Path) -> None:
         serves = lookup.fact("protocols", section["protocol"], "kind", protocol, "kind")
-        name = getattr(kind, "name", section["kind"]) if ":" in section["kind"] else section["kind"]
+        name = kind.name
         if serves == name:
             return
         fitting = [
@@ -268,7 +275,7 @@ class _Names:
                 return None, None
         elif not isinstance(name, str):
             return None, None  # the fixed schema has said so
-        found = self.find("indexes", {"index": name}, "index", path, "index")
+        found = self.find("indexes", {"index": name}, "index", path)
         if found is None:
             return None, None
         answers = lookup.fact("indexes", name, "question", found[1], "question")
@@ -295,22 +302,21 @@ class _Names:
                 continue
             at = (*path, "workload", i)
             group = self.group(each, at)
-            found = self.find("workloads", each, "source", at, "workload")
+            found = self.find("workloads", each, "source", at)
             if found is None:
                 continue
             if kind is not None:
-                self.fits(each["source"], found[1], section["kind"], kind[1], at)
+                self.fits(each["source"], found[1], kind[1], at)
             params = self.parameters(lookup.params_model(found[1]), each, Workload, at, service_params)
             if group is not None:
                 resolved.append(ResolvedSource(each["source"], found[0], group, params or {}))
         return resolved
 
-    def fits(self, source: str, loaded: Any, kind_name: str, kind: Any, at: Path) -> None:
+    def fits(self, source: str, loaded: Any, kind: Any, at: Path) -> None:
         kinds = lookup.fact("workloads", source, "kinds", loaded, "kinds")
-        name = getattr(kind, "name", kind_name) if ":" in kind_name else kind_name
-        if kinds is None or name in kinds:
+        if kinds is None or kind.name in kinds:
             return
-        message = f"{source!r} is a workload for {', '.join(kinds)}, not for {name!r}"
+        message = f"{source!r} is a workload for {', '.join(kinds)}, not for {kind.name!r}"
         self.document.problem((*at, "source"), message)
 
     def group(self, workload: Mapping[str, Any], at: Path) -> str | None:

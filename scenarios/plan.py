@@ -24,8 +24,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from brokers import names
 from brokers.errors import InvalidInput
-from scenarios import lookup
 from scenarios.problems import Path as DataPath
 from scenarios.problems import ScenarioErrors
 from scenarios.schema import ExplicitPlacement, LinkOverride, Links, Placement, ResolvedService, Scenario
@@ -127,11 +127,13 @@ def _override(override: LinkOverride) -> dict[str, Any]:
 def _overlay(scenario: Scenario) -> Overlay:
     from topology.build import build
     from topology.errors import TopologyError
+    from topology.registry import TOPOLOGIES
 
     model = scenario.model
     try:
         kind, params = model.topology.kind, scenario.topology_params
-        return build(kind, params, link_model(model.links), model.seed, scenario.folder)
+        generator = None if kind in TOPOLOGIES else names.load_as("topologies", scenario.topology)
+        return build(kind, params, link_model(model.links), model.seed, scenario.folder, generator)
     except TopologyError as error:
         section, _, rest = str(error).partition(": ")
         path: DataPath = ("links",) if section == "links" else ("topology",)
@@ -189,7 +191,7 @@ def _how(placement: Placement) -> dict[str, Any]:
 
 def _params(scenario: Scenario, i: int, service: ResolvedService, files: dict[str, str]) -> dict[str, Any]:
     """The parameters of a service's kind; files that they name are found and hashed."""
-    _, kind = lookup.find("kinds", service.section.kind, "kind")
+    kind = names.load_as("kinds", service.kind)
     params = dict(service.params)
     for key in getattr(kind, "paths", ()):
         if isinstance(params.get(key), str):
@@ -215,7 +217,7 @@ def _sources(
 
     specs = []
     for j, source in enumerate(service.sources):
-        _, loaded = lookup.find("workloads", source.name, "workload")
+        loaded = names.load_as("workloads", source.target)
         params = dict(source.params)
         first, count = groups[source.group]
         if "first_client" in params:

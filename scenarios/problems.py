@@ -15,6 +15,7 @@ from typing import Annotated, Any, Union, get_args, get_origin
 from pydantic import BaseModel, ValidationError
 
 from brokers.errors import InvalidInput
+from brokers.registry import did_you_mean as did_you_mean
 
 Path = tuple[str | int, ...]
 PROBLEMS_SHOWN_MAX = 50
@@ -69,15 +70,6 @@ def got(value: object) -> str:
         return "(got a number of more than 60 digits)"
     text = repr(value)
     return f"(got {text if len(text) <= 60 else text[:57] + '...'})"
-
-
-def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """A guess if there is a near one, else the list."""
-    names = sorted(known)
-    close = get_close_matches(name, names, n=1)
-    if close:
-        return f"did you mean {close[0]!r}?"
-    return f"known: {', '.join(names)}" if names else "there are none"
 
 
 _Words = str | Callable[[dict[str, Any]], str]

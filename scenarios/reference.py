@@ -38,8 +38,8 @@ unknown and repeated keys are refused, and all mistakes are shown at once:
 
 `--set` replaces any value for one run; entries of a list go by number, or by their `name` or `source`.
 `brokerlab schema` prints a JSON Schema for editors. Wherever a name stands for a kind, protocol, index,
-workload or topology, `package.module:Name` may stand as well; the module may lie beside the scenario.
-Relative paths start at the scenario.
+workload or topology, `package.module:Name` may stand as well; the module may lie beside the scenario. Such code is
+imported only if you say `--trust` ([security.md](security.md)). Relative paths start at the scenario.
 
 Brokers go by number, from 0, or by name; where a number is also the name of another broker, that is refused until you
 write `number:5` or `name:5`. Clients go by number, from 0 in the order of their groups.
@@ -73,7 +73,7 @@ def _group(group: str, attribute: str) -> Iterator[str]:
     for name, entry in lookup.registry(group).items():
         yield f"### {name}"
         yield _sentence(entry.prose)
-        model = lookup.params_model(lookup.find(group, name, group)[1], attribute)
+        model = lookup.params_model(lookup.find(group, name)[1], attribute)
         yield _table(_rows(model, "")) if model.model_fields else "None."
 
 

@@ -110,6 +110,7 @@ def run(
     overwrite: bool = False,
     progress: ProgressCallback | bool | None = None,
     command: Sequence[str] | None = None,
+    trust: bool = False,
 ) -> Run:
     """Run a scenario into a run folder.
 
@@ -123,6 +124,7 @@ def run(
     out : folder in which run folders are made; default: runs
     overwrite : replace a run of the same model instead of numbering
     progress : True for a line on stderr, or a function of (simulated ns, events, messages in flight)
+    trust : let the file name code from outside, `package.module:Name`, which is imported then
 
     Raises
     ------
@@ -136,10 +138,10 @@ def run(
 
     changes = [*overrides, *([] if seed is None else [f"seed={seed}"])]
     if isinstance(scenario, Scenario):
-        if changes:
-            raise InvalidInput("overrides and seed change a file; give them when the scenario is loaded")
+        if changes or trust:
+            raise InvalidInput("overrides, seed and trust are for a file; give them when the scenario is loaded")
     else:
-        scenario = load(scenario, changes)
+        scenario = load(scenario, changes, trust=trust)
     chosen, shards = choose_engine(scenario, engine, actors, address)
     model = resolve(scenario)
     shards = _fitting(scenario, shards, model.overlay, asked=actors is not None)
@@ -164,10 +166,12 @@ def resume(
     actors: int | None = None,
     address: str | None = None,
     progress: ProgressCallback | bool | None = None,
+    trust: bool = False,
 ) -> Run:
     """Finish a run that was interrupted or died, from its newest checkpoint.
 
-    With any engine and number of actors: the digest is that of the undisturbed run.
+    With any engine and number of actors: the digest is that of the undisturbed run. `trust` lets the run name code from
+    outside.
     """
     from brokers.engine.run import resumable, tables_of
     from brokers.engine.runfolder import reopen_run, run_id
@@ -176,7 +180,8 @@ def resume(
     with reopened:
         try:
             facts = reopened.facts
-            scenario = from_data(facts["scenario"], reopened.path / facts.get("scenario_folder", "."))
+            beside = reopened.path / facts.get("scenario_folder", ".")
+            scenario = from_data(facts["scenario"], beside, trust=trust, where=str(reopened.path / "manifest.json"))
             chosen, shards = choose_engine(scenario, engine, actors, address)
             model = resolve(scenario)
             if run_id({"model": model.facts["model_parts"], "seed": model.seed}) != reopened.id:
@@ -215,6 +220,7 @@ def _carry_out(
     bar = Progress(model.duration_ns) if progress is True else None
     callback = bar.update if bar is not None else progress if callable(progress) else None
     every_s = scenario.model.engine.checkpoint_every / 1e9
+    again = f"brokerlab run --resume {folder.path}{' --trust' if scenario.trust else ''}"
     with folder:
         # From the run folder, so that both can be moved together.
         where = os.path.relpath(scenario.folder, folder.path.resolve())
@@ -234,12 +240,12 @@ def _carry_out(
             )
         except Interrupted:
             folder.fail("interrupted")
-            raise Interrupted(f"interrupted; finish it with: brokerlab run --resume {folder.path}") from None
+            raise Interrupted(f"interrupted; finish it with: {again}") from None
         except EnvironmentProblem as error:
             if not resumed and folder.discard():
                 raise
             folder.fail("failed")
-            raise EnvironmentProblem(f"{error}; then finish it with: brokerlab run --resume {folder.path}") from error
+            raise EnvironmentProblem(f"{error}; then finish it with: {again}") from error
         finally:
             if bar is not None:
                 bar.close()
@@ -322,7 +328,7 @@ def choose_engine(
     return chosen, actors_of(scenario, chosen, actors)
 
 
-def scenario_of(run: RunFolder) -> Scenario:
-    """The scenario that a run folder was made from, to run again."""
-    folder = run.manifest["engine"].get("scenario_folder", ".")
-    return from_data(run.manifest["scenario"], run.path / folder)
+def scenario_of(run: RunFolder, *, trust: bool = False) -> Scenario:
+    """The scenario that a run folder was made from, to run again; `trust` lets it name code from outside."""
+    beside = run.path / run.manifest["engine"].get("scenario_folder", ".")
+    return from_data(run.manifest["scenario"], beside, trust=trust, where=str(run.path / "manifest.json"))

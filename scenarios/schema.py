@@ -375,9 +375,11 @@ class Scenario:
     """A valid scenario: sections as models, names resolved, all values plain and in base units."""
 
     model: ScenarioModel
+    topology: str  # "module:function"
     topology_params: dict[str, Any]
     services: tuple[ResolvedService, ...]
     folder: str  # relative paths in it start here
+    trust: bool  # whether it may name code from outside; the caller's decision, and never kept in a file
     document: Document = field(repr=False, compare=False)  # where each value stood
 
     @property

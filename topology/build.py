@@ -2,7 +2,7 @@
 
 `parameters(kind)` is the schema: a pydantic model made from the generator's typed keywords. `build`
 validates, runs the generator, repairs what it gave and puts the link model on it. A third party's generator
-is named `package.module:function`; it may return any networkx graph.
+is handed over as a function, since names are resolved elsewhere; it may return any networkx graph.
 """
 
 from __future__ import annotations
@@ -25,28 +25,24 @@ from topology.repair import normalise
 SUPPLIED = ("seed", "base")  # keywords that `build` gives to a generator that takes them
 
 
-def generator(kind: str) -> Callable[..., nx.Graph]:
-    """The function behind a registered name or a `package.module:function`."""
-    if ":" not in kind and kind not in TOPOLOGIES:
-        raise TopologyError(f"there is no topology named {kind!r}{did_you_mean(kind, list(TOPOLOGIES))}")
-    target = kind if ":" in kind else TOPOLOGIES[kind].target
-    module_name, _, attribute = target.partition(":")
-    try:
-        function = getattr(importlib.import_module(module_name), attribute)
-    except ModuleNotFoundError as error:
-        if error.name and (module_name == error.name or module_name.startswith(error.name + ".")):
-            raise TopologyError(f"topology {kind!r}: there is no module {error.name!r} on the path") from None
-        raise
-    except (AttributeError, ValueError):
-        raise TopologyError(f"topology {kind!r}: module {module_name!r} has no {attribute!r}") from None
-    if not callable(function):
-        raise TopologyError(f"topology {kind!r}: is not a function")
+Generator = Callable[..., nx.Graph]
+
+
+def generator(kind: str) -> Generator:
+    """The function behind a built-in name."""
+    if kind not in TOPOLOGIES:
+        hint = did_you_mean(kind, list(TOPOLOGIES))
+        if ":" in kind:
+            hint = "; one of your own is handed over as a function: generator=..."
+        raise TopologyError(f"there is no topology named {kind!r}{hint}")
+    module_name, _, attribute = TOPOLOGIES[kind].target.partition(":")
+    function: Generator = getattr(importlib.import_module(module_name), attribute)
     return function
 
 
-def parameters(kind: str) -> type[BaseModel]:
+def parameters(kind: str, function: Generator | None = None) -> type[BaseModel]:
     """The schema of a topology's parameters: one field per keyword, without those that `build` supplies."""
-    function = generator(kind)
+    function = function or generator(kind)
     try:
         hints = typing.get_type_hints(function, include_extras=True)
     except Exception:  # annotations of third parties may name what is not there at run time
@@ -66,17 +62,23 @@ def parameters(kind: str) -> type[BaseModel]:
 
 
 def build(
-    kind: str, params: Mapping[str, Any], links: LinkModel, seed: int, base: str | None = None
+    kind: str,
+    params: Mapping[str, Any],
+    links: LinkModel,
+    seed: int,
+    base: str | None = None,
+    generator: Generator | None = None,
 ) -> Overlay:
     """The overlay that a scenario describes.
 
     Parameters
     ----------
-    kind : a name of `topology.registry`, or `package.module:function`
+    kind : a name of `topology.registry`, or what `generator` is called
     params : the generator's parameters, without seed
     links : delays and the rest
     seed : the scenario's seed; names the topology's streams
     base : the folder from which relative paths start
+    generator : the function, where `kind` is not a built-in name
 
     Raises
     ------
@@ -88,15 +90,18 @@ def build(
     >>> build("ring", {"nodes": 5}, LinkModel(), seed=1).links
     5
     """
-    return apply(graph_of(kind, params, seed, base), links, seed)
+    return apply(graph_of(kind, params, seed, base, generator), links, seed)
 
 
-def graph_of(kind: str, params: Mapping[str, Any], seed: int, base: str | None = None) -> nx.Graph:
+def graph_of(
+    kind: str, params: Mapping[str, Any], seed: int, base: str | None = None, function: Generator | None = None
+) -> nx.Graph:
     """The repaired graph, before links get their delays."""
     where = f"topology {kind}"
-    function = generator(kind)
+    built_in = function is None
+    function = function or generator(kind)
     try:
-        checked = parameters(kind).model_validate(dict(params))
+        checked = parameters(kind, function).model_validate(dict(params))
     except ValidationError as error:
         raise TopologyError("; ".join(_said(where, problem) for problem in error.errors())) from None
     given = {name: getattr(checked, name) for name in checked.model_fields_set}
@@ -108,7 +113,7 @@ def graph_of(kind: str, params: Mapping[str, Any], seed: int, base: str | None =
     except nx.NetworkXException as error:
         raise TopologyError(f"{where}: {error}") from None
     except Exception as error:
-        if ":" not in kind or isinstance(error, TopologyError):
+        if built_in or isinstance(error, TopologyError):
             raise
         raise TopologyError(f"{where}: the function failed: {type(error).__name__}: {error}") from error
     if not isinstance(graph, nx.Graph):

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from analysis.spark.trace import Trace, analysis_folder, checked, glob_safe, rows_of
+from analysis.spark.trace import Trace, analysis_folder, checked, glob_safe, rows_of, services_of
 from brokers.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -339,9 +339,14 @@ AGGREGATES: dict[str, tuple[Callable[[_Aggregates], DataFrame], tuple[str, ...]]
 
 
 def analyze(
-    paths: list[str], *, warm_up_ns: int = 0, master: str | None = None, remote: str | None = None
+    paths: list[str],
+    *,
+    warm_up_ns: int = 0,
+    master: str | None = None,
+    remote: str | None = None,
+    trust: bool = False,
 ) -> list[Analysis]:
-    """Make the aggregates of finished runs."""
+    """Make the aggregates of finished runs; `trust` lets them name code from outside."""
     from analysis.spark.session import check_installed, explained, session
 
     check_installed()
@@ -351,9 +356,10 @@ def analyze(
         duration = run.manifest["scenario"]["duration"]
         if not 0 <= warm_up_ns < duration:
             raise InvalidInput(f"--warm-up: {run.path.name} lasts {duration} ns (got {warm_up_ns} ns)")
+        services_of(run, trust=trust)  # what may not be imported is refused before Spark starts
     rows = max(map(rows_of, runs), default=0)
     with session(master, remote, rows=rows) as spark, explained(runs):
-        return [_analyze(Trace(spark, run), warm_up_ns) for run in runs]
+        return [_analyze(Trace(spark, run, trust=trust), warm_up_ns) for run in runs]
 
 
 def _analyze(trace: Trace, warm_up_ns: int) -> Analysis:

@@ -23,7 +23,16 @@ from typing import TYPE_CHECKING, Any
 
 from analysis.spark.changes import BEHIND, behind_links, changes_of, settlement
 from analysis.spark.rules import Kept, Question, judged, rule_of
-from analysis.spark.trace import Service, Trace, checked, in_one_partition, rows_of, undivided, write_json
+from analysis.spark.trace import (
+    Service,
+    Trace,
+    checked,
+    in_one_partition,
+    rows_of,
+    services_of,
+    undivided,
+    write_json,
+)
 from brokers.contract import NEVER, Guarantees
 from brokers.naming import message_name
 from brokers.verdicts import EXIT_CODES, FINDINGS, UNKNOWN, VALID, VERDICTS, Judgement, judgement, words
@@ -121,18 +130,25 @@ class Audit:
 
 
 def audit(
-    path: str | Path, *, master: str | None = None, remote: str | None = None, sample: int | None = None
+    path: str | Path,
+    *,
+    master: str | None = None,
+    remote: str | None = None,
+    sample: int | None = None,
+    trust: bool = False,
 ) -> Audit:
     """Audit a finished run; the answer is kept as <run>/analysis/audit.json.
 
-    `sample` judges about this many publications of each service, chosen by a hash of their id.
+    `sample` judges about this many publications of each service, chosen by a hash of their id. `trust` lets the run
+    name code from outside.
     """
     from analysis.spark.session import FEW_ROWS, check_installed, explained, session
 
     check_installed()
     run = checked(path)
+    services_of(run, trust=trust)  # what may not be imported is refused before Spark starts
     with session(master, remote, rows=rows_of(run)) as spark, explained([run]):
-        trace = Trace(spark, run)
+        trace = Trace(spark, run, trust=trust)
         sizes = _sizes(trace)
         # One thread makes a plan of Spark: with few rows, services side by side keep all cores at work.
         with ThreadPoolExecutor(cpus() if rows_of(run) < FEW_ROWS else 1) as pool:

@@ -24,9 +24,13 @@ if TYPE_CHECKING:
 _SHOWN_HOPS_MAX = 200
 
 
-def explain(path: str | Path, message: str, client: int | None = None) -> dict[str, Any]:
-    """Everything the trace tells about a message, and about its delivery to a client, given by its number."""
+def explain(path: str | Path, message: str, client: int | None = None, *, trust: bool = False) -> dict[str, Any]:
+    """Everything the trace tells about a message, and about its delivery to a client, given by its number.
+
+    `trust` lets the run name code from outside.
+    """
     run = open_run(path)
+    services = services_of(run, trust=trust)
     for table in ("hops", "publications"):
         if table not in run.tables():
             run.read(table)  # says which level is needed
@@ -41,7 +45,6 @@ def explain(path: str | Path, message: str, client: int | None = None) -> dict[s
         raise InvalidInput(f"there is no client {client}; they are numbered 0 to {clients - 1}")
     names = [broker_label(number, network.names) for number in range(nodes)]
     sent = (publications or changes)[0]
-    services = services_of(run)
     service = services[sent["service"]]
     began = sent["time_ns"] if publications else sent["issued_ns"]
     types = {number: name for name, number in service.kind.types.items()}

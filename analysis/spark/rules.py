@@ -35,7 +35,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from brokers.contract import Guarantees
 from brokers.errors import InvalidInput
-from brokers.registry import load
+from brokers.names import load_as
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -122,7 +122,7 @@ def rule_of(service: Service) -> Rule:
             f"service {service.name!r}: the kind {service.kind.name!r} has no audit rule; give the class an "
             "attribute audit_rule = 'package.module:Class', as analysis/spark/rules.py describes"
         )
-    return load(target)(service.kind)
+    return load_as("audit rules", target)(service.kind)
 
 
 def judged(rule: Rule, question: Question, delivered: DataFrame) -> DataFrame:

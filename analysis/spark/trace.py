@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import sys
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -23,7 +22,7 @@ from brokers.engine.manifest import refuse_links
 from brokers.engine.runfolder import RunFolder, open_run
 from brokers.engine.trace_schema import TABLES
 from brokers.errors import EnvironmentProblem, InvalidInput
-from brokers.registry import load, resolve
+from brokers.names import find
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -61,19 +60,18 @@ def rows_of(run: RunFolder) -> int:
     return sum(table["rows"] for table in run.manifest["tables"].values())
 
 
-def services_of(run: RunFolder) -> list[Service]:
-    """The services of a run, in the order of its scenario."""
-    from protocols.registry import KINDS, PROTOCOLS
-
+def services_of(run: RunFolder, *, trust: bool = False) -> list[Service]:
+    """The services of a run, in the order of its scenario; `trust` lets the run name code from outside."""
     found = []
     beside = (run.path / run.manifest["engine"].get("scenario_folder", ".")).resolve()
     for number, section in enumerate(run.manifest["scenario"]["services"]):
-        if ":" in section["kind"] + section["protocol"] and str(beside) not in sys.path:
-            sys.path.append(str(beside))  # a third party's module may lie beside the scenario
-        kind = load(resolve(section["kind"], KINDS, "kind"))
+        try:
+            _, kind = find("kinds", section["kind"], trust=trust, folder=beside)
+            _, protocol = find("protocols", section["protocol"], trust=trust, folder=beside)
+        except InvalidInput as error:
+            raise InvalidInput(f"{run.path}: service {section['name']!r}: {error}") from error
         known = set(kind.Params.model_fields)
         params = {key: value for key, value in section.items() if key in known}
-        protocol = load(resolve(section["protocol"], PROTOCOLS, "protocol"))
         found.append(
             Service(number, section["name"], section["kind"], section["protocol"], kind(params), protocol)
         )
@@ -83,9 +81,10 @@ def services_of(run: RunFolder) -> list[Service]:
 class Trace:
     """A run, for Spark."""
 
-    def __init__(self, spark: SparkSession, run: RunFolder) -> None:
+    def __init__(self, spark: SparkSession, run: RunFolder, *, trust: bool = False) -> None:
         self.spark = spark
         self.run = run
+        self.trust = trust
         self._made: dict[str, DataFrame] = {}
         self._making = RLock()  # services may be audited at the same time
 
@@ -117,7 +116,7 @@ class Trace:
 
     @cached_property
     def services(self) -> list[Service]:
-        return services_of(self.run)
+        return services_of(self.run, trust=self.trust)
 
     @cached_property
     def network(self) -> Network:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from brokers.columns import BadState
+from brokers.engine.manifest import refuse_links
 from brokers.errors import RunIncomplete
 
 _NAME = re.compile(r"part-(driver|\d{4,})(?:-(\d{4,}))?\.parquet")
@@ -118,13 +119,6 @@ def remove_later(run: Path, number: int) -> None:
         segment = segment_of(path.name)
         if number == 0 or path.name.startswith("_tmp") or segment is None or segment >= number:
             path.unlink()
-
-
-def refuse_links(run: Path) -> None:
-    """Refuse a folder whose insides lie elsewhere: what is removed here shall be the run's."""
-    for path in (run / "tables", run / "checkpoints", *run.glob("tables/*"), *run.glob("checkpoints/*")):
-        if path.is_symlink():
-            raise RunIncomplete(f"{path} is a link to elsewhere, so the run cannot go on in {run}: run it again")
 
 
 __all__ = ["Part", "check_parts", "checked_list", "new_parts", "remove_later", "segment_of", "sha256_of"]

@@ -64,7 +64,8 @@ def read_manifest(folder: Path, text: bytes, finished: bool = True) -> Facts:
 
 def refuse_links(folder: Path) -> None:
     """Refuse what a run never makes and what leads elsewhere: links, pipes, devices among its own files."""
-    for name in _OURS:
+    unfinished = [path.name for path in folder.glob("_tmp*")]
+    for name in (*_OURS, *unfinished):
         _refuse_link(folder, folder / name)
         for where, folders, files in os.walk(folder / name):
             for entry in (*folders, *files):

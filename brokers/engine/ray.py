@@ -17,9 +17,10 @@ import pickle
 import secrets
 import shutil
 import socket
+import sys
 import tempfile
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
@@ -63,6 +64,7 @@ class _Session:
             "log_to_driver": False,
             "logging_level": "ERROR",
             "configure_logging": True,
+            "job_config": _job(),
         }
         self._manners = Manners()
         try:
@@ -117,6 +119,21 @@ class _Session:
                 shutil.rmtree(self._folder, ignore_errors=True)
             if self._manners is not None:
                 self._manners.close()
+
+
+class _OnOurPath(list[str]):
+    """Folders that come onto a worker's path: none that is not on ours."""
+
+    def extend(self, folders: Iterable[str]) -> None:
+        ours = {os.path.abspath(path) for path in sys.path}
+        super().extend(folder for folder in folders if os.path.abspath(folder) in ours)
+
+
+def _job() -> Any:
+    """Ray would put the folder we are in first on every worker's path, and a `simpy.py` in it in SimPy's place."""
+    job: Any = ray.job_config.JobConfig()
+    job._py_driver_sys_path = _OnOurPath()
+    return job
 
 
 def _knock(address: str) -> None:
@@ -260,8 +277,6 @@ class RayShards:
                 max_restarts=0,
             )
             code = ray.put(_code()) if self._session.remote else None
-            import sys
-
             paths = [p for p in sys.path if p and Path(p).is_dir()]
             for i in range(shards):
                 payload = pickle.dumps((model, i, assignment, trace, cutting, resume, paths))

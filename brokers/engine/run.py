@@ -22,10 +22,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from brokers import registry
+from brokers import names
 from brokers.contract import NEVER, ShardProtocol
 from brokers.engine import checkpoint
-from brokers.engine.committed import Part, new_parts, refuse_links
+from brokers.engine.committed import Part, new_parts
+from brokers.engine.manifest import refuse_links
 from brokers.engine.model import Model
 from brokers.engine.result import Result, combine, write_tables
 from brokers.engine.shard import Cutting, ShardResult
@@ -60,7 +61,7 @@ def tables_of(model: Model) -> dict[str, Table]:
     """The trace tables that the kinds of a model add."""
     tables: dict[str, Table] = {}
     for service in model.services:
-        tables.update(registry.load(service.kind_target).tables)
+        tables.update(names.load_as("kinds", service.kind_target).tables)
     return tables
 
 
@@ -208,7 +209,7 @@ def _said_goodbye(model: Model, stop: SystemExit) -> str:
 def _stateless(model: Model) -> str | None:
     """The name of a protocol of the model that cannot be checkpointed, if there is one."""
     for service in model.services:
-        protocol = registry.load(service.protocol_target)
+        protocol = names.load_as("protocols", service.protocol_target)
         if issubclass(protocol, ShardProtocol) and protocol.state is ShardProtocol.state:
             return service.protocol_target
     return None

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from brokers import registry
+from brokers import names
 from brokers.bodies import Bodies
 from brokers.columns import taken_over
 from brokers.contract import (
@@ -196,7 +196,7 @@ class Shard:
         model = self.model
         if len(model.services) > SERVICES_MAX:
             raise InvalidInput(f"{len(model.services)} services; a run has at most {SERVICES_MAX}")
-        self.kinds: list[Kind] = [registry.load(s.kind_target)(s.params) for s in model.services]
+        self.kinds: list[Kind] = [names.load_as("kinds", s.kind_target)(s.params) for s in model.services]
         self.bodies = Bodies(self.kinds, self.number)
         self.bodies.shared = self.peers > 1
         self._causes = Causes()
@@ -233,18 +233,20 @@ class Shard:
         model = self.model
         kind = self.kinds[number]
         publishers = [
-            model.groups[s.group] for s in spec.sources if getattr(registry.load(s.target), "publishes", True)
+            model.groups[s.group]
+            for s in spec.sources
+            if getattr(names.load_as("workloads", s.target), "publishes", True)
         ]
         clients = (
             np.concatenate([np.arange(a, a + n) for a, n in publishers])
             if publishers
             else np.zeros(0, np.int64)
         )
-        protocol: Any = registry.load(spec.protocol_target)
+        protocol: Any = names.load_as("protocols", spec.protocol_target)
         options: Any = spec.options
         if getattr(protocol, "Options", None) is not None:
             options = protocol.Options(**spec.options)
-        index = registry.load(spec.index_target) if spec.index_target else None
+        index = names.load_as("indexes", spec.index_target) if spec.index_target else None
         env = ShardEnv(
             seed=model.seed,
             service=number,
@@ -279,7 +281,7 @@ class Shard:
         for n, source in enumerate(spec.sources):
             first, count = model.groups[source.group]
             numbers = np.arange(first, first + count, dtype=np.int64)
-            made = registry.load(source.target)(
+            made = names.load_as("workloads", source.target)(
                 source.params,
                 SourceContext(
                     seed=model.seed,

@@ -19,8 +19,7 @@ from numpy.typing import NDArray
 
 from brokers.errors import InvalidInput
 from brokers.indexes.content.contract import ContentIndex, Floats
-from brokers.indexes.registry import INDEXES
-from brokers.registry import entries, load, resolve
+from brokers.names import find
 from topology.draws import stream, uniforms
 
 COEFFICIENTS = ("base_ns", "per_entry_ns", "per_match_ns")
@@ -31,13 +30,16 @@ ATTRIBUTES, RANGES = 10, 2
 _SEED = 1
 
 
-def calibrate(index_name: str) -> dict[str, float]:
-    """Measure a content index, by its registered name or `module:Class`, and fit its costs. Some seconds."""
-    target = resolve(index_name, entries(INDEXES, "indexes"), "index")
-    question = INDEXES[index_name].facts["question"] if index_name in INDEXES else "content-match"
-    if question != "content-match":
+def calibrate(index_name: str, *, trust: bool = False) -> dict[str, float]:
+    """Measure a content index, by its registered name or `module:Class`, and fit its costs. Some seconds.
+
+    `trust` lets `module:Class` be code from outside, which is imported then.
+    """
+    _, index = find("indexes", index_name, trust=trust)
+    if not issubclass(index, ContentIndex):
+        question = getattr(index, "question", None)
         raise InvalidInput(f"index {index_name!r} answers {question!r}; only content-match can be calibrated")
-    return fit_costs(*measure(load(target)))
+    return fit_costs(*measure(index))
 
 
 def measure(

@@ -35,6 +35,20 @@ def add_scenario(arguments: argparse.ArgumentParser, optional: bool = False) -> 
         help="override a value; list entries by number or name, as in services.news.workload[0].rate=200/s",
     )
     arguments.add_argument("--seed", type=int, help="override the seed")
+    add_trust(arguments)
+
+
+def add_trust(arguments: argparse.ArgumentParser, imports: bool = True) -> None:
+    """Whether code named `module:Name` may run, for every command that takes a stranger's file.
+
+    `imports`: whether this command imports any; one that does not takes the word all the same.
+    """
+    sentence = (
+        "import code from outside that is named module:Name; it may do whatever you may, so say it only if you trust "
+        "whoever wrote it"
+    )
+    nothing = "accepted as by other commands; this one imports no code that a run names"
+    arguments.add_argument("--trust", action="store_true", help=sentence if imports else nothing)
 
 
 def overrides_of(options: argparse.Namespace) -> list[str]:

@@ -6,7 +6,7 @@ import argparse
 import json
 from typing import Any
 
-from scenarios.commands import parser, shown
+from scenarios.commands import add_trust, parser, shown
 
 
 def command(arguments: list[str]) -> int:
@@ -24,6 +24,7 @@ def command(arguments: list[str]) -> int:
     result.add_argument("runs", metavar="RUN", nargs="+", help="a run folder")
     result.add_argument("--warm-up", metavar="T", default="0 s", help="leave out what was sent before")
     add_spark(result)
+    add_trust(result)
     result.add_argument("--json", action="store_true", help="{runs: [{run, notes, tables}]}")
     options = result.parse_args(arguments)
 
@@ -36,7 +37,9 @@ def command(arguments: list[str]) -> int:
     except InvalidInput as error:
         raise InvalidInput(f"--warm-up: {error}") from None
     analyze = load("analysis.spark.aggregates:analyze")
-    found = analyze(options.runs, warm_up_ns=warm_up_ns, master=options.master, remote=options.remote)
+    found = analyze(
+        options.runs, warm_up_ns=warm_up_ns, master=options.master, remote=options.remote, trust=options.trust
+    )
     if options.json:
         print(json.dumps({"runs": [each.as_data() for each in found]}, indent=2))
         return 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from scenarios.commands import parser
+from scenarios.commands import add_trust, parser
 from scenarios.commands.analyze import add_spark
 
 
@@ -23,6 +23,7 @@ def command(arguments: list[str]) -> int:
     sample = "judge about N publications of each service; default: all, up to a limit"
     result.add_argument("--sample", type=int, metavar="N", help=sample)
     add_spark(result)
+    add_trust(result)
     result.add_argument("--json", action="store_true", help="{run, digest, verdict, services}")
     options = result.parse_args(arguments)
 
@@ -32,7 +33,7 @@ def command(arguments: list[str]) -> int:
     if options.sample is not None and options.sample < 1:
         raise InvalidInput(f"--sample: at least one publication (got {options.sample})")
     found = load("analysis.spark.audit:audit")(
-        options.run, master=options.master, remote=options.remote, sample=options.sample
+        options.run, master=options.master, remote=options.remote, sample=options.sample, trust=options.trust
     )
     print(json.dumps(found.as_data(), indent=2) if options.json else load("analysis.spark.audit:text")(found))
     return found.exit_code

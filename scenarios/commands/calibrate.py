@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from scenarios.commands import parser
+from scenarios.commands import add_trust, parser
 
 
 def command(arguments: list[str]) -> int:
@@ -14,16 +14,17 @@ def command(arguments: list[str]) -> int:
         "of table entries and matches. Takes some seconds. Paste the line into a scenario to simulate this machine.",
         """
         brokerlab calibrate cells
-        brokerlab calibrate my_package.my_index:MyIndex --json
+        brokerlab calibrate my_package.my_index:MyIndex --trust --json
         """,
     )
     result.add_argument("index", metavar="INDEX", help="a registered name, or module:Class")
+    add_trust(result)
     result.add_argument("--json", action="store_true", help="{base_ns, per_entry_ns, per_match_ns}")
     options = result.parse_args(arguments)
 
     from brokers.indexes.calibrate import calibrate
 
-    fitted = calibrate(options.index)
+    fitted = calibrate(options.index, trust=options.trust)
     if options.json:
         print(json.dumps(fitted, indent=2))
     else:

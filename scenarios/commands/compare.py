@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from scenarios.commands import parser
+from scenarios.commands import add_trust, parser
 
 
 def command(arguments: list[str]) -> int:
@@ -24,6 +24,7 @@ def command(arguments: list[str]) -> int:
     result.add_argument(
         "--baseline", metavar="LABEL", help="what the others are compared with; default: the first"
     )
+    add_trust(result, imports=False)
     result.add_argument("--json", action="store_true", help="one JSON object")
     options = result.parse_args(arguments)
 

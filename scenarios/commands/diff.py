@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from scenarios.commands import parser, shown
+from scenarios.commands import add_trust, parser, shown
 
 
 def command(arguments: list[str]) -> int:
@@ -17,6 +17,7 @@ def command(arguments: list[str]) -> int:
     )
     result.add_argument("first", metavar="RUN", help="a run folder")
     result.add_argument("second", metavar="RUN", help="another")
+    add_trust(result, imports=False)
     result.add_argument("--json", action="store_true", help="one JSON object")
     options = result.parse_args(arguments)
 

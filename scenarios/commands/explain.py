@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from scenarios.commands import parser
+from scenarios.commands import add_trust, parser
 
 
 def command(arguments: list[str]) -> int:
@@ -20,11 +20,13 @@ def command(arguments: list[str]) -> int:
     result.add_argument("run", metavar="RUN", help="a run folder")
     result.add_argument("message", metavar="MESSAGE", help="id of a publication or change, or client#number")
     result.add_argument("client", metavar="CLIENT", nargs="?", type=int, help="number of a client, from 0")
+    add_trust(result)
     result.add_argument("--json", action="store_true", help="all of it as one object")
     options = result.parse_args(arguments)
 
     from brokers.registry import load
 
-    found = load("analysis.spark.explain:explain")(options.run, options.message, options.client)
+    explain = load("analysis.spark.explain:explain")
+    found = explain(options.run, options.message, options.client, trust=options.trust)
     print(json.dumps(found, indent=2) if options.json else load("analysis.spark.explain:text")(found))
     return 0

@@ -9,7 +9,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from brokers.errors import InvalidInput
-from scenarios.commands import parser
+from scenarios.commands import add_trust, parser
 
 if TYPE_CHECKING:
     from scenarios.schema import Scenario
@@ -31,6 +31,7 @@ def command(arguments: list[str]) -> int:
     which = "name or number; name:5 or number:5 where 5 is both"
     result.add_argument("--broker", metavar="B", required=True, help=which)
     result.add_argument("--at", metavar="T", required=True, help="simulated time, as in '2.5 s'")
+    add_trust(result)
     result.add_argument("--json", action="store_true", help="one JSON object")
     options = result.parse_args(arguments)
 
@@ -42,7 +43,7 @@ def command(arguments: list[str]) -> int:
         at_ns = parse_duration(options.at)
     except InvalidInput as error:
         raise InvalidInput(f"--at: {error}") from None
-    state = inspect(scenario_of(open_run(options.run)), options.broker, at_ns)
+    state = inspect(scenario_of(open_run(options.run), trust=options.trust), options.broker, at_ns)
     print(json.dumps(state, indent=2, default=str) if options.json else text(state))
     return 0
 

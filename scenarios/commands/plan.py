@@ -34,7 +34,7 @@ def command(arguments: list[str]) -> int:
     overrides = overrides_of(options)
     if options.actors is not None:
         overrides.append(f"engine.actors={options.actors}")
-    answer = plan(load(options.scenario, overrides), options.engine)
+    answer = plan(load(options.scenario, overrides, trust=options.trust), options.engine)
     print(json.dumps(answer.as_data(), indent=2, ensure_ascii=False) if options.json else text(answer))
     return 0
 

@@ -23,4 +23,5 @@ def command(arguments: list[str]) -> int:
 
     from scenarios.many.sweep import repeated
 
-    return execute(repeated(options.scenario, options.times, overrides_of(options)), options)
+    sweep = repeated(options.scenario, options.times, overrides_of(options), trust=options.trust)
+    return execute(sweep, options)

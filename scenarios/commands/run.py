@@ -28,7 +28,7 @@ def command(arguments: list[str]) -> int:
     from scenarios.loader import load
     from scenarios.run import chosen_engine, run
 
-    scenario = load(options.scenario, overrides_of(options))
+    scenario = load(options.scenario, overrides_of(options), trust=options.trust)
     engine = chosen_engine(options.engine, options.address)
     if options.engine is None and options.address is None:
         print(f"engine: {engine}, {engine_reason(engine)}", file=sys.stderr)
@@ -43,7 +43,7 @@ def command(arguments: list[str]) -> int:
             progress=not options.quiet,
             command=["brokerlab", "run", *arguments],
         )
-    return _show(done, options.json)
+    return _show(done, options)
 
 
 def _resume(options: argparse.Namespace) -> int:
@@ -60,16 +60,17 @@ def _resume(options: argparse.Namespace) -> int:
             actors=options.actors,
             address=options.address,
             progress=not options.quiet,
+            trust=options.trust,
         )
-    return _show(done, options.json)
+    return _show(done, options)
 
 
-def _show(done: Run, as_json: bool) -> int:
+def _show(done: Run, options: argparse.Namespace) -> int:
     """Tell what came of a run, expectations first; 1 if one does not hold."""
     from scenarios.many.expect import judged_run
 
-    judged = judged_run(done.folder)
-    if as_json:
+    judged = judged_run(done.folder, trust=options.trust)
+    if options.json:
         for note in done.engine.get("notes", ()):
             print(f"note: {note}", file=sys.stderr)
         expected = {"expect": [each.as_data() for each in judged]} if judged else {}

@@ -7,7 +7,7 @@ import json
 import sys
 from typing import TYPE_CHECKING
 
-from scenarios.commands import parser, shown
+from scenarios.commands import add_trust, parser, shown
 
 if TYPE_CHECKING:
     from scenarios.many.carry import SweepResult
@@ -39,12 +39,13 @@ def command(arguments: list[str]) -> int:
         help="override a value of the sweep file, as in repeats=10 or set.duration='5 s'",
     )
     result.add_argument("--dry-run", action="store_true", help="check the sweep and list its points")
+    add_trust(result)
     add_execution(result)
     options = result.parse_args(arguments)
 
     from scenarios.many.reader import load_sweep
 
-    return execute(load_sweep(options.sweep, options.overrides), options)
+    return execute(load_sweep(options.sweep, options.overrides, trust=options.trust), options)
 
 
 def add_execution(result: argparse.ArgumentParser) -> None:

@@ -21,7 +21,7 @@ def command(arguments: list[str]) -> int:
     from scenarios.loader import load
     from scenarios.plan import resolve
 
-    scenario = load(options.scenario, overrides_of(options))
+    scenario = load(options.scenario, overrides_of(options), trust=options.trust)
     model = resolve(scenario)
     for note in model.overlay.notes:
         print(f"note: {note}")

@@ -51,6 +51,7 @@ class Task:
     scenario_folder: str
     runs: str
     anew: bool = False  # leave what an interrupted run of it left alone
+    trust: bool = False  # whether it may name code from outside
 
 
 @dataclass(frozen=True)
@@ -166,7 +167,8 @@ def carry_out(
             if isinstance(tell, PointProgress):
                 tell.close()
         if audits:
-            expect.audit_all(state.run for state in result.finished if state.run is not None)
+            runs = [state.run for state in result.finished if state.run is not None]
+            expect.audit_all(runs, trust=any(point.scenario.trust for point in sweep.points))
         for state in result.finished:
             assert state.run is not None
             state.judged = expect.judge(sweep.expect, state.run)
@@ -187,7 +189,7 @@ def _work(
     if not waiting:
         return
     runs = str(path / "runs")
-    work = [Task(s.point.slug, s.point.data(), s.point.scenario.folder, runs, again) for s in waiting]
+    work = [_task(state.point, runs, again) for state in waiting]
     failed = 0
     tell(0, 0, len(work))
     with contextlib.closing(answers(run_point, work, engine, jobs, address)) as ended:  # type: ignore[type-var]
@@ -196,6 +198,11 @@ def _work(
             _note(state, answer, path)
             failed += state.status == FAILED
             tell(count, failed, len(work))
+
+
+def _task(point: Point, runs: str, again: bool) -> Task:
+    scenario = point.scenario
+    return Task(point.slug, point.data(), scenario.folder, runs, again, scenario.trust)
 
 
 def run_point(task: Task) -> Outcome:
@@ -208,12 +215,12 @@ def run_point(task: Task) -> Outcome:
             error=f"the node that ran it cannot see {task.runs}: name a folder that all nodes share (--out)"
         )
     try:
-        scenario = from_data(task.scenario, task.scenario_folder)
+        scenario = from_data(task.scenario, task.scenario_folder, trust=task.trust)
         left = None if task.anew else _left_behind(task, scenario)
         if left is not None:
             # What no longer fits, or cannot be read, is begun anew.
             with contextlib.suppress(InvalidInput):
-                return Outcome(run=resume(left, engine="inline", actors=1).path.name)
+                return Outcome(run=resume(left, engine="inline", actors=1, trust=task.trust).path.name)
         done = run(
             scenario,
             engine="inline",
@@ -298,7 +305,8 @@ def _find_finished(state: PointState, runs: Path) -> None:
     from scenarios.loader import from_data
 
     try:
-        wanted = _identity(from_data(state.point.data(), state.point.scenario.folder))
+        scenario = state.point.scenario
+        wanted = _identity(from_data(state.point.data(), scenario.folder, trust=scenario.trust))
     except BrokerlabError:
         return  # running it will tell
     for folder in candidates:

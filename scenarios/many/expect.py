@@ -220,8 +220,8 @@ def need_audit(texts: Iterable[str]) -> bool:
     return True
 
 
-def audit_all(runs: Iterable[RunFolder]) -> None:
-    """Audit each run that was not, with one Spark for all."""
+def audit_all(runs: Iterable[RunFolder], *, trust: bool = False) -> None:
+    """Audit each run that was not, with one Spark for all; `trust` lets them name code from outside."""
     waiting = [run for run in runs if metrics.kept_audit(run) is None]
     if not waiting:
         return
@@ -231,14 +231,14 @@ def audit_all(runs: Iterable[RunFolder]) -> None:
     # One Spark is started for all of them; the audit of each uses the one that is there.
     with load("analysis.spark.session:session")() if len(waiting) > 1 else nullcontext():
         for run in waiting:
-            audit(run.path)
+            audit(run.path, trust=trust)
 
 
-def judged_run(run: RunFolder, texts: Sequence[str] | None = None) -> list[Judged]:
+def judged_run(run: RunFolder, texts: Sequence[str] | None = None, *, trust: bool = False) -> list[Judged]:
     """The expectations of a run's own scenario (or others) judged, audited first if one asks for it."""
     texts = run.manifest["scenario"].get("expect", []) if texts is None else texts
     if need_audit(texts):
-        audit_all([run])
+        audit_all([run], trust=trust)
     return judge(texts, run)
 
 

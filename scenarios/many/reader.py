@@ -81,8 +81,11 @@ class Axis:
     places: tuple[Path, ...]  # of each path's list in the sweep file
 
 
-def load_sweep(file: str | FilePath, overrides: Sequence[str] = ()) -> Sweep:
-    """Read a sweep file; ScenarioErrors holds all that is wrong with it and with its points."""
+def load_sweep(file: str | FilePath, overrides: Sequence[str] = (), *, trust: bool = False) -> Sweep:
+    """Read a sweep file; ScenarioErrors holds all that is wrong with it and with its points.
+
+    `trust` lets its scenarios name code from outside.
+    """
     path = FilePath(file)
     if not path.is_file():
         if str(file) in shipped():
@@ -111,7 +114,7 @@ def load_sweep(file: str | FilePath, overrides: Sequence[str] = ()) -> Sweep:
     model = _validated(document, data)
     if model is None:
         raise ScenarioErrors(document.problems)
-    return _Reader(document, model, path.parent).sweep()
+    return _Reader(document, model, path.parent, trust).sweep()
 
 
 def _validated(document: Document, data: dict[str, Any]) -> SweepModel | None:
@@ -128,8 +131,9 @@ def _validated(document: Document, data: dict[str, Any]) -> SweepModel | None:
 class _Reader:
     """From a sweep file whose form is right to its points."""
 
-    def __init__(self, document: Document, model: SweepModel, folder: FilePath) -> None:
+    def __init__(self, document: Document, model: SweepModel, folder: FilePath, trust: bool) -> None:
         self.document = document
+        self.trust = trust
         self.model = model
         self.folder = folder
         self.problems: list[Problem] = []  # of the scenario itself
@@ -259,7 +263,7 @@ class _Reader:
             f"{path}={json.dumps(value, ensure_ascii=False)}" for path, value in everything.items()
         ]
         try:
-            return load(file, assignments)
+            return load(file, assignments, trust=self.trust)
         except ScenarioErrors as errors:
             for problem in errors.problems:
                 self.raised.setdefault(problem, []).append(values)

@@ -88,11 +88,13 @@ def seed_of(base_seed: int, repeat: int) -> int:
     return int(stream(base_seed, repeat, "repeat")) >> 1  # a seed has 63 bits
 
 
-def repeated(scenario: str | FilePath, times: int, overrides: Sequence[str] = ()) -> Sweep:
-    """A sweep in which nothing varies but the seed."""
+def repeated(
+    scenario: str | FilePath, times: int, overrides: Sequence[str] = (), *, trust: bool = False
+) -> Sweep:
+    """A sweep in which nothing varies but the seed; `trust` lets the scenario name code from outside."""
     if not 1 <= times <= REPEATS_MAX:
         raise InvalidInput(f"--times: a scenario is repeated 1 to {REPEATS_MAX:,} times (got {times})")
-    loaded = load(scenario, overrides)
+    loaded = load(scenario, overrides, trust=trust)
     base = loaded.model.seed
     name = loaded.name[:_SLUG_CHARACTERS_MAX].rstrip("-_")
     return Sweep(

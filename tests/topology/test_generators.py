@@ -262,10 +262,8 @@ def test_an_explicit_list_that_is_not_strict_is_repaired_with_notes():
         ("grid", {"rows": 1001, "columns": 1000}, "more than 1000000 brokers"),
         ("erdos-renyi", {"nodes": 100_000, "probability": 0.5}, "lower probability"),
         ("waxman", {"nodes": 100_000, "beta": 1.0}, "lower beta"),
-        ("nowhere_at_all:graph", {}, "no module 'nowhere_at_all'"),
-        ("networkx:no_such_graph", {}, "has no 'no_such_graph'"),
-        (":x", {}, "has no"),
-        ("networkx:density", {"G": 3}, "the function failed: AttributeError"),
+        ("networkx:petersen_graph", {}, "handed over as a function"),
+        (":x", {}, "no topology named ':x'"),
     ],
 )
 def test_impossible_parameters_are_refused_with_what_is_wrong(kind, params, said):
@@ -273,17 +271,22 @@ def test_impossible_parameters_are_refused_with_what_is_wrong(kind, params, said
         build(kind, params, LINKS, seed=1)
 
 
-def test_a_third_partys_generator_is_named_by_module_and_function():
-    overlay = build("networkx:petersen_graph", {}, LINKS, seed=1)
+def test_a_third_partys_function_that_fails_is_told_as_such():
+    with pytest.raises(TopologyError, match="topology density: the function failed: AttributeError"):
+        build("density", {"G": 3}, LINKS, seed=1, generator=nx.density)
+
+
+def test_a_third_partys_generator_is_handed_over_as_a_function():
+    overlay = build("petersen", {}, LINKS, seed=1, generator=nx.petersen_graph)
     assert (overlay.brokers, overlay.links) == (10, 15)
     assert overlay.names[:2] == ("b0", "b1")
 
 
 def test_a_third_partys_graph_is_repaired_whatever_stands_for_its_nodes():
-    overlay = build("networkx:gn_graph", {"n": 12}, LINKS, seed=1)
+    overlay = build("gn", {"n": 12}, LINKS, seed=1, generator=nx.gn_graph)
     assert overlay.is_tree
     assert "directions dropped" in overlay.notes
-    graph = graph_of("networkx:grid_2d_graph", {"m": 2, "n": 2}, seed=1)
+    graph = graph_of("grid of pairs", {"m": 2, "n": 2}, seed=1, function=nx.grid_2d_graph)
     assert [graph.nodes[v]["name"] for v in graph] == ["(0, 0)", "(0, 1)", "(1, 0)", "(1, 1)"]
 
 

@@ -11,7 +11,7 @@ without ranges matches every event. Ends may be infinite; a range may be a point
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Any, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,6 +40,7 @@ class FailedRange(NamedTuple):
 class ContentIndex(Index):
     """Subscriptions in, the ids that match an event out, in ascending order."""
 
+    question: ClassVar[str] = "content-match"
     attributes: int
 
     @abstractmethod

@@ -33,7 +33,7 @@ from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -140,6 +140,7 @@ Profile = list[list[Atom]]
 class ContextFilter(Index):
     """Profiles and context values in, the ids of the profiles that a message satisfies out, ascending."""
 
+    question: ClassVar[str] = "context-filter"
     schema: Schema
 
     @abstractmethod

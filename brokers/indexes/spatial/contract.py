@@ -22,7 +22,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -66,6 +66,7 @@ class ReverseTopK(Index):
     the slots of `objects` and `subscriptions`.
     """
 
+    question: ClassVar[str] = "reverse-topk"
     exact = False  # answers RT whatever delta is
     k_max = K_MAX
 

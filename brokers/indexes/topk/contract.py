@@ -25,7 +25,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, ClassVar, Literal, NamedTuple, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -99,6 +99,7 @@ class Query:
 class RankedIndex(Index):
     """Filters in, the ones that score highest with a message out."""
 
+    question: ClassVar[str] = "ranked-match"
     attributes: int
 
     @abstractmethod

@@ -1,0 +1,230 @@
+"""What a name stands for: one function for everything that has a name, in every command.
+
+A name is built in, or an installed package registers it by an entry point of the group `brokerlab.<group>`, or it is
+`package.module:Name`. Scenario files and run folders are data from strangers, and to import is to run code. So:
+
+- `package.module:Name` is refused before anything is imported, unless a registered name stands for the same, or the
+  caller says `trust`.
+- Only with `trust` does the folder of a scenario come onto the path, behind everything else: what lies there takes
+  the place of nothing.
+- What a name stands for has to be what its group's contract says before anything of it is called.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+import typing
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from brokers.errors import BrokerlabError, InvalidInput
+from brokers.registry import Entry, did_you_mean, entries, load
+
+
+@dataclass(frozen=True)
+class Group:
+    """Names of one sort, and what may stand behind them."""
+
+    one: str  # what one of them is called
+    contract: str  # what it has to be, in words
+    misfit: Callable[[Any], str | None]  # what keeps an object from being one
+    table: str | None = None  # "module:TABLE" of the built-in names; None: only code names these
+
+
+class Untrusted(InvalidInput):
+    """A name of code from outside, where nobody said that it may run."""
+
+
+def table(group: str) -> dict[str, Entry]:
+    """The registered names of a group, built in or of installed packages. Imports none of what they stand for."""
+    found = GROUPS.get(group)
+    if found is None or found.table is None:
+        known = [name for name, each in GROUPS.items() if each.table is not None]
+        raise InvalidInput(f"no registry {group!r}; {did_you_mean(group, known)}")
+    return entries(load(found.table), group)
+
+
+def find(group: str, name: str, *, trust: bool = False, folder: str | Path | None = None) -> tuple[str, Any]:
+    """(target, object) of a name.
+
+    Parameters
+    ----------
+    group : kinds, protocols, indexes, workloads or topologies
+    trust : whether code from outside may be imported
+    folder : where such code may lie too: beside the scenario
+
+    Raises
+    ------
+    Untrusted
+        If the name is of code from outside and `trust` was not said. Nothing has been imported then.
+    InvalidInput
+        If there is no such name, it cannot be imported, or it is not what the group's contract says.
+    """
+    known = table(group)
+    if ":" not in name:
+        if name not in known:
+            raise InvalidInput(f"no {GROUPS[group].one} named {name!r}; {did_you_mean(name, known)}")
+        return known[name].target, load_as(group, known[name].target)
+    if all(entry.target != name for entry in known.values()):
+        if not trust:
+            raise Untrusted(
+                f"{name!r} is code from outside brokerlab, and was not looked at; if you trust whoever wrote it, "
+                "say --trust (in Python: trust=True)"
+            )
+        if folder is not None and str(folder) not in sys.path:
+            sys.path.append(str(folder))
+    return name, load_as(group, name)
+
+
+def load_as(group: str, target: str) -> Any:
+    """The object behind a target, checked against its group's contract.
+
+    For targets that `find` gave, and for those that code names: the judge of a kind, for one. Never for a name that
+    comes out of a file.
+    """
+    try:
+        loaded = load(target)
+    except BrokerlabError:
+        raise
+    except (Exception, SystemExit) as error:  # whatever a third party's module does while it is imported
+        raise InvalidInput(f"{target!r} cannot be imported: {type(error).__name__}: {error}") from error
+    misfit = GROUPS[group].misfit(loaded)
+    if misfit is not None:
+        raise InvalidInput(f"{target!r} is no {GROUPS[group].one}: it {misfit}; expected {GROUPS[group].contract}")
+    return loaded
+
+
+# ---- contracts ---------------------------------------------------------------------------------------
+
+
+def _kind(loaded: Any) -> str | None:
+    from brokers.contract import Kind
+
+    return _derives(loaded, Kind) or (None if hasattr(loaded, "name") else "has no name")
+
+
+def _protocol(loaded: Any) -> str | None:
+    from brokers.contract import BrokerProtocol, ShardProtocol
+
+    return _derives(loaded, BrokerProtocol, ShardProtocol)
+
+
+def _index(loaded: Any) -> str | None:
+    question = str(getattr(loaded, "question", None))
+    return _derives(loaded, load(_QUESTIONS.get(question, "brokers.indexes.contract:Index")))
+
+
+_QUESTIONS = {  # each with its contract
+    "content-match": "brokers.indexes.content.contract:ContentIndex",
+    "ranked-match": "brokers.indexes.topk.contract:RankedIndex",
+    "context-filter": "brokers.indexes.context.contract:ContextFilter",
+    "reverse-topk": "brokers.indexes.spatial.contract:ReverseTopK",
+}
+
+
+def _workload(loaded: Any) -> str | None:
+    from pydantic import BaseModel
+
+    params = getattr(loaded, "Params", None)
+    if params is not None and not (isinstance(params, type) and issubclass(params, BaseModel)):
+        return "has Params that are no pydantic model"
+    return _has(loaded, "next_wake", "take")
+
+
+def _topology(loaded: Any) -> str | None:
+    import networkx as nx
+
+    if not inspect.isfunction(loaded):
+        return f"is {_called(loaded)}, not a function written in Python"
+    for parameter in inspect.signature(loaded).parameters.values():
+        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.POSITIONAL_ONLY):
+            return f"takes {parameter.name!r} by position"
+        supplied = parameter.kind is parameter.VAR_KEYWORD or parameter.name in ("seed", "base")
+        if parameter.annotation is parameter.empty and not supplied:
+            return f"has a parameter {parameter.name!r} without a type"
+    returned = loaded.__annotations__.get("return")
+    try:
+        returned = typing.get_type_hints(loaded).get("return")
+    except Exception:  # annotations of third parties may name what is not there at run time
+        if isinstance(returned, str) and returned.endswith("Graph"):
+            return None
+    graph = isinstance(returned, type) and issubclass(returned, nx.Graph)
+    return None if graph else "does not say that it returns a graph"
+
+
+def _rule(loaded: Any) -> str | None:
+    if _has(loaded, "decisions") is None or _has(loaded, "judge") is None:
+        return None
+    return "has neither decisions() nor judge()" if isinstance(loaded, type) else _has(loaded)
+
+
+def _takes(count: int) -> Callable[[Any], str | None]:
+    """What keeps an object from being a function of so many arguments."""
+
+    def misfit(loaded: Any) -> str | None:
+        if not inspect.isfunction(loaded):
+            return f"is {_called(loaded)}, not a function written in Python"
+        signature = inspect.signature(loaded)
+        try:
+            signature.bind(*range(count))
+        except TypeError:
+            return f"does not take {count} arguments"
+        any_number = any(p.kind is p.VAR_POSITIONAL for p in signature.parameters.values())
+        return "takes any number of arguments" if any_number else None
+
+    return misfit
+
+
+def _derives(loaded: Any, *bases: type) -> str | None:
+    if not isinstance(loaded, type):
+        return f"is {_called(loaded)}, not a class"
+    if not issubclass(loaded, bases):
+        return f"does not derive from {' or '.join(base.__name__ for base in bases)}"
+    missing = sorted(getattr(loaded, "__abstractmethods__", ()))
+    return f"does not define {', '.join(missing)}" if missing else None
+
+
+def _has(loaded: Any, *methods: str) -> str | None:
+    if not isinstance(loaded, type):
+        return f"is {_called(loaded)}, not a class"
+    missing = [name for name in methods if not callable(getattr(loaded, name, None))]
+    return f"has no method {missing[0]}" if missing else None
+
+
+def _called(loaded: Any) -> str:
+    return f"the class {loaded.__name__}" if isinstance(loaded, type) else f"a {type(loaded).__name__}"
+
+
+GROUPS: dict[str, Group] = {
+    "kinds": Group("kind", "a class derived from brokers.contract.Kind", _kind, "protocols.registry:KINDS"),
+    "protocols": Group(
+        "protocol",
+        "a class derived from BrokerProtocol or ShardProtocol of brokers.contract",
+        _protocol,
+        "protocols.registry:PROTOCOLS",
+    ),
+    "indexes": Group(
+        "index",
+        "a class derived from the contract of its question, as brokers.indexes.content.contract.ContentIndex",
+        _index,
+        "brokers.indexes.registry:INDEXES",
+    ),
+    "topologies": Group(
+        "topology",
+        "a function with typed keywords that says it returns a networkx.Graph",
+        _topology,
+        "topology.registry:TOPOLOGIES",
+    ),
+    "workloads": Group(
+        "workload",
+        "a class with next_wake() and take(), and a pydantic model Params if it has parameters",
+        _workload,
+        "scenarios.workloads.registry:WORKLOADS",
+    ),
+    "audit rules": Group("audit rule", "a class with decisions() or judge()", _rule),
+    "judges": Group("judge", "a function of (tables, kind, guarantees, service)", _takes(4)),
+    "rehearsals": Group("rehearsal", "a function of (rehearsal, brokers, clients, params, seed)", _takes(5)),
+}
