@@ -131,7 +131,7 @@ class Kind(ABC):
 
     @classmethod
     def misfits(cls, params: Mapping[str, Any], index: type | None) -> list[tuple[str, str]]:
-        """What does not go together in a service, as (key in the service, what is wrong); `run` asks before it begins."""
+        """What in a service does not go together, as (key in the service, what is wrong)."""
         return []
 
     @abstractmethod

@@ -34,6 +34,7 @@ class Demand:
     """What a protocol will have to do in a service. Rates are per simulated second, in the mean of the run."""
 
     overlay: Any  # topology.overlay.Overlay
+    links: Any  # brokers.contract.LinkTable: those that the service may use
     params: Mapping[str, Any]  # of the kind
     options: Any  # of the protocol, validated, or a mapping
     duration_s: float
@@ -45,7 +46,7 @@ class Demand:
     publishes: NDArray[np.bool_]  # whether publications may enter at a node
     share: float  # in the mean over all interests, as in `Rates`
     covered: float
-    sources: tuple[Rates, ...]  # those of which the rates above are made
+    sources: tuple[tuple[Rates, Floats], ...]  # the rates of each source, and the part of its clients at each node
 
     @property
     def nodes(self) -> int:
@@ -53,12 +54,17 @@ class Demand:
 
     def more(self, name: str) -> list[Any]:
         """What sources say under a name in `Rates.more`."""
-        return [rates.more[name] for rates in self.sources if name in rates.more]
+        return [rates.more[name] for rates, _ in self.sources if name in rates.more]
+
+    def of(self, name: str) -> Floats:
+        """A number that sources say in `Rates.more`, laid out over nodes."""
+        return sum((float(rates.more.get(name, 0.0)) * spread for rates, spread in self.sources), np.zeros(self.nodes))
 
 
 def demand(
     parts: Iterable[tuple[Rates, bool, NDArray[np.int32]]],
     overlay: Any,
+    links: Any,
     params: Mapping[str, Any],
     options: Any,
     duration_s: float,
@@ -79,10 +85,10 @@ def demand(
         publishes |= (spread > 0) & enters
         share += rates.share * rates.interests
         covered += rates.covered * rates.interests
-        sources.append(rates)
+        sources.append((rates, spread))
     total = max(float(interests.sum()), 1e-300)
     return Demand(
-        overlay, params, options, duration_s, settled, server, publications, changes, interests, publishes,
+        overlay, links, params, options, duration_s, settled, server, publications, changes, interests, publishes,
         share / total, covered / total, tuple(sources),
     )  # fmt: skip
 

@@ -18,6 +18,8 @@ from protocols.context.sieve import everything
 class Edge(ContextBroker):
     """See the module."""
 
+    values_known = False
+
     def __init__(self, node: Any) -> None:
         super().__init__(node)
         self.nothing_known = everything(len(self.newest))

@@ -18,13 +18,13 @@ from numba import njit
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
-from brokers.contract import Emission, Floats, Ints, SourceContext
+from brokers.contract import Emission, Floats, Ints, Rates, SourceContext
 from protocols.channels.database import hot_spots
 from protocols.channels.kind import PERIOD_NS_MIN, SUBSCRIBE, Channels
 from scenarios.units import Duration, PositiveDuration, PositiveRate
 from scenarios.workloads.arrivals import ArrivalParameters, Arrivals
 from scenarios.workloads.common import Parameters, RealRange, WholeRange, emission, subscription_ids
-from scenarios.workloads.subscribe import ChurnParameters, Subscribe
+from scenarios.workloads.subscribe import ChurnParameters, Subscribe, rates_over_time
 from topology.draws import normal, stream_of, uniform
 
 
@@ -79,6 +79,19 @@ class MapQueries(Subscribe):
             when = ArrivalParameters.model_validate({"rate": p.move, "start": p.start + p.ramp + 1})
             keys = self._keys("moves", self.clients)
             self._moves = Arrivals(when, keys, context.population, context.duration_ns)
+
+    @classmethod
+    def rates(cls, params: Mapping[str, Any], context: SourceContext) -> Rates | None:
+        p = MapQueryParameters.model_validate(dict(params))
+        found = rates_over_time(p, context)
+        changes = found.changes
+        if p.move is not None and p.number[1]:
+            when = ArrivalParameters.model_validate({"rate": p.move, "start": p.start + p.ramp + 1})
+            changes += when.expected_per_s(context.population, context.duration_ns)
+        each = found.interests / len(p.period)  # queries of one period
+        # Those around one hot spot overlap, most others do not.
+        apart = min(each, p.clusters + (1.0 - (p.clustered if p.clusters else 0.0)) * each)
+        return replace(found, changes=changes, more={"rounds": [(period / 1e9, each, apart) for period in p.period]})
 
     def _next_event_ns(self) -> int:
         first = super()._next_event_ns()

@@ -18,7 +18,7 @@ from numba import njit
 from numpy.typing import NDArray
 from pydantic import AfterValidator, Field, WithJsonSchema
 
-from brokers.contract import NEVER, Emission, Floats, Ints, SourceContext
+from brokers.contract import NEVER, Emission, Floats, Ints, Rates, SourceContext
 from brokers.errors import InvalidInput
 from protocols.spatial.kind import EXPIRE, PUBLISH
 from scenarios.units import Duration, PositiveDuration
@@ -32,7 +32,7 @@ from scenarios.workloads.common import (
     emission,
     subscription_ids,
 )
-from scenarios.workloads.subscribe import ChurnParameters, Subscribe
+from scenarios.workloads.subscribe import ChurnParameters, Subscribe, rates_over_time
 from topology.draws import pick, power_weights, purpose_key, stream_of, streams, uniform
 
 Region = Annotated[
@@ -100,6 +100,13 @@ class Objects(GroupSource):
         )
         self._set_chunk(self._arrivals.rate)
 
+    @classmethod
+    def rates(cls, params: Mapping[str, Any], context: SourceContext) -> Rates | None:
+        p = ObjectParameters.model_validate(dict(params))
+        objects = p.expected_per_s(context.population, context.duration_ns)
+        withdrawn = 0.0 if p.lifetime is None else max(0.0, 1.0 - p.lifetime / max(1, context.duration_ns - p.start))
+        return Rates(publications=objects, changes=objects * withdrawn, more={"expiries": objects * withdrawn})
+
     def _next_event_ns(self) -> int:
         return self._arrivals.next_event_ns()
 
@@ -130,6 +137,17 @@ class ObjectSubscribe(Subscribe):
         times = {name: params[name] for name in ("number", "start", "ramp", "churn") if name in params}
         super().__init__(times, replace(context, service_params={"attributes": 1}))
         self._things = _Things(asked, context)
+
+    @classmethod
+    def rates(cls, params: Mapping[str, Any], context: SourceContext) -> Rates | None:
+        asked = ObjectSubscribeParameters.model_validate(dict(params))
+        weights = np.diff(power_weights(context.service_params["keywords"], asked.popularity), prepend=0.0)
+        weights = weights / weights.sum()
+        words = 0.5 * sum(asked.words)
+        # An object with as many words as a subscription has, of the same popularity.
+        share = 1.0 - (1.0 - float((weights**2).sum())) ** (words * words)
+        more = {"keywords": weights, "words": words, "region": asked.region is not None}
+        return replace(rates_over_time(asked, context), share=share, more=more)
 
     def standing(self, clients: Ints) -> list[Emission]:
         return self._placed(super().standing(clients))
