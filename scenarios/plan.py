@@ -1,7 +1,7 @@
 """From a valid scenario to the model that an engine runs, and what running it would take.
 
-`resolve` builds the network, attaches the clients and reads the files a scenario names, so that whatever is
-wrong with them shows before a run. `plan` adds an estimate.
+`resolve` builds the network, attaches the clients, reads the files a scenario names, and sets up kinds, indexes and
+sources as a run would, so that whatever is wrong with them shows before a run, and where. `plan` adds an estimate.
 
 Theory of λ (OMNeT++): parallel simulation pays where each window holds much work against what its
 exchange costs,
@@ -26,8 +26,8 @@ from typing import TYPE_CHECKING, Any
 
 from brokers.errors import InvalidInput
 from scenarios import lookup
+from scenarios.checks import check_service, check_source
 from scenarios.problems import Path as DataPath
-from scenarios.problems import ScenarioErrors
 from scenarios.schema import ExplicitPlacement, LinkOverride, Links, Placement, ResolvedService, Scenario
 
 if TYPE_CHECKING:
@@ -56,12 +56,15 @@ def resolve(scenario: Scenario) -> Model:
 
     model = scenario.model
     brokers = _overlay(scenario)
-    client_broker, groups = _clients(scenario, brokers)
+    placed, groups = _clients(scenario, brokers)
+    client_broker = np.concatenate(placed)
     overlay = _with_servers(scenario, brokers)
     server_of = {name: brokers.brokers + i for i, name in enumerate(model.servers)}
     files: dict[str, str] = {}
     services = []
     for i, service in enumerate(scenario.services):
+        params = _params(scenario, i, service, files)
+        check_service(scenario, i, service, params, overlay)
         services.append(
             ServiceSpec(
                 name=service.section.name,
@@ -72,9 +75,9 @@ def resolve(scenario: Scenario) -> Model:
                 view=service.section.view,
                 settled=service.section.subscriptions == "settled",
                 options=service.options,
-                params=_params(scenario, i, service, files),
+                params=params,
                 cost=service.section.cost.model_dump(),
-                sources=_sources(scenario, i, service, groups, overlay, files),
+                sources=_sources(scenario, i, service, params, groups, overlay, client_broker, files),
                 server=-1 if service.server is None else server_of[service.server],
             )
         )
@@ -84,7 +87,7 @@ def resolve(scenario: Scenario) -> Model:
         seed=model.seed,
         duration_ns=model.duration,
         overlay=overlay,
-        client_broker=np.concatenate(client_broker),
+        client_broker=client_broker,
         groups=groups,
         services=services,
         trace_level=model.trace.level,
@@ -207,10 +210,15 @@ def _sources(
     scenario: Scenario,
     i: int,
     service: ResolvedService,
+    service_params: dict[str, Any],
     groups: Mapping[str, tuple[int, int]],
     overlay: Overlay,
+    client_broker: NDArray[np.int32],
     files: dict[str, str],
 ) -> list[SourceSpec]:
+    import numpy as np
+
+    from brokers.contract import SourceContext
     from brokers.engine.model import SourceSpec
 
     specs = []
@@ -224,46 +232,23 @@ def _sources(
         for key in named:
             params[key] = str(Path(scenario.folder) / params[key])
         path: DataPath = ("services", i, "workload", j)
-        if named:
-            _try_source(scenario, loaded, params, (i, j), service, count, overlay.nodes, (*path, named[0]))
+        context = SourceContext(
+            seed=scenario.model.seed,
+            service=i,
+            source=j,
+            clients=np.array([first]),  # one stands for all
+            entity_base=overlay.nodes,
+            population=count,
+            duration_ns=scenario.model.duration,
+            settled=service.section.subscriptions == "settled",
+            service_params=service_params,
+            client_broker=client_broker,
+        )
+        check_source(scenario, service, loaded, params, context, (*path, *named[:1]))
         for key in named:
             files[source.params[key]] = hashlib.sha256(Path(params[key]).read_bytes()).hexdigest()
         specs.append(SourceSpec(source.target, params, source.group))
     return specs
-
-
-def _try_source(
-    scenario: Scenario,
-    loaded: Any,
-    params: dict[str, Any],
-    numbers: tuple[int, int],
-    service: ResolvedService,
-    population: int,
-    entity_base: int,
-    path: DataPath,
-) -> None:
-    """Build a source that reads files once without clients, so that what is wrong with them shows now."""
-    import numpy as np
-
-    from brokers.contract import SourceContext
-
-    context = SourceContext(
-        seed=scenario.model.seed,
-        service=numbers[0],
-        source=numbers[1],
-        clients=np.zeros(0, np.int64),
-        entity_base=entity_base,
-        population=population,
-        duration_ns=scenario.model.duration,
-        settled=service.section.subscriptions == "settled",
-        service_params=service.params,
-    )
-    try:
-        loaded(params, context)
-    except ScenarioErrors:
-        raise
-    except InvalidInput as error:
-        raise scenario.wrong(path, str(error)) from error
 
 
 def _fingerprint(overlay: Overlay) -> str:

@@ -145,7 +145,7 @@ def run(
         scenario = load(scenario, changes)
     chosen, shards = choose_engine(scenario, engine, actors, address)
     model = resolve(scenario)
-    shards = _fitting(scenario, shards, model.overlay, asked=actors is not None)
+    shards = fitting(scenario, shards, model.overlay, asked=actors is not None)
     folder = create_run(
         RUNS if out is None else out,
         model.name,
@@ -187,7 +187,7 @@ def resume(
                 "so it cannot be resumed; run it again"
             )
         reopened.declare(tables_of(model))
-        shards = _fitting(scenario, shards, model.overlay, asked=actors is not None)
+        shards = fitting(scenario, shards, model.overlay, asked=actors is not None)
         return _carry_out(reopened, scenario, model, chosen, shards, address, progress, resumed=True)
 
 
@@ -239,7 +239,7 @@ def _carry_out(
         return Run(folder.finish(result.digest, result.digest_per_second, facts))
 
 
-def _fitting(scenario: Scenario, shards: int, overlay: Overlay, asked: bool) -> int:
+def fitting(scenario: Scenario, shards: int, overlay: Overlay, asked: bool) -> int:
     """The number of shards: a default has at most one per broker, what someone asked for is checked."""
     section = scenario.model.engine
     brokers = overlay.brokers

@@ -331,7 +331,7 @@ class ScenarioModel(Section):
         description="groups of clients, by name"
     )
     servers: dict[Name, Server] = Field(default={}, description="nodes that serve, by name")
-    services: Annotated[list[Service], Field(min_length=1)]
+    services: Annotated[list[Service], Field(min_length=1, max_length=256)]
     trace: Trace = Trace()
     expect: list[Expectation] = Field(
         default=[], description="thresholds on metrics, as in latency.p99 < 80 ms; see many-runs.md"

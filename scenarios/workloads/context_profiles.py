@@ -19,7 +19,7 @@ from pydantic import Field, model_validator
 
 from brokers.contract import Emission, Floats, Ints, Rates, SourceContext
 from brokers.indexes.context.contract import OPERATORS
-from protocols.context.kind import ATOM
+from protocols.context.kind import ATOM, CONTEXTS_MAX
 from scenarios.units import Fraction
 from scenarios.workloads.common import Parameters
 from scenarios.workloads.subscribe import Subscribe, SubscribeParameters
@@ -40,6 +40,8 @@ class ContextProfilesParameters(SubscribeParameters):
         first, last = self.contexts
         if not 0 <= first <= last:
             raise ValueError(f"`contexts` runs from first to last, both at least 0 (got {first} to {last})")
+        if last >= CONTEXTS_MAX:
+            raise ValueError(f"contexts have numbers below 2**45 (got {last})")
         return self
 
 

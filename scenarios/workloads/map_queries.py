@@ -21,7 +21,7 @@ from pydantic import Field, model_validator
 from brokers.contract import Emission, Floats, Ints, Rates, SourceContext
 from protocols.channels.database import hot_spots
 from protocols.channels.kind import PERIOD_NS_MIN, SUBSCRIBE, Channels
-from scenarios.units import Duration, PositiveDuration, PositiveRate
+from scenarios.units import Duration, PositiveDuration, PositiveRate, format_duration
 from scenarios.workloads.arrivals import ArrivalParameters, Arrivals
 from scenarios.workloads.common import Parameters, RealRange, WholeRange, emission, subscription_ids
 from scenarios.workloads.subscribe import ChurnParameters, Subscribe, rates_over_time
@@ -52,6 +52,11 @@ class MapQueryParameters(Parameters):
         short = [period for period in self.period if period < PERIOD_NS_MIN]
         if short:
             raise ValueError(f"`period` is at least 1 ms (got {short[0]:,} ns)")
+        long = [period for period in self.period if period >= 2**53]
+        if long:
+            raise ValueError(f"`period` is at most 104 days (got {format_duration(long[0])})")
+        if self.number[1] > 1_000_000:
+            raise ValueError(f"`number` is at most 1,000,000 queries per client (got {self.number[1]})")
         if self.move is not None and self.churn is not None:
             raise ValueError("`move` and `churn` do not go together; use two sources")
         return self
