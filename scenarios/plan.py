@@ -101,20 +101,23 @@ def link_model(links: Links) -> Any:
     """The section `links` in the terms of `topology.links`."""
     from topology.links import LinkModel
 
-    delay = links.delay.model_dump()
-    renamed = {
-        f"{key}_ns" if key in ("delay", "low", "high", "mean", "stdev", "delay_min") else key: value
-        for key, value in delay.items()
-    }
     return LinkModel.model_validate(
         {
-            "delay": renamed,
+            "delay": _delay(links.delay),
+            "regions": [
+                {"inside": each.inside, "between": each.between, "delay": _delay(each.delay)} for each in links.regions
+            ],
             "jitter_ns": links.jitter,
             "bandwidth_bps": links.bandwidth,
             "loss": links.loss,
             "overrides": [_override(each) for each in links.overrides],
         }
     )
+
+
+def _delay(delay: Any) -> dict[str, Any]:
+    renamed = ("delay", "low", "high", "mean", "stdev", "delay_min")
+    return {f"{key}_ns" if key in renamed else key: value for key, value in delay.model_dump().items()}
 
 
 def _override(override: LinkOverride) -> dict[str, Any]:

@@ -173,11 +173,35 @@ class LinkOverride(Section):
     loss: LinkLoss | None = None
 
 
+RegionPair = Annotated[list[Annotated[Count, Field(ge=0)]], Field(min_length=2, max_length=2)]
+
+
+class RegionDelay(Section):
+    """The delays of all links inside regions, or between them; for a topology that has regions."""
+
+    inside: Literal["all"] | Annotated[Count, Field(ge=0)] | None = Field(
+        default=None, description="of one region, by number from 0, or of `all`"
+    )
+    between: Literal["all"] | RegionPair | None = Field(default=None, description="two regions, or `all`")
+    delay: Delay = Field(description="as `links.delay`")
+
+    @model_validator(mode="after")
+    def _one_of_two(self) -> RegionDelay:
+        if (self.inside is None) == (self.between is None):
+            raise ValueError("needs either `inside` or `between`")
+        return self
+
+
 class Links(Section):
     """Delay, jitter, bandwidth and loss of the links between brokers."""
 
     delay: Delay = Field(
         default=ConstantDelay(delay=10_000_000), description="one value for all links, or a section with kind"
+    )
+    regions: list[RegionDelay] = Field(
+        default=[],
+        description="where the topology has regions (`hierarchical`): delays instead of `delay`, later ones over "
+        "earlier ones; `overrides` over both",
     )
     jitter: LinkJitter = Field(
         default=0, description="extra delay per message, evenly from 0 to this; order is kept"
@@ -401,6 +425,8 @@ class Scenario:
         data = self.model.model_dump(mode="json", exclude={"topology", "services"})
         if not data["servers"]:
             del data["servers"]
+        if not data["links"]["regions"]:
+            del data["links"]["regions"]
         data["topology"] = {"kind": self.model.topology.kind, **self.topology_params}
         data["services"] = []
         for service in self.services:

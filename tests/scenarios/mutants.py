@@ -6,8 +6,9 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from scenarios import document
+from scenarios import document, lookup
 from scenarios.loader import shipped
+from scenarios.schema import Service
 
 # All five kinds, all of their sources, trees and cycles, lossy links.
 NAMES = ("quickstart", "best-matches", "near-me", "nearest", "maps", "lossy", "side-by-side", "regions")
@@ -38,7 +39,10 @@ EXTRA = {
         "limit": (0, 1, 2),
         "region": (0.1, 1e200, 0),
         "process": ("constant", "bursts"),
-        "churn": ({"process": "replace", "rate": "10/s"}, {"process": "leave-and-join", "stay": "3 ms", "away": "2 ms"}),
+        "churn": (
+            {"process": "replace", "rate": "10/s"},
+            {"process": "leave-and-join", "stay": "3 ms", "away": "2 ms"},
+        ),
         "lifetime": ("1 ms", "1 ns"),
     },
 }  # fmt: skip
@@ -69,8 +73,22 @@ def leaves(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
     if isinstance(value, dict):
         return [found for key, each in value.items() for found in leaves(each, (*path, key))]
     if isinstance(value, list):
-        return [*([path] if path else []), *(found for i, each in enumerate(value) for found in leaves(each, (*path, i)))]
+        inside = [found for i, each in enumerate(value) for found in leaves(each, (*path, i))]
+        return [path, *inside] if path else inside
     return [path]
+
+
+def _at(data: Any, path: tuple[Any, ...]) -> Any:
+    for part in path:
+        data = data[part]
+    return data
+
+
+def _alike(value: Any) -> tuple[Any, ...]:
+    """Values that may stand for this one: mostly of its type."""
+    if isinstance(value, list):
+        return SHAPES
+    return NUMBERS if isinstance(value, int | float) else WORDS
 
 
 KEPT = ("source", "kind", "protocol", "name", "services", "workload", "clients", "nodes", "count", "title", "duration")
@@ -81,22 +99,25 @@ def mutants(draw: st.DrawFn) -> dict[str, Any]:
     """A small scenario with one to three changes."""
     data = small(draw(st.sampled_from(NAMES)))
     data |= {"duration": AT_ONCE["duration"], "drain": AT_ONCE["drain"]}
-    for _ in range(draw(st.integers(1, 3))):
+    for _ in range(draw(st.integers(1, 2))):
         if draw(st.booleans()):
             paths = [path for path in leaves(data) if path[-1] not in KEPT]
             path = draw(st.sampled_from(paths))
-            value = draw(st.sampled_from([*NUMBERS, *WORDS, *SHAPES]))
+            value = draw(st.sampled_from(_alike(_at(data, path))))
         else:
             service = draw(st.integers(0, len(data["services"]) - 1))
-            sources = data["services"][service].get("workload") or [None]
-            path = ("services", service)
-            section = "services"
-            if draw(st.booleans()) and sources[0] is not None:
-                path, section = (*path, "workload", draw(st.integers(0, len(sources) - 1))), "workload"
-            key = draw(st.sampled_from(sorted(EXTRA[section])))
-            path, value = (*path, key), draw(st.sampled_from(EXTRA[section][key]))
-        at = data
-        for part in path[:-1]:
-            at = at[part]
-        at[path[-1]] = value
+            section = data["services"][service]
+            path, names, model, at = ("services", service), EXTRA["services"], "kinds", section
+            if draw(st.booleans()):
+                number = draw(st.integers(0, len(section["workload"]) - 1))
+                path, names, model = (*path, "workload", number), EXTRA["workload"], "workloads"
+                at = section["workload"][number]
+            known = lookup.params_model(lookup.find(model, at["source" if "source" in at else "kind"], model)[1])
+            fields = {*known.model_fields, *(Service.model_fields if model == "kinds" else ())}
+            fitting = sorted(fields & names.keys())
+            if not fitting:
+                continue
+            key = draw(st.sampled_from(fitting))
+            path, value = (*path, key), draw(st.sampled_from(names[key]))
+        _at(data, path[:-1])[path[-1]] = value
     return data

@@ -47,7 +47,8 @@ WRONG = {
         SPATIAL, ["services.0.geometry=sphere", "services.0.workload.0.domain=[-180, 180]"], "workload[0].domain",
     ),
     "subscriptions beyond the poles": (
-        SPATIAL, ["services.0.geometry=sphere", "services.0.workload.1.domain=[[-91, 0], [0, 1]]"], "workload[1].domain",
+        SPATIAL, ["services.0.geometry=sphere", "services.0.workload.1.domain=[[-91, 0], [0, 1]]"],
+        "workload[1].domain",
     ),
     "a k that is not answered": (SPATIAL, ["services.0.workload.0.k=11"], "workload[0].k"),
     "holding back on links that lose": (CONTEXT, ["services.0.options.hold_back=1000000"], "options.hold_back"),
