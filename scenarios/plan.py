@@ -91,7 +91,7 @@ def resolve(scenario: Scenario) -> Model:
         groups=groups,
         services=services,
         trace_level=model.trace.level,
-        sample_every_ns=model.trace.sample_every,
+        sample_every_ns=model.sample_every_ns,
         drain_ns=model.drain,
         facts={"scenario": scenario.resolved(), "model_parts": parts, "folder": scenario.folder},
     )

@@ -329,12 +329,32 @@ class TopologyHead(Named):
     kind: str = Field(description="a topology of `brokerlab list`, or package.module:function")
 
 
+_SECOND_NS = 1_000_000_000
+_SAMPLES_MAX = 3_000
+_STEPS_S = tuple(
+    factor * unit
+    for unit, factors in ((1, (1, 2, 5, 10, 20, 30)), (60, (1, 2, 5, 10, 20, 30)), (3600, (1, 2, 6, 12)))
+    for factor in factors
+)
+
+
+def sampling_of(duration_ns: int) -> int:
+    """The time between samples of a run that does not say it: a round one, at most some thousand of them."""
+    for step_s in _STEPS_S:
+        if duration_ns <= step_s * _SECOND_NS * _SAMPLES_MAX:
+            return step_s * _SECOND_NS
+    day_ns = 86_400 * _SECOND_NS
+    return -(-duration_ns // (day_ns * _SAMPLES_MAX)) * day_ns
+
+
 class Trace(Section):
     """What is written down."""
 
     level: Literal["none", "summary", "deliveries", "full"] = "deliveries"
-    sample_every: PositiveDuration = Field(
-        default=1_000_000_000, description="time between samples of queues and tables"
+    sample_every: PositiveDuration | None = Field(
+        default=None,
+        description="time between samples of queues and tables; default: a second in runs of up to 50 minutes, in "
+        "longer ones as much as gives at most 3,000 samples",
     )
 
 
@@ -360,6 +380,11 @@ class ScenarioModel(Section):
     expect: list[Expectation] = Field(
         default=[], description="thresholds on metrics, as in latency.p99 < 80 ms; see many-runs.md"
     )
+
+    @property
+    def sample_every_ns(self) -> int:
+        """The time between samples, said or not."""
+        return self.trace.sample_every or sampling_of(self.duration)
 
     @field_validator("title")
     @classmethod
@@ -427,6 +452,7 @@ class Scenario:
             del data["servers"]
         if not data["links"]["regions"]:
             del data["links"]["regions"]
+        data["trace"]["sample_every"] = self.model.sample_every_ns
         data["topology"] = {"kind": self.model.topology.kind, **self.topology_params}
         data["services"] = []
         for service in self.services:
