@@ -26,6 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from brokers.errors import ProtocolFault
+from brokers.rates import Demand, Rates, everywhere
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -81,7 +82,11 @@ class SourceContext:
 
 
 class Source(Protocol):
-    """A restartable workload: what acts of its own accord, on its own schedule."""
+    """A restartable workload: what acts of its own accord, on its own schedule.
+
+    A class may have `rates(params, context)`, a class method: what `context.clients`, the whole group, are expected to
+    do, as `Rates`, or None if that is not known; and `publishes`, False if no publication of theirs enters.
+    """
 
     def next_wake(self) -> int:
         """The simulated time at which `take` has to be called next; NEVER when exhausted."""
@@ -123,6 +128,11 @@ class Kind(ABC):
 
     def __init__(self, params: Mapping[str, Any]) -> None:
         self.params = dict(params)
+
+    @classmethod
+    def misfits(cls, params: Mapping[str, Any], index: type | None) -> list[tuple[str, str]]:
+        """What in a service does not go together, as (key in the service, what is wrong)."""
+        return []
 
     @abstractmethod
     def row_bytes(self, type: int, rows: Floats) -> Ints:
@@ -304,6 +314,16 @@ class ShardProtocol(ABC):
         """What is promised on this overlay, where that depends on it; `overlay.is_tree` is known."""
         return cls.guarantees
 
+    @classmethod
+    def misfits(cls, options: Any, overlay: Any, params: Mapping[str, Any]) -> list[tuple[str, str]]:
+        """What does not go together, as (key in the service, what is wrong); `params` are the kind's."""
+        return []
+
+    @classmethod
+    def expected_events(cls, demand: Demand) -> float:
+        """How many messages and timers brokers are expected to handle per simulated second, for `brokerlab plan`."""
+        return everywhere(demand)
+
     @property
     def timer_min_ns(self) -> int:
         """The shortest delay of a timer this protocol ever sets. A broker never runs ahead of it."""
@@ -390,6 +410,16 @@ class BrokerProtocol(ABC):
         """What is promised on this overlay, where that depends on it; `overlay.is_tree` is known."""
         return cls.guarantees
 
+    @classmethod
+    def misfits(cls, options: Any, overlay: Any, params: Mapping[str, Any]) -> list[tuple[str, str]]:
+        """What does not go together, as (key in the service, what is wrong); `params` are the kind's."""
+        return []
+
+    @classmethod
+    def expected_events(cls, demand: Demand) -> float:
+        """How many messages and timers brokers are expected to handle per simulated second, for `brokerlab plan`."""
+        return everywhere(demand)
+
     @abstractmethod
     def on_message(self, message: Message) -> None:
         """Decide on one message or timer."""
@@ -441,12 +471,14 @@ __all__ = [
     "Batch",
     "BrokerProtocol",
     "CostModel",
+    "Demand",
     "Emission",
     "Guarantees",
     "Interests",
     "Kind",
     "LinkTable",
     "Message",
+    "Rates",
     "ShardEnv",
     "ShardProtocol",
     "Source",

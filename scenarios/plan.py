@@ -1,7 +1,7 @@
 """From a valid scenario to the model that an engine runs, and what running it would take.
 
-`resolve` builds the network, attaches the clients and reads the files a scenario names, so that whatever is
-wrong with them shows before a run. `plan` adds an estimate.
+`resolve` builds the network, attaches the clients, reads the files a scenario names, and sets up kinds, indexes and
+sources as a run would, so that whatever is wrong with them shows before a run, and where. `plan` adds an estimate.
 
 Theory of λ (OMNeT++): parallel simulation pays where each window holds much work against what its
 exchange costs,
@@ -12,8 +12,8 @@ with the lookahead L in simulated seconds, E events per simulated second, the ex
 events per second of one core. Below about 10, several runs side by side finish sooner than one run over
 several cores.
 
-E is a rough upper estimate: a publication is handled once by every broker (under flooding on cycles, also
-once more per surplus link and direction), a subscription or its end once by every broker.
+E is what sources and protocols declare (`scenarios.expected`): within a factor of two of what is measured for the
+scenarios that come with the program.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from typing import TYPE_CHECKING, Any
 
 from brokers import names
 from brokers.errors import InvalidInput
+from scenarios.checks import check_service, check_source
 from scenarios.problems import Path as DataPath
-from scenarios.problems import ScenarioErrors
 from scenarios.schema import ExplicitPlacement, LinkOverride, Links, Placement, ResolvedService, Scenario
 
 if TYPE_CHECKING:
@@ -56,12 +56,15 @@ def resolve(scenario: Scenario) -> Model:
 
     model = scenario.model
     brokers = _overlay(scenario)
-    client_broker, groups = _clients(scenario, brokers)
+    placed, groups = _clients(scenario, brokers)
+    client_broker = np.concatenate(placed)
     overlay = _with_servers(scenario, brokers)
     server_of = {name: brokers.brokers + i for i, name in enumerate(model.servers)}
     files: dict[str, str] = {}
     services = []
     for i, service in enumerate(scenario.services):
+        params = _params(scenario, i, service, files)
+        check_service(scenario, i, service, params, overlay)
         services.append(
             ServiceSpec(
                 name=service.section.name,
@@ -72,9 +75,9 @@ def resolve(scenario: Scenario) -> Model:
                 view=service.section.view,
                 settled=service.section.subscriptions == "settled",
                 options=service.options,
-                params=_params(scenario, i, service, files),
+                params=params,
                 cost=service.section.cost.model_dump(),
-                sources=_sources(scenario, i, service, groups, overlay, files),
+                sources=_sources(scenario, i, service, params, groups, overlay, client_broker, files),
                 server=-1 if service.server is None else server_of[service.server],
             )
         )
@@ -84,11 +87,11 @@ def resolve(scenario: Scenario) -> Model:
         seed=model.seed,
         duration_ns=model.duration,
         overlay=overlay,
-        client_broker=np.concatenate(client_broker),
+        client_broker=client_broker,
         groups=groups,
         services=services,
         trace_level=model.trace.level,
-        sample_every_ns=model.trace.sample_every,
+        sample_every_ns=model.sample_every_ns,
         drain_ns=model.drain,
         facts={"scenario": scenario.resolved(), "model_parts": parts, "folder": scenario.folder},
     )
@@ -98,20 +101,23 @@ def link_model(links: Links) -> Any:
     """The section `links` in the terms of `topology.links`."""
     from topology.links import LinkModel
 
-    delay = links.delay.model_dump()
-    renamed = {
-        f"{key}_ns" if key in ("delay", "low", "high", "mean", "stdev", "delay_min") else key: value
-        for key, value in delay.items()
-    }
     return LinkModel.model_validate(
         {
-            "delay": renamed,
+            "delay": _delay(links.delay),
+            "regions": [
+                {"inside": each.inside, "between": each.between, "delay": _delay(each.delay)} for each in links.regions
+            ],
             "jitter_ns": links.jitter,
             "bandwidth_bps": links.bandwidth,
             "loss": links.loss,
             "overrides": [_override(each) for each in links.overrides],
         }
     )
+
+
+def _delay(delay: Any) -> dict[str, Any]:
+    renamed = ("delay", "low", "high", "mean", "stdev", "delay_min")
+    return {f"{key}_ns" if key in renamed else key: value for key, value in delay.model_dump().items()}
 
 
 def _override(override: LinkOverride) -> dict[str, Any]:
@@ -209,10 +215,15 @@ def _sources(
     scenario: Scenario,
     i: int,
     service: ResolvedService,
+    service_params: dict[str, Any],
     groups: Mapping[str, tuple[int, int]],
     overlay: Overlay,
+    client_broker: NDArray[np.int32],
     files: dict[str, str],
 ) -> list[SourceSpec]:
+    import numpy as np
+
+    from brokers.contract import SourceContext
     from brokers.engine.model import SourceSpec
 
     specs = []
@@ -226,46 +237,23 @@ def _sources(
         for key in named:
             params[key] = str(Path(scenario.folder) / params[key])
         path: DataPath = ("services", i, "workload", j)
-        if named:
-            _try_source(scenario, loaded, params, (i, j), service, count, overlay.nodes, (*path, named[0]))
+        context = SourceContext(
+            seed=scenario.model.seed,
+            service=i,
+            source=j,
+            clients=np.array([first]),  # one stands for all
+            entity_base=overlay.nodes,
+            population=count,
+            duration_ns=scenario.model.duration,
+            settled=service.section.subscriptions == "settled",
+            service_params=service_params,
+            client_broker=client_broker,
+        )
+        check_source(scenario, service, loaded, params, context, (*path, *named[:1]))
         for key in named:
             files[source.params[key]] = hashlib.sha256(Path(params[key]).read_bytes()).hexdigest()
         specs.append(SourceSpec(source.target, params, source.group))
     return specs
-
-
-def _try_source(
-    scenario: Scenario,
-    loaded: Any,
-    params: dict[str, Any],
-    numbers: tuple[int, int],
-    service: ResolvedService,
-    population: int,
-    entity_base: int,
-    path: DataPath,
-) -> None:
-    """Build a source that reads files once without clients, so that what is wrong with them shows now."""
-    import numpy as np
-
-    from brokers.contract import SourceContext
-
-    context = SourceContext(
-        seed=scenario.model.seed,
-        service=numbers[0],
-        source=numbers[1],
-        clients=np.zeros(0, np.int64),
-        entity_base=entity_base,
-        population=population,
-        duration_ns=scenario.model.duration,
-        settled=service.section.subscriptions == "settled",
-        service_params=service.params,
-    )
-    try:
-        loaded(params, context)
-    except ScenarioErrors:
-        raise
-    except InvalidInput as error:
-        raise scenario.wrong(path, str(error)) from error
 
 
 def _fingerprint(overlay: Overlay) -> str:
@@ -294,16 +282,24 @@ class Plan:
     imbalance: float  # heaviest shard over the mean, minus one
     lookahead_ns: int | None  # None where no link is cut
     delay_ns_min: int | None
-    events_per_s: float  # per simulated second, estimated
+    events_per_s: float  # per simulated second, estimated, of the services that say
+    events_by_service: dict[str, float | None]  # the same of each; None: a source does not say what it will do
     lambda_: float | None
     memory_bytes: int  # of all processes, estimated
     notes: tuple[str, ...] = field(default=())
+
+    @property
+    def unknown(self) -> tuple[str, ...]:
+        """The services of which nobody knows how many events they make."""
+        return tuple(name for name, events in self.events_by_service.items() if events is None)
 
     @property
     def advice(self) -> str:
         """Whether to run in parallel."""
         if self.actors == 1:
             return "one actor: nothing is exchanged"
+        if self.lambda_ is None and self.unknown:
+            return "λ is not known: try one actor and several, and compare the times"
         if self.lambda_ is None:
             return "no link is cut: the actors never wait for one another"
         if self.lambda_ < LAMBDA_WORTHWHILE:
@@ -353,6 +349,7 @@ def cut(scenario: Scenario, overlay: Overlay, shards: int, apart: bool = False) 
 
 def plan(scenario: Scenario, engine: str | None = None, actors: int | None = None) -> Plan:
     """Resolve a scenario and estimate what a run of it would take."""
+    from scenarios.expected import expected
     from topology.overlay import NEVER
 
     engine = engine or default_engine()
@@ -363,13 +360,19 @@ def plan(scenario: Scenario, engine: str | None = None, actors: int | None = Non
         raise InvalidInput(f"{actors} actors for {brokers} brokers; each needs at least one")
     shards = min(actors_of(scenario, engine, actors), brokers)
     parts = cut(scenario, overlay, shards, apart=engine == "ray" or shards > 1)
-    events = sum(_events_per_s(scenario, service, overlay) for service in scenario.services)
+    services = expected(model)
+    events = sum(service.events_per_s or 0.0 for service in services)
+    silent = [
+        f"{each.name}: {', '.join(each.silent)} does not say how much its clients will do"
+        for each in services
+        if each.silent
+    ]
     lookahead = None if parts.lookahead_ns >= NEVER else parts.lookahead_ns
     window_max = scenario.model.engine.window_max
     if lookahead is not None and window_max is not None:
         lookahead = min(lookahead, window_max)
     strength = None
-    if parts.shards > 1 and lookahead is not None:
+    if parts.shards > 1 and lookahead is not None and not silent:
         strength = lookahead / 1e9 * events / (EXCHANGE_S[engine] * EVENTS_PER_S)
     return Plan(
         name=scenario.name,
@@ -389,56 +392,18 @@ def plan(scenario: Scenario, engine: str | None = None, actors: int | None = Non
         lookahead_ns=lookahead,
         delay_ns_min=int(overlay.delay_ns.min()) if overlay.links else None,
         events_per_s=events,
+        events_by_service={service.name: service.events_per_s for service in services},
         lambda_=strength,
-        memory_bytes=_memory(scenario, overlay, shards, engine, events),
-        notes=overlay.notes,
+        memory_bytes=_memory(sum(each.interests for each in services), overlay, shards, engine, events),
+        notes=(*overlay.notes, *silent),
     )
 
 
-def _events_per_s(scenario: Scenario, service: ResolvedService, overlay: Overlay) -> float:
-    duration_s = scenario.model.duration / 1e9
-    reach = overlay.brokers
-    if service.section.protocol == "flooding" and not overlay.is_tree:
-        reach = 1 + 2 * overlay.links - (overlay.brokers - 1)
-    total = 0.0
-    for source in service.sources:
-        clients = scenario.model.clients[source.group].count
-        total += _rate(source.params, clients) * reach
-        changes = _subscriptions(source.params) * clients / duration_s
-        if service.section.subscriptions == "settled":
-            changes = 0.0
-        churn = source.params.get("churn")
-        if isinstance(churn, dict):
-            changes += 2.0 * _rate(churn, clients)
-        total += changes * overlay.brokers
-    return total
-
-
-def _rate(params: Mapping[str, Any], clients: int) -> float:
-    """Events per second of a source that says `rate` or `total_rate`, in bursts or not; else 0."""
-    rate = float(params.get("total_rate") or 0.0) or float(params.get("rate") or 0.0) * clients
-    on, off = params.get("on"), params.get("off")
-    return rate * on / (on + off) if on and off else rate
-
-
-def _subscriptions(params: Mapping[str, Any]) -> float:
-    """Subscriptions per client of a source that says `number`; else 0."""
-    number = params.get("number")
-    if isinstance(number, list | tuple) and len(number) == 2:
-        return (number[0] + number[1]) / 2.0
-    return float(number) if isinstance(number, int | float) else 0.0
-
-
-def _memory(scenario: Scenario, overlay: Overlay, shards: int, engine: str, events_per_s: float) -> int:
+def _memory(interests: float, overlay: Overlay, shards: int, engine: str, events_per_s: float) -> int:
     processes = 1 + (shards if engine == "ray" else 0)
-    subscriptions = sum(
-        _subscriptions(source.params) * scenario.model.clients[source.group].count
-        for service in scenario.services
-        for source in service.sources
-    )
     delay_s = float(overlay.delay_ns.mean()) / 1e9 if overlay.links else 0.0
-    # Every shard may hold every subscription.
-    tables = subscriptions * SUBSCRIPTION_BYTES * shards
+    # Every shard may hold every interest.
+    tables = interests * SUBSCRIPTION_BYTES * shards
     return int(
         processes * PROCESS_BYTES
         + overlay.brokers * BROKER_BYTES

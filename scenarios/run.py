@@ -144,7 +144,7 @@ def run(
         scenario = load(scenario, changes, trust=trust)
     chosen, shards = choose_engine(scenario, engine, actors, address)
     model = resolve(scenario)
-    shards = _fitting(scenario, shards, model.overlay, asked=actors is not None)
+    shards = fitting(scenario, shards, model.overlay, asked=actors is not None)
     folder = create_run(
         RUNS if out is None else out,
         model.name,
@@ -189,7 +189,7 @@ def resume(
                     f"{folder}: what the scenario refers to (a file, or the program) has changed since the run began, "
                     "so it cannot be resumed; run it again"
                 )
-            shards = _fitting(scenario, shards, model.overlay, asked=actors is not None)
+            shards = fitting(scenario, shards, model.overlay, asked=actors is not None)
             start = resumable(str(reopened.path), model, _tell)
         except BrokerlabError:
             reopened.leave()  # as it was found
@@ -258,7 +258,7 @@ def _carry_out(
         return Run(folder.finish(result.digest, result.digest_per_second, facts))
 
 
-def _fitting(scenario: Scenario, shards: int, overlay: Overlay, asked: bool) -> int:
+def fitting(scenario: Scenario, shards: int, overlay: Overlay, asked: bool) -> int:
     """The number of shards: a default has at most one per broker, what someone asked for is checked."""
     section = scenario.model.engine
     brokers = overlay.brokers

@@ -173,11 +173,35 @@ class LinkOverride(Section):
     loss: LinkLoss | None = None
 
 
+RegionPair = Annotated[list[Annotated[Count, Field(ge=0)]], Field(min_length=2, max_length=2)]
+
+
+class RegionDelay(Section):
+    """The delays of all links inside regions, or between them; for a topology that has regions."""
+
+    inside: Literal["all"] | Annotated[Count, Field(ge=0)] | None = Field(
+        default=None, description="of one region, by number from 0, or of `all`"
+    )
+    between: Literal["all"] | RegionPair | None = Field(default=None, description="two regions, or `all`")
+    delay: Delay = Field(description="as `links.delay`")
+
+    @model_validator(mode="after")
+    def _one_of_two(self) -> RegionDelay:
+        if (self.inside is None) == (self.between is None):
+            raise ValueError("needs either `inside` or `between`")
+        return self
+
+
 class Links(Section):
     """Delay, jitter, bandwidth and loss of the links between brokers."""
 
     delay: Delay = Field(
         default=ConstantDelay(delay=10_000_000), description="one value for all links, or a section with kind"
+    )
+    regions: list[RegionDelay] = Field(
+        default=[],
+        description="where the topology has regions (`hierarchical`): delays instead of `delay`, later ones over "
+        "earlier ones; `overrides` over both",
     )
     jitter: LinkJitter = Field(
         default=0, description="extra delay per message, evenly from 0 to this; order is kept"
@@ -305,12 +329,32 @@ class TopologyHead(Named):
     kind: str = Field(description="a topology of `brokerlab list`, or package.module:function")
 
 
+_SECOND_NS = 1_000_000_000
+_SAMPLES_MAX = 3_000
+_STEPS_S = tuple(
+    factor * unit
+    for unit, factors in ((1, (1, 2, 5, 10, 20, 30)), (60, (1, 2, 5, 10, 20, 30)), (3600, (1, 2, 6, 12)))
+    for factor in factors
+)
+
+
+def sampling_of(duration_ns: int) -> int:
+    """The time between samples of a run that does not say it: a round one, at most some thousand of them."""
+    for step_s in _STEPS_S:
+        if duration_ns <= step_s * _SECOND_NS * _SAMPLES_MAX:
+            return step_s * _SECOND_NS
+    day_ns = 86_400 * _SECOND_NS
+    return -(-duration_ns // (day_ns * _SAMPLES_MAX)) * day_ns
+
+
 class Trace(Section):
     """What is written down."""
 
     level: Literal["none", "summary", "deliveries", "full"] = "deliveries"
-    sample_every: PositiveDuration = Field(
-        default=1_000_000_000, description="time between samples of queues and tables"
+    sample_every: PositiveDuration | None = Field(
+        default=None,
+        description="time between samples of queues and tables; default: a second in runs of up to 50 minutes, in "
+        "longer ones as much as gives at most 3,000 samples",
     )
 
 
@@ -331,11 +375,16 @@ class ScenarioModel(Section):
         description="groups of clients, by name"
     )
     servers: dict[Name, Server] = Field(default={}, description="nodes that serve, by name")
-    services: Annotated[list[Service], Field(min_length=1)]
+    services: Annotated[list[Service], Field(min_length=1, max_length=256)]
     trace: Trace = Trace()
     expect: list[Expectation] = Field(
         default=[], description="thresholds on metrics, as in latency.p99 < 80 ms; see many-runs.md"
     )
+
+    @property
+    def sample_every_ns(self) -> int:
+        """The time between samples, said or not."""
+        return self.trace.sample_every or sampling_of(self.duration)
 
     @field_validator("title")
     @classmethod
@@ -403,6 +452,9 @@ class Scenario:
         data = self.model.model_dump(mode="json", exclude={"topology", "services"})
         if not data["servers"]:
             del data["servers"]
+        if not data["links"]["regions"]:
+            del data["links"]["regions"]
+        data["trace"]["sample_every"] = self.model.sample_every_ns
         data["topology"] = {"kind": self.model.topology.kind, **self.topology_params}
         data["services"] = []
         for service in self.services:

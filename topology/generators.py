@@ -358,12 +358,21 @@ def waxman(
     return _joined_by_distance(graph, x, y) if connect else graph
 
 
+Sizes = Annotated[list[Annotated[int, Field(ge=1, le=NODES_MAX)]], Field(min_length=1, max_length=NODES_MAX)]
+
+
 def hierarchical(
     *,
-    regions: Annotated[int, Field(ge=1, le=NODES_MAX, description="gateways in the backbone")],
-    region_size: Annotated[
-        int, Field(ge=1, le=NODES_MAX, description="brokers of a region, its gateway included")
+    regions: Annotated[
+        Annotated[int, Field(ge=1, le=NODES_MAX)] | Sizes,
+        Field(description="how many, each behind a gateway; or the size of each, its gateway included"),
     ],
+    region_size: Annotated[
+        int | None, Field(ge=1, le=NODES_MAX, description="brokers of each region, its gateway included")
+    ] = None,
+    nodes: Annotated[
+        int | None, Field(ge=1, le=NODES_MAX, description="or of all together, split as evenly as can be")
+    ] = None,
     backbone: Literal["line", "ring", "full", "star"] = "ring",
     region: Literal["star", "line", "ring", "random-tree"] = "star",
     seed: int,
@@ -372,12 +381,17 @@ def hierarchical(
 
     Gateways are brokers 0..regions-1, named `r0`, `r1`, ...; the others of region 3 are named `r3.1`, `r3.2`,
     .... Regions lie at random places of a unit square, their brokers within a twentieth of it, so that delays
-    by geography are short within a region and long between regions.
+    by geography are short within a region and long between regions. Every broker carries the number of its `region`,
+    so that `links.regions` may give the links of one region, or between two, delays of their own.
+
+    Sizes are given in one of three ways: a list of them as `regions`, one `region_size`, or `nodes` for all regions
+    together, of which the first get one more where that does not come out even.
 
     Raises
     ------
     TopologyError
-        If that would be more than a million brokers, or a full backbone of more than twenty million links.
+        If sizes are given in no way or in two, if that would be more than a million brokers, or a full backbone of
+        more than twenty million links.
 
     References
     ----------
@@ -387,28 +401,55 @@ def hierarchical(
     --------
     >>> hierarchical(regions=3, region_size=5, seed=1).number_of_edges()
     15
+    >>> len(hierarchical(regions=3, nodes=40, seed=1)), len(hierarchical(regions=[20, 12, 8], seed=1))
+    (40, 40)
     """
-    if regions * region_size > NODES_MAX:
-        raise TopologyError(
-            f"hierarchical: {regions} regions of {region_size} make more than {NODES_MAX} brokers"
-        )
+    sizes = _region_sizes(regions, region_size, nodes)
+    count = len(sizes)
     if backbone == "full":
-        _refuse_too_many("hierarchical", regions * (regions - 1) / 2, "regions")
-    x, y = _points(seed, regions * region_size, "hierarchical")
+        _refuse_too_many("hierarchical", count * (count - 1) / 2, "regions")
+    x, y = _points(seed, sum(sizes), "hierarchical")
     graph = nx.Graph()
-    for gateway in range(regions):
-        graph.add_node(gateway, name=f"r{gateway}", position=(float(x[gateway]), float(y[gateway])))
-    graph.add_edges_from(_shape(backbone, regions).edges())
-    for gateway in range(regions):
-        first = regions + gateway * (region_size - 1)
-        member = [gateway, *range(first, first + region_size - 1)]
+    for gateway in range(count):
+        place = float(x[gateway]), float(y[gateway])
+        graph.add_node(gateway, name=f"r{gateway}", position=place, region=gateway)
+    graph.add_edges_from(_shape(backbone, count).edges())
+    first = count
+    for gateway, size in enumerate(sizes):
+        member = [gateway, *range(first, first + size - 1)]
+        first += size - 1
         for i, node in enumerate(member[1:], 1):
             near = (float(x[gateway] + (x[node] - 0.5) * 0.1), float(y[gateway] + (y[node] - 0.5) * 0.1))
-            graph.add_node(node, name=f"r{gateway}.{i}", position=near)
+            graph.add_node(node, name=f"r{gateway}.{i}", position=near, region=gateway)
         chance = _random(seed, "hierarchical/region", gateway)
-        inside = _shape(region, region_size, chance)
+        inside = _shape(region, size, chance)
         graph.add_edges_from((member[a], member[b]) for a, b in inside.edges())
     return graph
+
+
+def _region_sizes(regions: int | list[int], region_size: int | None, nodes: int | None) -> list[int]:
+    """The size of each region, from one of the three ways to say it."""
+    if isinstance(regions, list):
+        if region_size is not None or nodes is not None:
+            raise TopologyError("hierarchical: `regions` lists the sizes already; leave out `region_size` and `nodes`")
+        sizes = regions
+    elif (region_size is None) == (nodes is None):
+        raise TopologyError(
+            "hierarchical: say how large regions are, in one way: `region_size`, or `nodes` for all together, or a "
+            "list of sizes as `regions`"
+        )
+    elif nodes is not None:
+        if nodes < regions:
+            raise TopologyError(f"hierarchical: {nodes} nodes for {regions} regions; each has at least its gateway")
+        sizes = [nodes // regions + (number < nodes % regions) for number in range(regions)]
+    else:
+        assert region_size is not None
+        if regions * region_size > NODES_MAX:
+            raise TopologyError(f"hierarchical: {regions} regions of {region_size} make more than {NODES_MAX} brokers")
+        sizes = [region_size] * regions
+    if sum(sizes) > NODES_MAX:
+        raise TopologyError(f"hierarchical: regions of {sum(sizes)} brokers together; at most {NODES_MAX}")
+    return sizes
 
 
 def _shape(name: str, nodes: int, chance: Random | None = None) -> nx.Graph:

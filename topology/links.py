@@ -91,10 +91,19 @@ class LinkOverride(_Model):
     loss: Loss | None = None
 
 
+class RegionDelay(_Model):
+    """The delays of all links inside regions, or between them, where the topology has regions."""
+
+    inside: Literal["all"] | Annotated[int, Field(ge=0)] | None = None
+    between: Literal["all"] | tuple[Annotated[int, Field(ge=0)], Annotated[int, Field(ge=0)]] | None = None
+    delay: Delay
+
+
 class LinkModel(_Model):
     """The links of an overlay."""
 
     delay: Delay = ConstantDelay(delay_ns=10_000_000)
+    regions: tuple[RegionDelay, ...] = ()
     jitter_ns: JitterNs = 0
     bandwidth_bps: BandwidthBps = 0
     loss: Loss = 0.0
@@ -120,6 +129,11 @@ def apply(graph: nx.Graph, model: LinkModel, seed: int) -> Overlay:
     notes = list(graph.graph.get("notes", ()))
     on_globe = graph.graph.get("coordinates") == "degrees"
     delay = _delays(model.delay, link_a, link_b, position, on_globe, seed, notes)
+    if model.regions:
+        region = np.array([graph.nodes[b].get("region", -1) for b in range(n)], np.int64)
+        for i, rule in enumerate(model.regions):
+            mine = _links_of(rule, region, link_a, link_b, f"links: regions[{i}]")
+            delay[mine] = _delays(rule.delay, link_a[mine], link_b[mine], position, on_globe, seed, notes)
     size = len(ends)
     jitter = np.full(size, model.jitter_ns, np.int64)
     bandwidth = np.full(size, model.bandwidth_bps, np.int64)
@@ -151,6 +165,29 @@ def apply(graph: nx.Graph, model: LinkModel, seed: int) -> Overlay:
         loss=loss,
         notes=tuple(notes),
     )
+
+
+def _links_of(
+    rule: RegionDelay, region: NDArray[np.int64], link_a: NDArray[np.int64], link_b: NDArray[np.int64], where: str
+) -> NDArray[np.bool_]:
+    """The links that a rule is about."""
+    if (region < 0).any():
+        raise TopologyError(f"{where}: the topology has no regions; `hierarchical` has")
+    one, other = region[link_a], region[link_b]
+    count = int(region.max()) + 1
+    named = [rule.inside] if rule.between is None else list(rule.between)
+    unknown = [number for number in named if isinstance(number, int) and number >= count]
+    if unknown:
+        raise TopologyError(f"{where}: there is no region {unknown[0]}; there are 0 to {count - 1}")
+    if rule.between is None:
+        return np.asarray((one == other) & (True if rule.inside == "all" else one == rule.inside), np.bool_)
+    if rule.between == "all":
+        return np.asarray(one != other, np.bool_)
+    first, second = rule.between
+    mine = (one == first) & (other == second) | (one == second) & (other == first)
+    if first == second or not mine.any():
+        raise TopologyError(f"{where}: no link runs between the regions {first} and {second}")
+    return np.asarray(mine, np.bool_)
 
 
 def _delays(

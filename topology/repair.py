@@ -5,7 +5,7 @@ go; of several components the largest stays (the earliest of equals). Each repai
 and under `strict` whatever would drop something is an error instead, naming all of it at once.
 
 A repaired graph carries `graph["notes"]`, `graph["coordinates"]` ("degrees" or "plane"), and per node `name`
-and, where it is known, `position`.
+and, where they are known, `position` and `region`, a whole number.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ def simple_graph(
     strict: bool = False,
     dropped: Sequence[str] = (),
     notes: Sequence[str] = (),
+    regions: Sequence[int | None] = (),
 ) -> nx.Graph:
     """A connected simple graph of these nodes and links.
 
@@ -42,6 +43,7 @@ def simple_graph(
     where : what an error names as its place
     dropped : notes of what the caller has already left out; errors under `strict`
     notes : notes of what the caller has merely changed
+    regions : the region of each node, where there are regions
 
     Raises
     ------
@@ -79,6 +81,9 @@ def simple_graph(
         result.add_node(new, name=name)
         if position is not None:
             result.nodes[new]["position"] = position
+    for new, old in enumerate(keep if regions else ()):
+        if regions[old] is not None:
+            result.nodes[new]["region"] = regions[old]
     missing = placed.count(None)
     if 0 < missing < len(placed):
         said.append(f"{counted(missing, 'node')} without a position")
@@ -94,15 +99,17 @@ def normalise(graph: nx.Graph, where: str) -> nx.Graph:
     notes = [str(note) for note in graph.graph.get("notes", ())]
     if graph.is_directed():
         notes.append("directions dropped")
-    names, positions = [], []
+    names, positions, regions = [], [], []
     for node in nodes:
         data = graph.nodes[node]
         plain = f"b{node}" if isinstance(node, int) else str(node)
         names.append(clean_name(data.get("name", data.get("label", plain))) or f"b{number[node]}")
         positions.append(as_position(data.get("position", data.get("pos"))))
+        region = data.get("region")
+        regions.append(region if type(region) is int and region >= 0 else None)
     ends = [(number[a], number[b]) for a, b in graph.edges()]
     coordinates = "degrees" if graph.graph.get("coordinates") == "degrees" else "plane"
-    return simple_graph(names, positions, ends, where=where, coordinates=coordinates, notes=notes)
+    return simple_graph(names, positions, ends, where=where, coordinates=coordinates, notes=notes, regions=regions)
 
 
 def unique_names(names: Sequence[str]) -> tuple[list[str], int]:

@@ -43,7 +43,6 @@ class Setting:
     settled: bool = True
     ramp_s: float = 0.0  # without `settled`: over how long subscriptions are issued
     fast_links: bool = False
-    sample_every_ns: int = 1_000_000_000
 
 
 @lru_cache(maxsize=8)
@@ -91,5 +90,5 @@ def model(setting: Setting) -> Model:
     return Model(
         "bench", SEED, int(setting.seconds * 1e9), network,
         (np.arange(publishers + subscribers) % setting.brokers).astype(np.int32), groups, [service],
-        trace_level="none", sample_every_ns=setting.sample_every_ns,
+        trace_level="none",
     )

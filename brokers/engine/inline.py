@@ -35,11 +35,11 @@ class InlineShards:
     def next_time(self) -> int:
         return min(shard.next_time() for shard in self.shards)
 
-    def step(self, end: int, sample: bool) -> list[Window]:
+    def step(self, end: int, samples: range) -> list[Window]:
         """Advance all shards to `end`."""
         reports, fresh = [], []
         for i, shard in enumerate(self.shards):
-            report, blobs = shard.window(end, [sent[i] for sent in self._blobs], sample)
+            report, blobs = shard.window(end, [sent[i] for sent in self._blobs], samples)
             reports.append(report)
             fresh.append(blobs)
         self._blobs = fresh

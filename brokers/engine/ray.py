@@ -217,8 +217,8 @@ def _host_class() -> type:
         def next_time(self) -> int:
             return self._shard.next_time()
 
-        def window(self, end: int, sample: bool, *blobs: bytes) -> Any:
-            report, packed = self._shard.window(end, list(blobs), sample)
+        def window(self, end: int, samples: range, *blobs: bytes) -> Any:
+            report, packed = self._shard.window(end, list(blobs), samples)
             return report, *packed
 
         def checkpoint(self, folder: str, number: int, *blobs: bytes) -> int:
@@ -336,11 +336,11 @@ class RayShards:
     def next_time(self) -> int:
         return min(self._get([actor.next_time.remote() for actor in self._actors]))
 
-    def step(self, end: int, sample: bool) -> list[Window]:
+    def step(self, end: int, samples: range) -> list[Window]:
         """Advance all shards to `end`; blobs stay references."""
         n = len(self._actors)
         calls = [
-            actor.window.options(num_returns=1 + n).remote(end, sample, *(sent[i] for sent in self._blobs))
+            actor.window.options(num_returns=1 + n).remote(end, samples, *(sent[i] for sent in self._blobs))
             for i, actor in enumerate(self._actors)
         ]
         self._blobs = [list(refs[1:]) for refs in calls]

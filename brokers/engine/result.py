@@ -16,6 +16,8 @@ from brokers.engine.model import Model
 from brokers.engine.shard import ShardResult, Window
 from brokers.names import load_as
 
+SECONDS_MAX = 10_000  # digests of a run, one per second unless it lasts longer
+
 WindowLog = Sequence[tuple[int, int, list[Window]]]  # start, end, one report per shard
 
 
@@ -24,11 +26,12 @@ class Result:
     """What came of a run."""
 
     digest: str
-    digest_per_second: list[str]
+    digest_per_second: list[str]  # one per `digest_entry_s` seconds
     metrics: dict[str, Any]
     engine: dict[str, Any]
     broker_state: NDArray[np.int64]
     link_state: NDArray[np.int64]
+    digest_entry_s: int = 1
     changes: dict[str, NDArray[Any]] = field(default_factory=dict)
     dependencies: NDArray[np.int64] = field(
         default_factory=lambda: np.empty((0, 2), np.int64)
@@ -49,6 +52,8 @@ def combine(model: Model, results: list[ShardResult]) -> Result:
         np.ascontiguousarray(state[:, columns]).astype("<i8").tobytes(), digest_size=16
     ).hexdigest()
     seconds = np.sum([r.seconds for r in results], axis=0)
+    entry_s = -(-seconds.size // SECONDS_MAX)  # digests are sums, so several seconds have one too
+    seconds = np.add.reduceat(seconds, np.arange(0, seconds.size, entry_s))
     used = np.flatnonzero(seconds)
     per_second = [f"{int(s) & 0xFFFFFFFFFFFFFFFF:016x}" for s in seconds[: used[-1] + 1 if used.size else 0]]
 
@@ -82,7 +87,7 @@ def combine(model: Model, results: list[ShardResult]) -> Result:
         },
         "services": services,
     }
-    result = Result(digest, per_second, metrics, {}, state, link_state)
+    result = Result(digest, per_second, metrics, {}, state, link_state, entry_s)
     result.changes = _changes(model, results)
     result.dependencies = _dependencies(model, result.changes, results)
     metrics["network"]["changes"] = int(result.changes["change"].size)

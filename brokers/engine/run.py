@@ -177,6 +177,7 @@ def execute(
         "cut_links": int(parts.cut_links.size),
         "lookahead_ns": lookahead if lookahead < NEVER else None,
         "imbalance": float(parts.imbalance),
+        "digest_entry_s": result.digest_entry_s,
         "windows": len(windows.log),
         "rounds": sum(report.rounds for report in reports),
         "checkpoints": saver.count,

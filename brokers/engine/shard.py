@@ -61,6 +61,9 @@ from topology import draws
 
 SERVICES_MAX = 256  # a service's number travels in eight bits
 
+NONE = range(0)  # no sample is due
+_SAMPLE_ROWS = 1 << 16  # rows of samples that are written at once
+
 MODES = {"horizon": K.MODE_HORIZON, "one": K.MODE_ONE, "random": K.MODE_RANDOM}
 
 
@@ -340,17 +343,21 @@ class Shard:
         """The time of the next thing known to happen in this shard."""
         return min(int(self._nxt.min(initial=NEVER)), self._inputs.first, self._clock.next_wake())
 
-    def window(self, end: int, blobs: list[bytes], sample: bool = False) -> tuple[Window, list[bytes]]:
-        """Advance to `end`. `blobs` is what other shards packed for this one."""
+    def window(self, end: int, blobs: list[bytes], samples: range = NONE) -> tuple[Window, list[bytes]]:
+        """Advance to `end`. `blobs` is what other shards packed for this one.
+
+        `samples` are the times at which to sample, the last of them `end`; if there are several, nothing happens from
+        the first of them on.
+        """
         collecting = gc.isenabled()
         gc.disable()  # what a batch makes dies with it; looking for cycles in it took half the time of on_message
         try:
-            return self._window(end, blobs, sample)
+            return self._window(end, blobs, samples)
         finally:
             if collecting:
                 gc.enable()
 
-    def _window(self, end: int, blobs: list[bytes], sample: bool) -> tuple[Window, list[bytes]]:
+    def _window(self, end: int, blobs: list[bytes], samples: range) -> tuple[Window, list[bytes]]:
         wall, cpu = time.perf_counter_ns(), time.process_time_ns()
         handled = int(self._broker_state[:, K.B_HANDLED].sum())
         for blob in blobs:
@@ -375,8 +382,8 @@ class Shard:
             self._round(size)
             rounds += 1
         self.now = end
-        if sample:
-            self._sample(end)
+        if samples:
+            self._sample(samples)
         self.in_flight -= self._outbox.used
         self._sent = self._outbox.used
         packed, first = self._outbox.pack(self.peers, self._peer_of_link, self.bodies, self._causes)
@@ -635,22 +642,33 @@ class Shard:
         """Service time that each broker still owes at time `at` for what it has handled."""
         return np.maximum(self._broker_state[:, K.B_BUSY] - at, 0)
 
-    def _sample(self, at: int) -> None:
+    def _sample(self, samples: range) -> None:
+        """Write samples: of a quiet stretch in blocks, since then queues only drain, and tables stay as they are."""
         if not self.trace.wants("samples"):
-            self._unfinished = [p for p in self._unfinished if (p[1] > at).any()]
+            self._unfinished = [p for p in self._unfinished if (p[1] > samples[-1]).any()]
             return
         mine = np.flatnonzero(self.local)
-        queued = self.queue_lengths(at)[mine].astype(np.int32)
-        backlog = self.backlog_ns(at)[mine]
-        for service, protocol in enumerate(self.protocols):
+        services = len(self.protocols)
+        entries = np.concatenate([protocol.entries()[mine] for protocol in self.protocols])
+        service = np.repeat(np.arange(services), mine.size)
+        at_once = max(1, _SAMPLE_ROWS // max(1, entries.size))
+        while samples:
+            block, samples = samples[:at_once], samples[at_once:]
+            queued = np.zeros((len(block), mine.size), np.int32)
+            backlog = np.zeros((len(block), mine.size), np.int64)
+            for row, at in enumerate(block):
+                backlog[row] = self.backlog_ns(at)[mine]
+                queued[row] = self.queue_lengths(at)[mine]
+                if not self._unfinished and not backlog[row].any():
+                    break
             self.trace.write(
                 "samples",
-                time_ns=at,
-                broker=mine.astype(np.int32),
-                backlog_ns=backlog,
-                queued=queued,
-                service=service,
-                entries=protocol.entries()[mine],
+                time_ns=np.repeat(np.array(block, np.int64), entries.size),
+                broker=np.tile(mine.astype(np.int32), len(block) * services),
+                backlog_ns=np.tile(backlog, services).ravel(),
+                queued=np.tile(queued, services).ravel(),
+                service=np.tile(service, len(block)),
+                entries=np.tile(entries, len(block)),
             )
 
     def _take_in(self, blob: bytes) -> None:

@@ -1,7 +1,8 @@
 """The sequence of windows of a run, the same for both engines.
 
-It skips quiet time, cuts windows at sample times, and never lets a window be longer than the lookahead: the
-shortest delay of a link between shards. How windows fall shows in the run tables only.
+It skips quiet time, with all samples that lie in it taken at once; cuts windows at sample times, and never lets a
+window be longer than the lookahead: the shortest delay of a link between shards. How windows fall shows in the run
+tables only.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from brokers.engine.model import Model
-from brokers.engine.shard import ShardResult, Window
+from brokers.engine.shard import NONE, ShardResult, Window
 
 Progress = Callable[[int, int, int], None]  # simulated ns, events so far, messages under way
 
@@ -25,7 +26,7 @@ class Shards(Protocol):
     name: str
 
     def next_time(self) -> int: ...
-    def step(self, end: int, sample: bool) -> list[Window]: ...
+    def step(self, end: int, samples: range) -> list[Window]: ...
     def checkpoint(self, folder: str, number: int) -> int: ...
     def finish(self) -> list[ShardResult]: ...
     def where(self) -> list[tuple[int, str]]: ...
@@ -77,17 +78,20 @@ class Windows:
             if now >= self.hard_end:
                 if not sampling:
                     break
-                now = sample_at
-            if sampling and now >= sample_at:
-                now = end = sample_at
+                now = sample_until
+            samples = NONE
+            if sampling and now >= sample_at:  # nothing happens before `now`
+                samples = range(sample_at, min(now, sample_until) + 1, every)
+                now = end = samples[-1]
             else:
                 end = min(now + min(self.length, self.lookahead), self.hard_end)
-                if sampling:
-                    end = min(end, sample_at)
+                if sampling and end >= sample_at:
+                    end = sample_at
+                    samples = range(end, end + 1)
             before = time.perf_counter_ns()
-            reports = shards.step(end, sampling and end == sample_at)
-            if sampling and end == sample_at:
-                sample_at += every
+            reports = shards.step(end, samples)
+            if samples:
+                sample_at = samples[-1] + every
             self.log.append((now, end, reports))
             events += sum(r.events for r in reports)
             in_flight = sum(r.in_flight for r in reports)

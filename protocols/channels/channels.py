@@ -16,7 +16,7 @@ from typing import Any, ClassVar, cast
 import numpy as np
 from pydantic import BaseModel
 
-from brokers.contract import BrokerProtocol, Guarantees, Message
+from brokers.contract import BrokerProtocol, Demand, Guarantees, Message
 from brokers.engine.adaptor import Body
 from brokers.planning.answers import Answer, extract
 from brokers.planning.plan import Message as Query
@@ -24,10 +24,12 @@ from brokers.planning.plan import Wanted
 from protocols.channels.answers import Received, received, size_bytes
 from protocols.channels.database import marks
 from protocols.channels.kind import Channels as ChannelsKind
-from protocols.channels.plans import Options
+from protocols.channels.plans import Options, expected_planning_s
 from protocols.channels.server import ANSWER, LISTEN, Server
+from protocols.expected import to_root, to_some
 from protocols.routes import shared_tree
 
+_TOLD = 0.4  # part of the brokers with clients below them that hear of a new plan: few channels change
 _UNHEARD: tuple[tuple[int, ...], tuple[int, ...]] = ((), ())
 
 
@@ -40,6 +42,29 @@ class Channels(BrokerProtocol):
     server: ClassVar[type[BrokerProtocol] | None] = Server
     keeps: ClassVar[tuple[Any, ...]] = (Received, Answer, Query, Wanted)
     remade: ClassVar[tuple[str, ...]] = ("routes", "up", "down")
+
+    @classmethod
+    def expected_events(cls, demand: Demand) -> float:
+        changes = float(demand.changes.sum())
+        events = to_root(demand, demand.changes, demand.server)
+        rounds = [each for every in demand.more("rounds") for each in every]
+        plans = 1.0 / (1.0 / changes + expected_planning_s(demand.options, rounds)) if changes else 0.0
+        events += plans * (2.0 + _TOLD * cls._to_listeners(demand, 1e9))  # two timers, and who listens
+        for period_s, queries, apart in rounds:
+            answers = apart if demand.options.mode in ("merged", "channels") else queries
+            if answers:
+                listeners = queries / answers
+                if demand.options.mode == "channels":
+                    listeners = queries / min(demand.options.channels, queries)
+                events += (1.0 + answers * cls._to_listeners(demand, listeners)) / period_s
+        return events
+
+    @classmethod
+    def _to_listeners(cls, demand: Demand, count: float) -> float:
+        """Brokers that a message from the server passes on its way to so many clients."""
+        one = np.zeros(demand.nodes)
+        one[demand.server] = 1.0
+        return to_some(demand, one, demand.interests, count) - 1.0
 
     def __init__(self, node: Any) -> None:
         super().__init__(node)

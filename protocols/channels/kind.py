@@ -19,6 +19,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from brokers.contract import Floats, Ints, Kind
 from brokers.engine.trace_schema import Column, Table
+from brokers.errors import InvalidInput
 from brokers.planning.model import BadQuery, checked_boxes
 from brokers.planning.sizes import Database
 from protocols.channels.database import database_of
@@ -159,6 +160,16 @@ class Channels(Kind):
 
     def __init__(self, params: Mapping[str, Any]) -> None:
         super().__init__({**Params().model_dump(), **params})
+
+    @classmethod
+    def misfits(cls, params: Mapping[str, Any], index: type | None) -> list[tuple[str, str]]:
+        if params.get("file") is None:
+            return []
+        try:
+            cls(params).database()
+        except InvalidInput as error:
+            return [("file", str(error))]
+        return []
 
     @property
     def dimensions(self) -> int:

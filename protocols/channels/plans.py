@@ -173,6 +173,13 @@ def pairs(jobs: list[Job], mended: bool) -> int:
     return count
 
 
+def expected_planning_s(options: Options, rounds: list[tuple[float, float, float]]) -> float:
+    """How long planning takes in the mean, with so many queries of each (period, queries, queries apart)."""
+    compared = max((n * n / 2 for _, n, _ in rounds), default=0.0)
+    took_s = options.planning_base_us / 1e6 + options.planning_per_pair_ns / 1e9 * compared
+    return max(took_s, options.replan_every_ms / 1e3)
+
+
 def plan_all(options: dict[str, Any], params: dict[str, Any], seed: int, jobs: list[Job]) -> list[Planned]:
     """A plan for each period."""
     chosen, database = Options.model_validate(options), database_of(params)

@@ -19,10 +19,11 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from brokers.contract import Batch, BrokerProtocol, Interests, Ints, Message, ShardEnv
+from brokers.contract import Batch, BrokerProtocol, Demand, Floats, Interests, Ints, Message, ShardEnv
 from brokers.engine.out import Out
 from protocols.content.kind import PUBLISH, SUBSCRIBE
 from protocols.content.subscription import LOCAL, PlainSubscription, Subscription, link_mask
+from protocols.expected import Tree, flow, to_publishers, to_wanted
 from protocols.routes import Routes
 
 
@@ -139,6 +140,22 @@ class Covering(Subscription):
     """
 
     plain: ClassVar[type[BrokerProtocol] | None] = PlainCovering
+
+    @classmethod
+    def expected_events(cls, demand: Demand) -> float:
+        per_publisher = demand.options.routing == "per-publisher"
+        total = float(demand.interests.sum())
+        if demand.overlay.is_tree or not per_publisher:
+            # A change goes on over a link as rarely as none of the interests before it covers it; some are covered
+            # far more often than others, which is why that falls so slowly.
+            def goes_on(tree: Tree) -> Floats:
+                found: Floats = 1.0 / (1.0 + demand.covered * (total - tree.behind(demand.interests)))
+                return found
+
+            changes = flow(demand, demand.changes, goes_on)
+        else:
+            changes = to_publishers(demand, demand.changes, True) / (1.0 + demand.covered * total / 2)
+        return max(changes, float(demand.changes.sum())) + to_wanted(demand, demand.share, per_publisher)
 
     def __init__(self, env: ShardEnv) -> None:
         super().__init__(env)

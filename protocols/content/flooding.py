@@ -23,6 +23,7 @@ from brokers.columns import Column, check_columns
 from brokers.contract import (
     Batch,
     BrokerProtocol,
+    Demand,
     Guarantees,
     Interests,
     Ints,
@@ -229,6 +230,13 @@ class Flooding(ShardProtocol):
     @classmethod
     def guarantees_for(cls, overlay: Any) -> Guarantees:
         return guarantees_on(overlay)
+
+    @classmethod
+    def expected_events(cls, demand: Demand) -> float:
+        brokers, overlay = demand.overlay.brokers, demand.overlay
+        links = overlay.links - overlay.servers
+        copies = 1 + 2 * links - (brokers - 1)  # one for each broker, and over each surplus link one either way
+        return float(demand.publications.sum() * copies + demand.changes.sum())
 
     def _order(self, slots: Ints, bodies: Any) -> Ints:
         """Answers are ordered by home broker, and within one by client."""

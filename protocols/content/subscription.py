@@ -23,10 +23,11 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field
 
 from brokers.columns import Column, check_columns
-from brokers.contract import Batch, BrokerProtocol, Interests, Ints, Message, ShardEnv, ShardProtocol
+from brokers.contract import Batch, BrokerProtocol, Demand, Interests, Ints, Message, ShardEnv, ShardProtocol
 from brokers.engine.out import Out
 from brokers.tables import InterestStore, check_ids, interests_of, merge_bits
 from protocols.content.kind import PUBLISH, SUBSCRIBE, UNSUBSCRIBE
+from protocols.expected import to_publishers, to_wanted
 from protocols.routes import Routes, order_key
 
 _STAND_ROWS = 1 << 16
@@ -322,6 +323,11 @@ class Subscription(ShardProtocol):
     kind: ClassVar[str] = "content"
     Options: ClassVar[type[BaseModel] | None] = Options
     plain: ClassVar[type[BrokerProtocol] | None] = PlainSubscription
+
+    @classmethod
+    def expected_events(cls, demand: Demand) -> float:
+        per_publisher = demand.options.routing == "per-publisher"
+        return to_publishers(demand, demand.changes, per_publisher) + to_wanted(demand, demand.share, per_publisher)
 
     def __init__(self, env: ShardEnv) -> None:
         super().__init__(env)

@@ -28,7 +28,7 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
 from brokers.columns import BadState, Column, check_columns
-from brokers.contract import NEVER, TIMER, BrokerProtocol, Floats, Ints, Message
+from brokers.contract import NEVER, TIMER, BrokerProtocol, Demand, Floats, Ints, Message
 from brokers.engine.adaptor import Body
 from brokers.errors import InvalidInput
 from brokers.indexes.context.contract import checked_message, checked_profile
@@ -44,6 +44,7 @@ from protocols.context.kind import (
     value_word,
 )
 from protocols.context.sieve import Sieve, everything, range_of
+from protocols.expected import Tree, across, flow, to_all, to_wanted
 from protocols.routes import shared_tree
 
 RANGE, MARK, TICK = 16, 17, 18  # the last is a timer's
@@ -78,6 +79,37 @@ class ContextBroker(BrokerProtocol):
         "routes", "links", "here", "way", "publishes", "timer_min_ns",
         "index", "sieve", "holding", "numbers", "fed",
     )  # fmt: skip
+    values_known: ClassVar[bool] = True  # whether brokers on the way know values, exactly or nearly
+    values_everywhere: ClassVar[bool] = False  # whether they are told wherever publications come by
+
+    @classmethod
+    def expected_events(cls, demand: Demand) -> float:
+        updates, profiles = demand.of("updates"), demand.of("profiles")
+        values = max(1.0, float(demand.of("values").sum()))
+        naming = demand.of("names") / values  # profiles at each broker that name a value, in the mean
+        entering = demand.publishes.astype(np.float64)
+
+        def told(tree: Tree) -> Floats:
+            named = -np.expm1(-tree.behind(naming))
+            return np.where(tree.behind(entering) > 0, 1.0, named) if cls.values_everywhere else named
+
+        events = to_all(demand, profiles) + flow(demand, updates, told)
+        # The first profile of a broker that names a value is answered with it.
+        standing = max(1e-300, float(demand.interests.sum()))
+        first = float(profiles.sum() / standing * (values * -np.expm1(-naming)).sum())
+        events += first * (1.0 + across(demand))
+        static = float(demand.of("static").sum()) / standing
+        events += to_wanted(demand, demand.share if cls.values_known else static)
+        every = demand.options.hold_back
+        if every is not None:
+            events += (demand.overlay.brokers + 2 * (demand.overlay.brokers - 1)) * 1e9 / every
+        return events
+
+    @classmethod
+    def misfits(cls, options: Any, overlay: Any, params: Any) -> list[tuple[str, str]]:
+        if options.hold_back is not None and (overlay.loss > 0).any():
+            return [("options.hold_back", "needs links that lose nothing; leave it out, or set their loss to 0")]
+        return []
 
     def __init__(self, node: Any) -> None:
         super().__init__(node)

@@ -19,6 +19,7 @@ class Edge(ContextBroker):
     """See the module."""
 
     remade: ClassVar[tuple[str, ...]] = ("nothing_known",)
+    values_known = False
 
     def __init__(self, node: Any) -> None:
         super().__init__(node)

@@ -21,7 +21,7 @@ from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from brokers.contract import Floats, Ints, Kind
 from brokers.errors import InvalidInput
@@ -33,7 +33,7 @@ ATOM = 7  # numbers of an atom
 
 _VALUE_BIT = 1 << 62  # tells the name of a value from the id of an interest
 _ATTRIBUTE_BITS = 16
-_CONTEXTS_MAX = 1 << 45
+CONTEXTS_MAX = 1 << 45
 _COLUMNS = ("conjunct", "attribute", "operator", "context", "context attribute")
 _HEADER_BYTES = 24
 _VALUE_BYTES = 9  # a float64 in msgpack
@@ -69,6 +69,13 @@ class Params(BaseModel):
     domain: Annotated[
         tuple[float, float], Field(description="where values are expected; others are allowed")
     ] = (0.0, 1.0)
+
+    @field_validator("domain")
+    @classmethod
+    def _wide(cls, domain: tuple[float, float]) -> tuple[float, float]:
+        if not 0.0 < domain[1] - domain[0] < float("inf"):
+            raise ValueError(f"a domain runs from low to high, not too far; {domain[0]:g} to {domain[1]:g} does not")
+        return domain
 
 
 class Context(Kind):
@@ -126,7 +133,7 @@ class Context(Kind):
     def update(self, row: Floats) -> tuple[int, int, float | None]:
         """(context, attribute, value) of an update, the value None where it is not known."""
         context, attribute, value = np.asarray(row)[:3].tolist()
-        if not (0 <= context < _CONTEXTS_MAX and context == int(context)):
+        if not (0 <= context < CONTEXTS_MAX and context == int(context)):
             raise InvalidInput(f"an update of context {context:g}; contexts are whole numbers below 2**45")
         if not (0 <= attribute < self.attributes and attribute == int(attribute)):
             raise InvalidInput(f"an update of attribute {attribute:g}; contexts have 0 to {self.attributes - 1}")
@@ -143,7 +150,7 @@ class Context(Kind):
             raise BadProfile("a profile without conjuncts never holds; pass at least one")
         if (np.diff(atoms[:, 0]) < 0).any():
             raise BadProfile(f"atoms come in the order of their conjuncts, not {atoms[:, 0].tolist()}")
-        for column, end in ((1, self.attributes), (2, len(OPERATORS)), (3, _CONTEXTS_MAX), (4, self.attributes)):
+        for column, end in ((1, self.attributes), (2, len(OPERATORS)), (3, CONTEXTS_MAX), (4, self.attributes)):
             said = atoms[~np.isnan(atoms[:, column]), column]
             wrong = said[(said < 0) | (said >= end) | (said != np.floor(said))]
             if wrong.size:

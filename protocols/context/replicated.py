@@ -16,6 +16,8 @@ from protocols.context.common import ContextBroker
 class Replicated(ContextBroker):
     """See the module."""
 
+    values_everywhere = True
+
     def wants(self, key: int, place: int) -> bool:
         return self.publishes[place] or self.leads(key, place)
 

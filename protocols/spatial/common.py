@@ -15,7 +15,7 @@ from typing import Any, ClassVar, NamedTuple, cast
 import numpy as np
 from pydantic import BaseModel
 
-from brokers.contract import BrokerProtocol, Message
+from brokers.contract import BrokerProtocol, Demand, Message
 from brokers.errors import InvalidInput
 from brokers.indexes.contract import DuplicateId, UnknownId
 from brokers.indexes.spatial.contract import ReverseTopK
@@ -69,6 +69,11 @@ class Ranking(BrokerProtocol):
             self.windows.append(LastObjects(self.service.last))
         if self.service.lifetime_ns is not None:
             self.windows.append(LastTime(self.service.lifetime_ns))
+
+    @classmethod
+    def expected_subscriptions(cls, demand: Demand) -> float:
+        """Subscriptions that come and go, which stay at their broker."""
+        return float((demand.changes - demand.of("expiries")).sum())
 
     @property
     def service(self) -> Spatial:

@@ -7,11 +7,17 @@ from __future__ import annotations
 
 from typing import Any
 
+from brokers.contract import Demand
+from protocols.expected import to_all
 from protocols.spatial.common import Head, Ranking
 
 
 class Flooding(Ranking):
     """See the module."""
+
+    @classmethod
+    def expected_events(cls, demand: Demand) -> float:
+        return to_all(demand, demand.publications + demand.of("expiries")) + cls.expected_subscriptions(demand)
 
     def wanted_from(self, link: int, words: tuple[int, ...]) -> bool:
         return True

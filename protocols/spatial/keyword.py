@@ -19,8 +19,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from brokers.contract import Message
+from brokers.contract import Demand, Message
 from protocols.spatial.common import Head, Ranking
+from protocols.spatial.expected import Keywords
 from protocols.spatial.kind import SUBSCRIPTION_KEYWORDS, keywords_of
 
 WANT, UNWANT, HEADS = 16, 17, 18
@@ -45,6 +46,13 @@ class Keyword(Ranking):
 
     keeps: ClassVar[tuple[Any, ...]] = (Asked,)
     remade: ClassVar[tuple[str, ...]] = ("lossy",)
+
+    @classmethod
+    def expected_events(cls, demand: Demand) -> float:
+        if not demand.more("keywords"):
+            return super().expected_events(demand)
+        keywords = Keywords(demand)
+        return keywords.objects() + 2.0 * keywords.asked() + cls.expected_subscriptions(demand)  # asked, and answered
 
     def __init__(self, node: Any) -> None:
         super().__init__(node)

@@ -95,14 +95,24 @@ class Spatial(Kind):
         self.vocabulary = Vocabulary()
         self.vocabulary.encode([[str(word)] for word in range(p["keywords"])])
 
+    @classmethod
+    def misfits(cls, params: Mapping[str, Any], index: type | None) -> list[tuple[str, str]]:
+        delta = params.get("delta", 1.0)
+        if delta > 1 and index is not None and not getattr(index, "exact", True):
+            return [
+                (
+                    "index",
+                    f"{index.__name__} answers by how it is laid out where `delta` is above 1 (it is {delta:g}); "
+                    "take an index that is exact, as `materialised`, or `delta: 1`",
+                )
+            ]
+        return []
+
     def new_index(self, index: type) -> ReverseTopK:
         """An index whose numbers of keywords are the kind's."""
         assert issubclass(index, ReverseTopK)
-        if self.delta > 1 and not index.exact:
-            raise InvalidInput(
-                f"{index.__name__} answers by how it is laid out where delta is above 1 (it is {self.delta:g}); "
-                "take an index that is exact, as `materialised`, or `delta: 1`"
-            )
+        for _, wrong in self.misfits(self.params, index):
+            raise InvalidInput(wrong)
         if issubclass(index, Materialised):
             return index(self.geometry, self.vocabulary, k_max=self.k_max)
         return index(self.geometry, self.vocabulary)

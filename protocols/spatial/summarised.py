@@ -33,7 +33,7 @@ from typing import Annotated, Any, ClassVar
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
-from brokers.contract import TIMER, Ints, Message
+from brokers.contract import TIMER, Demand, Ints, Message
 from brokers.engine.adaptor import Body
 from brokers.indexes.spatial.summary import BOXES_MAX, Summary, by_keyword
 from protocols.spatial.common import Head
@@ -57,6 +57,7 @@ from protocols.spatial.reach import (
 
 HEAD, SUMMARY, SHRINK, WIDER = 19, 20, 21, 22
 ROOM = 1.1  # by which squared distances are told larger than they are
+_TOLD = 3.0  # messages and timers that a broker's summaries take each time they are due, in the mean
 SMALLER = 0.75  # of what was told: what is larger than that is not worth telling
 
 
@@ -89,6 +90,14 @@ class Summarised(Keyword):
     Options: ClassVar[type[BaseModel] | None] = Options
     keeps: ClassVar[tuple[Any, ...]] = (Told, Summary)
     remade: ClassVar[tuple[str, ...]] = ("boxes", "timer_min_ns")
+
+    @classmethod
+    def expected_events(cls, demand: Demand) -> float:
+        # Heads or objects, either way as many as objects under spatial-keyword.
+        events = super().expected_events(demand)
+        brokers = demand.overlay.brokers
+        due_s = demand.options.shrink_every / 1e9 + brokers / max(events, 1e-9)
+        return events + _TOLD * brokers / due_s
 
     def __init__(self, node: Any) -> None:
         super().__init__(node)

@@ -21,13 +21,15 @@ from typing import Annotated, Any, ClassVar
 import numpy as np
 from pydantic import BaseModel, Field
 
-from brokers.contract import TIMER, Message
+from brokers.contract import TIMER, Demand, Message
 from brokers.indexes.topk.contract import Ranking, merged
+from protocols.expected import to_all
 from protocols.topk.bounds import Bounds
 from protocols.topk.gather import QUESTION, Gather, Open, Options, ranking_of
 from protocols.topk.kind import UNSUBSCRIBE
 
 REFRESH, LOWER = 20, 21
+_ENOUGH = 100.0  # filters at a broker of which one more raises its bound in every second case
 
 
 class BoundedOptions(Options):
@@ -56,6 +58,12 @@ class Bounded(Gather):
     Options: ClassVar[type[BaseModel] | None] = BoundedOptions
     keeps: ClassVar[tuple[Any, ...]] = (Search,)
     remade: ClassVar[tuple[str, ...]] = ("at_once", "k", "bounds")
+    asked: ClassVar[float] = 0.6
+
+    @classmethod
+    def expected_events(cls, demand: Demand) -> float:
+        raises = demand.changes / (1.0 + demand.interests / _ENOUGH)
+        return super().expected_events(demand) + to_all(demand, raises) - float(raises.sum())
 
     def __init__(self, node: Any) -> None:
         super().__init__(node)

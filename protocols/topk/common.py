@@ -13,9 +13,10 @@ from typing import Any, ClassVar, cast
 import numpy as np
 from pydantic import BaseModel
 
-from brokers.contract import NEVER, BrokerProtocol, Message
+from brokers.contract import NEVER, BrokerProtocol, Demand, Message
 from brokers.engine.adaptor import Body
 from brokers.indexes.topk.contract import Answer, RankedIndex, Ranking
+from protocols.expected import to_some
 from protocols.routes import shared_tree
 from protocols.topk.kind import PUBLISH, REWEIGHT, SUBSCRIBE, UNSUBSCRIBE, TopK
 
@@ -38,6 +39,11 @@ class Ranked(BrokerProtocol):
         self.indexed: set[int] = set()  # those in the index
         self.pending: dict[int, Any] = {}  # what the index does not know yet: a filter's row, None if it is gone
         self.decided = 0  # publications answered here
+
+    @classmethod
+    def expected_deliveries(cls, demand: Demand) -> float:
+        """Publications where they enter, and on their way to the k best."""
+        return to_some(demand, demand.publications, demand.interests, min(demand.params["k"], demand.interests.sum()))
 
     @property
     def service(self) -> TopK:

@@ -16,7 +16,7 @@ from typing import Annotated, Any, ClassVar
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
-from brokers.contract import NEVER, TIMER, Message
+from brokers.contract import NEVER, TIMER, Demand, Message
 from brokers.engine.adaptor import Body
 from brokers.indexes.topk.contract import Ranking, answered, merged
 from protocols.topk.common import Ranked
@@ -54,6 +54,13 @@ class Gather(Ranked):
     Options: ClassVar[type[BaseModel] | None] = Options
     keeps: ClassVar[tuple[Any, ...]] = (Open, Ranking)
     remade: ClassVar[tuple[str, ...]] = ("lossy", "timer_min_ns")
+    asked: ClassVar[float] = 1.0  # part of the brokers that are expected to be asked
+
+    @classmethod
+    def expected_events(cls, demand: Demand) -> float:
+        questions = cls.asked * (demand.overlay.brokers - 1) * float(demand.publications.sum())
+        limits = questions / 2 if (demand.overlay.loss > 0).any() else 0.0  # timers, at all who ask
+        return 2 * questions + limits + float(demand.changes.sum()) + cls.expected_deliveries(demand)
 
     def __init__(self, node: Any) -> None:
         super().__init__(node)

@@ -8,13 +8,18 @@ from __future__ import annotations
 
 from typing import Any
 
-from brokers.contract import Message
+from brokers.contract import Demand, Message
 from brokers.indexes.topk.contract import answered
+from protocols.expected import to_all
 from protocols.topk.common import Ranked
 
 
 class Ingress(Ranked):
     """See the module."""
+
+    @classmethod
+    def expected_events(cls, demand: Demand) -> float:
+        return to_all(demand, demand.changes) + cls.expected_deliveries(demand)
 
     def publish(self, message: Message) -> None:
         node = self.node

@@ -46,6 +46,13 @@ def text(answer: Plan) -> str:
     def duration(value_ns: int | None) -> str:
         return "-" if value_ns is None else format_duration(value_ns)
 
+    def events(answer: Plan) -> str:
+        known = f"about {answer.events_per_s:,.0f} per simulated second"
+        if not answer.unknown:
+            return known
+        unknown = f"not known of {', '.join(answer.unknown)}"
+        return unknown if len(answer.unknown) == len(answer.services) else f"{known}; {unknown}"
+
     rows = [
         ("brokers", f"{answer.brokers:,}{' in a tree' if answer.tree else ''}"),
         *([("servers", str(answer.servers))] if answer.servers else []),
@@ -56,7 +63,7 @@ def text(answer: Plan) -> str:
         ("cut links", f"{answer.cut_links:,}"),
         ("imbalance", f"{answer.imbalance:.1%}"),
         ("lookahead", duration(answer.lookahead_ns)),
-        ("events", f"about {answer.events_per_s:,.0f} per simulated second"),
+        ("events", events(answer)),
         ("λ", "-" if answer.lambda_ is None else f"{answer.lambda_:.3g}"),
         ("memory", f"about {format_size(round(answer.memory_bytes, -6))} in all processes"),
     ]

@@ -20,9 +20,13 @@ def command(arguments: list[str]) -> int:
 
     from scenarios.loader import load
     from scenarios.plan import resolve
+    from scenarios.run import fitting
 
     scenario = load(options.scenario, overrides_of(options), trust=options.trust)
     model = resolve(scenario)
+    engine = scenario.model.engine
+    listed = max(engine.partition, default=0) + 1 if isinstance(engine.partition, list) else 1
+    fitting(scenario, engine.actors or listed, model.overlay, asked=False)
     for note in model.overlay.notes:
         print(f"note: {note}")
     services = ", ".join(f"{s.section.name} ({s.section.protocol})" for s in scenario.services)

@@ -104,14 +104,17 @@ def _parted(a: RunFolder, b: RunFolder) -> str:
     from brokers.engine.runfolder import first_difference
 
     second = _first_other_second(a.manifest["digest_per_second"], b.manifest["digest_per_second"])
+    entry_s, other_s = (run.manifest["engine"].get("digest_entry_s", 1) for run in (a, b))
     if {"hops"} <= set(a.tables()) & set(b.tables()):
         told = first_difference(a, b)
         if told is not None:
             return told
     when = (
         "they differ"
-        if second is None
+        if second is None or entry_s != other_s
         else f"they part in simulated second {second} ({second} s to {second + 1} s)"
+        if entry_s == 1
+        else f"they part between the simulated seconds {second * entry_s} and {(second + 1) * entry_s}"
     )
     told = first_difference(a, b)
     hint = "for the first diverging event run both with --set trace.level=full"

@@ -72,6 +72,12 @@ class ArrivalParameters(Parameters):
         rate = self.rate_of_each(population)
         return rate if self.on is None or self.off is None else rate * self.on / (self.on + self.off)
 
+    def expected_per_s(self, population: int, duration_ns: int) -> float:
+        """Events of the whole group per second, in the mean of a run."""
+        stop_ns = min(duration_ns, NEVER if self.stop is None else self.stop)
+        each = self.mean_rate_of_each(population) * max(0, stop_ns - self.start) / 1e9
+        return population * min(each, self.limit or each) * 1e9 / duration_ns
+
 
 class Arrivals:
     """The arrival processes of a group of clients, one row of `progress` each."""

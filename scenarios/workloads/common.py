@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, WithJsonSchema
 
-from brokers.contract import NEVER, Emission, Floats, Ints, SourceContext
+from brokers.contract import NEVER, Emission, Floats, Ints, Rates, SourceContext
 from brokers.errors import InvalidInput
 
 CHUNK_EVENTS = 4096  # a chunk is as long as this many events take
@@ -121,6 +121,11 @@ class GroupSource:
         misfits = params.misfits(context.service_params)
         if misfits:
             raise InvalidInput("\n".join(f"{self.where}: {path}: {problem}" for path, problem in misfits))
+
+    @classmethod
+    def rates(cls, params: Mapping[str, Any], context: SourceContext) -> Rates | None:
+        """What the clients of the group, all of them `context.clients`, are expected to do; None: nobody knows."""
+        return None
 
     def next_wake(self) -> int:
         if self._wake_ns is None:

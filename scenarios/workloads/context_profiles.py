@@ -10,15 +10,16 @@ the atoms of a profile are dealt out to so many conjuncts.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
 from numba import njit
 from pydantic import Field, model_validator
 
-from brokers.contract import Emission, Floats, Ints, SourceContext
+from brokers.contract import Emission, Floats, Ints, Rates, SourceContext
 from brokers.indexes.context.contract import OPERATORS
-from protocols.context.kind import ATOM
+from protocols.context.kind import ATOM, CONTEXTS_MAX
 from scenarios.units import Fraction
 from scenarios.workloads.common import Parameters
 from scenarios.workloads.subscribe import Subscribe, SubscribeParameters
@@ -39,6 +40,8 @@ class ContextProfilesParameters(SubscribeParameters):
         first, last = self.contexts
         if not 0 <= first <= last:
             raise ValueError(f"`contexts` runs from first to last, both at least 0 (got {first} to {last})")
+        if last >= CONTEXTS_MAX:
+            raise ValueError(f"contexts have numbers below 2**45 (got {last})")
         return self
 
 
@@ -51,6 +54,18 @@ class ContextProfiles(Subscribe):
         self._bound = ContextProfilesParameters.model_validate(dict(params))
         base = {name: value for name, value in dict(params).items() if name in SubscribeParameters.model_fields}
         super().__init__(base, context)
+
+    @classmethod
+    def rates(cls, params: Mapping[str, Any], context: SourceContext) -> Rates | None:
+        p = ContextProfilesParameters.model_validate(dict(params))
+        found = super().rates(params, context)
+        assert found is not None
+        atoms = np.arange(p.constraints[0], p.constraints[1] + 1)
+        width = 0.5 * sum(p.width) / (p.domain[1] - p.domain[0])
+        # What is asked for as far as somebody knows who is told no values.
+        static = float(np.mean((p.bound + (1.0 - p.bound) * width) ** atoms))
+        named = float(atoms.mean()) * p.bound * found.interests
+        return replace(found, more={"profiles": found.changes, "static": static * found.interests, "names": named})
 
     def standing(self, clients: Ints) -> list[Emission]:
         return self._as_profiles(super().standing(clients))

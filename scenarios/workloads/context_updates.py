@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
-from brokers.contract import NEVER, Emission, Ints, SourceContext
+from brokers.contract import NEVER, Emission, Ints, Rates, SourceContext
 from protocols.context.kind import UPDATE, value_word
 from scenarios.workloads.arrivals import ArrivalParameters, Arrivals
 from scenarios.workloads.common import GroupSource, Parameters, emission
@@ -66,6 +66,15 @@ class ContextUpdates(GroupSource):
         reports = not context.settled and first_ns < context.duration_ns
         self._report_at = np.full(self.clients.size, first_ns if reports else NEVER, np.int64)
         self._set_chunk(self._arrivals.rate)
+
+    @classmethod
+    def rates(cls, params: Mapping[str, Any], context: SourceContext) -> Rates | None:
+        p = ContextUpdatesParameters.model_validate(dict(params))
+        values = context.population * p.contexts * int(context.service_params["attributes"])
+        updates = p.expected_per_s(context.population, context.duration_ns)
+        if not context.settled and p.start + 1 < context.duration_ns:
+            updates += values * 1e9 / context.duration_ns
+        return Rates(changes=updates, more={"updates": updates, "values": values})
 
     def standing(self, clients: Ints) -> list[Emission]:
         clients = np.asarray(clients, np.int64)

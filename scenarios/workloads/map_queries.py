@@ -18,13 +18,13 @@ from numba import njit
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
-from brokers.contract import Emission, Floats, Ints, SourceContext
+from brokers.contract import Emission, Floats, Ints, Rates, SourceContext
 from protocols.channels.database import hot_spots
 from protocols.channels.kind import PERIOD_NS_MIN, SUBSCRIBE, Channels
-from scenarios.units import Duration, PositiveDuration, PositiveRate
+from scenarios.units import Duration, PositiveDuration, PositiveRate, format_duration
 from scenarios.workloads.arrivals import ArrivalParameters, Arrivals
 from scenarios.workloads.common import Parameters, RealRange, WholeRange, emission, subscription_ids
-from scenarios.workloads.subscribe import ChurnParameters, Subscribe
+from scenarios.workloads.subscribe import ChurnParameters, Subscribe, rates_over_time
 from topology.draws import normal, stream_of, uniform
 
 
@@ -52,6 +52,11 @@ class MapQueryParameters(Parameters):
         short = [period for period in self.period if period < PERIOD_NS_MIN]
         if short:
             raise ValueError(f"`period` is at least 1 ms (got {short[0]:,} ns)")
+        long = [period for period in self.period if period >= 2**53]
+        if long:
+            raise ValueError(f"`period` is at most 104 days (got {format_duration(long[0])})")
+        if self.number[1] > 1_000_000:
+            raise ValueError(f"`number` is at most 1,000,000 queries per client (got {self.number[1]})")
         if self.move is not None and self.churn is not None:
             raise ValueError("`move` and `churn` do not go together; use two sources")
         return self
@@ -79,6 +84,19 @@ class MapQueries(Subscribe):
             when = ArrivalParameters.model_validate({"rate": p.move, "start": p.start + p.ramp + 1})
             keys = self._keys("moves", self.clients)
             self._moves = Arrivals(when, keys, context.population, context.duration_ns)
+
+    @classmethod
+    def rates(cls, params: Mapping[str, Any], context: SourceContext) -> Rates | None:
+        p = MapQueryParameters.model_validate(dict(params))
+        found = rates_over_time(p, context)
+        changes = found.changes
+        if p.move is not None and p.number[1]:
+            when = ArrivalParameters.model_validate({"rate": p.move, "start": p.start + p.ramp + 1})
+            changes += when.expected_per_s(context.population, context.duration_ns)
+        each = found.interests / len(p.period)  # queries of one period
+        # Those around one hot spot overlap, most others do not.
+        apart = min(each, p.clusters + (1.0 - (p.clustered if p.clusters else 0.0)) * each)
+        return replace(found, changes=changes, more={"rounds": [(period / 1e9, each, apart) for period in p.period]})
 
     def _next_event_ns(self) -> int:
         first = super()._next_event_ns()

@@ -16,10 +16,11 @@ from typing import Annotated, Any, ClassVar
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
-from pydantic import AfterValidator, Field, WithJsonSchema
+from pydantic import AfterValidator, Discriminator, Field, Tag, WithJsonSchema, model_validator
 
-from brokers.contract import NEVER, Emission, Floats, Ints, SourceContext
+from brokers.contract import NEVER, Emission, Floats, Ints, Rates, SourceContext
 from brokers.errors import InvalidInput
+from brokers.indexes.spatial.geometry import geometry_named
 from protocols.spatial.kind import EXPIRE, PUBLISH
 from scenarios.units import Duration, PositiveDuration
 from scenarios.workloads.arrivals import ArrivalParameters, Arrivals
@@ -32,7 +33,7 @@ from scenarios.workloads.common import (
     emission,
     subscription_ids,
 )
-from scenarios.workloads.subscribe import ChurnParameters, Subscribe
+from scenarios.workloads.subscribe import ChurnParameters, Subscribe, rates_over_time
 from topology.draws import pick, power_weights, purpose_key, stream_of, streams, uniform
 
 Region = Annotated[
@@ -56,13 +57,47 @@ Some = Annotated[
 ]  # fmt: skip
 
 
+_PAIR = {"type": "array", "items": {"type": "number"}, "minItems": 2, "maxItems": 2}
+
+
+def _form(value: Any) -> str:
+    nested = isinstance(value, list | tuple) and any(isinstance(each, list | tuple) for each in value)
+    return "of each" if nested else "of both"
+
+
+AxisDomains = Annotated[
+    Annotated[Domain, Tag("of both")] | Annotated[tuple[Domain, Domain], Tag("of each")],
+    Discriminator(_form),
+    WithJsonSchema({
+        "anyOf": [_PAIR, {"type": "array", "items": _PAIR, "minItems": 2, "maxItems": 2}],
+        "description": "[low, high] of both coordinates, or one of each, as [[-90, 90], [-180, 180]] on a sphere",
+    }),
+]  # fmt: skip
+
+
 class PlaceParameters(Parameters):
     """Where things are and what they are about."""
 
-    domain: Domain = Field((0.0, 1.0), description="both coordinates lie in [low, high]")
+    domain: AxisDomains = Field(
+        (0.0, 1.0), description="[low, high] of both coordinates, or one of each, as [[-90, 90], [-180, 180]]"
+    )
     region: Region = None
     words: Some = Field((1, 3), description="keywords of each, drawn with repetition")
     popularity: float = Field(1.0, ge=0, le=20, description="Zipf exponent over the keywords, 0 first; 0: all alike")
+
+    @property
+    def bounds(self) -> Floats:
+        """[low or high, coordinate]."""
+        return np.broadcast_to(np.array(self.domain, np.float64), (2, 2)).T.copy()
+
+    def misfits(self, service_params: Mapping[str, Any]) -> list[tuple[str, str]]:
+        geometry = geometry_named(service_params.get("geometry", "plane"))
+        found = []
+        for (low, high), limit, name in zip(self.bounds.T.tolist(), geometry.limits, geometry.numbers):
+            if max(-low, high) > limit:
+                hint = "; `domain` takes a [low, high] of each coordinate" if np.ndim(self.domain) == 1 else ""
+                found.append(("domain", f"{name} lies in {-limit:g}..{limit:g}, not in {low:g}..{high:g}{hint}"))
+        return found
 
 
 class ObjectParameters(PlaceParameters, ArrivalParameters):
@@ -74,7 +109,8 @@ class ObjectParameters(PlaceParameters, ArrivalParameters):
 
     def misfits(self, service_params: Mapping[str, Any]) -> list[tuple[str, str]]:
         largest = service_params.get("k_max", NEVER)
-        return [("k", f"the service answers up to {largest}")] if (self.k or 1) > largest else []
+        wrong = [("k", f"the service answers up to {largest} (got {self.k})")] if (self.k or 1) > largest else []
+        return [*super().misfits(service_params), *wrong]
 
 
 class ObjectSubscribeParameters(PlaceParameters):
@@ -84,6 +120,12 @@ class ObjectSubscribeParameters(PlaceParameters):
     start: Duration = Field(0, description="when the first subscriptions are issued")
     ramp: Duration = Field(0, description="over how long they are issued")
     churn: ChurnParameters | None = None
+
+    @model_validator(mode="after")
+    def _bounds(self) -> ObjectSubscribeParameters:
+        if self.number[1] > 1_000_000:
+            raise ValueError(f"`number` is at most 1,000,000 subscriptions per client (got {self.number[1]})")
+        return self
 
 
 class Objects(GroupSource):
@@ -99,6 +141,13 @@ class Objects(GroupSource):
             self._params, self._keys("times", self.clients), context.population, context.duration_ns
         )
         self._set_chunk(self._arrivals.rate)
+
+    @classmethod
+    def rates(cls, params: Mapping[str, Any], context: SourceContext) -> Rates | None:
+        p = ObjectParameters.model_validate(dict(params))
+        objects = p.expected_per_s(context.population, context.duration_ns)
+        withdrawn = 0.0 if p.lifetime is None else max(0.0, 1.0 - p.lifetime / max(1, context.duration_ns - p.start))
+        return Rates(publications=objects, changes=objects * withdrawn, more={"expiries": objects * withdrawn})
 
     def _next_event_ns(self) -> int:
         return self._arrivals.next_event_ns()
@@ -128,8 +177,21 @@ class ObjectSubscribe(Subscribe):
     def __init__(self, params: Mapping[str, Any], context: SourceContext) -> None:
         asked = ObjectSubscribeParameters.model_validate(dict(params))
         times = {name: params[name] for name in ("number", "start", "ramp", "churn") if name in params}
+        if misfits := asked.misfits(context.service_params):
+            raise InvalidInput("\n".join(f"{path}: {problem}" for path, problem in misfits))
         super().__init__(times, replace(context, service_params={"attributes": 1}))
         self._things = _Things(asked, context)
+
+    @classmethod
+    def rates(cls, params: Mapping[str, Any], context: SourceContext) -> Rates | None:
+        asked = ObjectSubscribeParameters.model_validate(dict(params))
+        weights = np.diff(power_weights(context.service_params["keywords"], asked.popularity), prepend=0.0)
+        weights = weights / weights.sum()
+        words = 0.5 * sum(asked.words)
+        # An object with as many words as a subscription has, of the same popularity.
+        share = 1.0 - (1.0 - float((weights**2).sum())) ** (words * words)
+        more = {"keywords": weights, "words": words, "region": asked.region is not None}
+        return replace(rates_over_time(asked, context), share=share, more=more)
 
     def standing(self, clients: Ints) -> list[Emission]:
         return self._placed(super().standing(clients))
@@ -155,13 +217,14 @@ class _Things:
     def rows(self, keys: NDArray[np.uint64], clients: Ints, numbers: Ints) -> Floats:
         """[x, y, keyword, ...] of thing numbers[i] of clients[i], whose stream is keys[i]."""
         p, context = self._params, self._context
-        low, high = p.domain
-        centres = np.full((clients.size, 2), (low + high) / 2)
+        low, high = p.bounds
+        centres = np.empty((clients.size, 2))
+        centres[:] = (low + high) / 2
         reach = (high - low) / 2
         if p.region is not None:
             if context.client_broker is None:
                 raise InvalidInput("`region` needs to know the clients' brokers")
-            reach = p.region
+            reach = np.full(2, p.region)
             brokers = context.client_broker[clients].astype(np.uint64)
             key = purpose_key(context.seed, f"workload/{context.service}/region")
             _scatter(streams(key, brokers), low, high, centres)
@@ -174,7 +237,7 @@ class _Things:
 def _scatter(keys, low, high, out):
     for i in range(out.shape[0]):
         for axis in range(2):
-            out[i, axis] = low + (high - low) * uniform(keys[i], axis)
+            out[i, axis] = low[axis] + (high[axis] - low[axis]) * uniform(keys[i], axis)
 
 
 @njit(cache=True)
@@ -183,8 +246,8 @@ def _draw(keys, numbers, centres, reach, low, high, words_min, words_max, popula
     for i in range(out.shape[0]):
         key = stream_of(keys[i], numbers[i])
         for axis in range(2):
-            place = centres[i, axis] + reach * (2.0 * uniform(key, axis) - 1.0)
-            out[i, axis] = min(max(place, low), high)
+            place = centres[i, axis] + reach[axis] * (2.0 * uniform(key, axis) - 1.0)
+            out[i, axis] = min(max(place, low[axis]), high[axis])
         count = words_min + int(uniform(key, 2) * (words_max - words_min + 1))
         for j in range(count):
             word = pick(popularity, uniform(key, 3 + j))

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from brokers.contract import Emission, SourceContext
+from brokers.contract import Emission, Rates, SourceContext
 from protocols.content.kind import PUBLISH
 from scenarios.units import Fraction
 from scenarios.workloads.arrivals import ArrivalParameters, Arrivals
@@ -41,6 +41,11 @@ class Publish(GroupSource):
             self._params, self._keys("times", self.clients), context.population, context.duration_ns
         )
         self._set_chunk(self._arrivals.rate)
+
+    @classmethod
+    def rates(cls, params: Mapping[str, Any], context: SourceContext) -> Rates | None:
+        when = PublishParameters.model_validate(dict(params))
+        return Rates(publications=when.expected_per_s(context.population, context.duration_ns))
 
     def _next_event_ns(self) -> int:
         return self._arrivals.next_event_ns()

@@ -7,6 +7,7 @@ which gives every broker a centre of its own in the space of values, around whic
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Annotated, Any, ClassVar
 
 import numpy as np
@@ -14,7 +15,7 @@ from numba import njit
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
-from brokers.contract import Emission, Floats, Ints, SourceContext
+from brokers.contract import Emission, Floats, Ints, Rates, SourceContext
 from brokers.errors import InvalidInput
 from brokers.indexes.topk.contract import WEIGHT_MAX
 from protocols.topk.kind import REWEIGHT
@@ -22,7 +23,7 @@ from scenarios.units import PositiveRate
 from scenarios.workloads.arrivals import ArrivalParameters, Arrivals
 from scenarios.workloads.common import Parameters, emission, subscription_ids
 from scenarios.workloads.publish import Publish, PublishParameters
-from scenarios.workloads.subscribe import Subscribe, SubscribeParameters
+from scenarios.workloads.subscribe import Subscribe, SubscribeParameters, rates_over_time
 from topology.draws import purpose_key, stream_of, streams, uniform
 
 Region = Annotated[
@@ -87,6 +88,15 @@ class RankSubscribe(Subscribe):
             self._reweights = Arrivals(
                 when, self._keys("reweights", self.clients), context.population, context.duration_ns
             )
+
+    @classmethod
+    def rates(cls, params: Mapping[str, Any], context: SourceContext) -> Rates | None:
+        asked = RankSubscribeParameters.model_validate(dict(params))
+        found = rates_over_time(asked, context)
+        if asked.reweight is None or not asked.number[1]:
+            return found
+        more = ArrivalParameters.model_validate({"rate": asked.reweight, "start": asked.start + asked.ramp + 1})
+        return replace(found, changes=found.changes + more.expected_per_s(context.population, context.duration_ns))
 
     def standing(self, clients: Ints) -> list[Emission]:
         found = super().standing(clients)
@@ -159,6 +169,11 @@ class RankPublish(Publish):
         base = {name: value for name, value in dict(params).items() if name in PublishParameters.model_fields}
         super().__init__(base, context)
         self._sent = np.zeros(self.clients.size, np.int64)
+
+    @classmethod
+    def rates(cls, params: Mapping[str, Any], context: SourceContext) -> Rates | None:
+        when = RankPublishParameters.model_validate(dict(params))
+        return Rates(publications=when.expected_per_s(context.population, context.duration_ns))
 
     def _emit(self, until_ns: int) -> list[Emission]:
         p = self._ranked

@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from brokers.contract import NEVER, Emission, Floats, Ints, SourceContext
+from brokers.contract import NEVER, Emission, Floats, Ints, Rates, SourceContext
 from brokers.errors import InvalidInput
 from protocols.content.kind import PUBLISH, SUBSCRIBE, UNSUBSCRIBE
 from scenarios.units import format_duration
@@ -45,6 +45,7 @@ _OPS = {"publish": PUBLISH, "subscribe": SUBSCRIBE, "unsubscribe": UNSUBSCRIBE}
 _PLAIN_COLUMNS = ("time_ns", "time_s", "client", "op", "subscription")
 _NUMBERED = re.compile(r"(a|low_|high_)(0|[1-9][0-9]{0,8})")
 _PROBLEMS_SHOWN = 10
+_SAMPLE = 64
 _NONE = -1  # no subscription number given
 
 
@@ -137,6 +138,27 @@ class Replay(GroupSource):
         self._position = 0
         self.chunk_ns = chunk_for(self._time.size * 1e9 / context.duration_ns)
 
+    @classmethod
+    def rates(cls, params: Mapping[str, Any], context: SourceContext) -> Rates | None:
+        """Counted in the file; a sample of it says what one subscription asks for."""
+        checked = ReplayParameters.model_validate(dict(params))
+        attributes = attribute_count(context.service_params, f"service {context.service}")
+        events = read_events(Path(checked.file), attributes, context.population, context.duration_ns)
+        publishes, subscribes, ends = (events.op == op for op in (PUBLISH, SUBSCRIBE, UNSUBSCRIBE))
+        duration_ns = context.duration_ns
+        standing = (duration_ns - events.time[subscribes]).sum() - (duration_ns - events.time[ends]).sum()
+        values = _some(events.values[publishes])[:, None]
+        low, high = _some(events.low[subscribes]), _some(events.high[subscribes])
+        # Open ends are NaN, and so are attributes without a constraint or a value.
+        asked = np.isnan(low) & np.isnan(high) | (~(values < low) & ~(values > high) & ~np.isnan(values))
+        wanted = asked.all(axis=2)
+        return Rates(
+            publications=float(publishes.sum()) * 1e9 / duration_ns,
+            changes=float((~publishes).sum()) * 1e9 / duration_ns,
+            interests=float(standing) / duration_ns,
+            share=float(wanted.mean()) if wanted.size else 0.0,
+        )
+
     def state(self) -> dict[str, Any]:
         return {"next_ns": self._next_event_ns()}
 
@@ -166,6 +188,11 @@ class Replay(GroupSource):
                 )
             )
         return out
+
+
+def _some(rows: Floats) -> Floats:
+    """Some hundred rows from all over the file."""
+    return rows[:: max(1, len(rows) // _SAMPLE)]
 
 
 def read_events(path: Path, attributes: int, clients: int, duration_ns: int) -> _Events:

@@ -11,13 +11,15 @@ What subscription number s of a client asks for is a function of (client, s) alo
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
+from math import comb
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
-from brokers.contract import NEVER, Emission, Floats, Ints, SourceContext
+from brokers.contract import NEVER, Emission, Floats, Ints, Rates, SourceContext
 from brokers.errors import InvalidInput
 from protocols.content.kind import SUBSCRIBE, UNSUBSCRIBE
 from scenarios.units import Duration, PositiveDuration, PositiveRate
@@ -89,6 +91,50 @@ class SubscribeParameters(ValueParameters):
         return found
 
 
+def rates_over_time(params: Any, context: SourceContext) -> Rates:
+    """Changes and standing interests of a group, from its `number`, `start`, `ramp` and `churn`."""
+    duration_ns, churn = context.duration_ns, params.churn
+    each = 0.5 * sum(params.number)
+    ramp_end_ns = params.start + params.ramp
+    issued = 1.0 if ramp_end_ns <= duration_ns else max(0, duration_ns - params.start) / max(1, params.ramp)
+    changes = 0.0 if context.settled else each * issued
+    standing = each * issued
+    if churn is not None:
+        begin_ns = max(ramp_end_ns, churn.start)
+        active_ns = max(0, min(duration_ns, NEVER if churn.stop is None else churn.stop) - begin_ns)
+        if churn.rate is not None and each:
+            changes += 2.0 * churn.rate * active_ns / 1e9
+        elif churn.stay is not None and churn.away is not None:
+            cycle_ns = churn.stay + churn.away
+            changes += 2.0 * each * active_ns / cycle_ns
+            standing *= 1.0 - churn.away / cycle_ns * active_ns / duration_ns
+    population = context.population
+    return Rates(changes=population * changes * 1e9 / duration_ns, interests=population * standing)
+
+
+def asked_of(params: SubscribeParameters, attributes: int) -> tuple[float, float]:
+    """(part of evenly spread publications that a subscription asks for, part of other subscriptions that cover it)."""
+    from topology.draws import power_weights
+
+    low, high = params.domain
+    fewest, most = params.constraints
+    extent = high - low
+    widths = np.linspace(params.width[0] / extent, params.width[1] / extent, 9)
+    share = float(np.mean([widths.mean() ** count for count in range(fewest, most + 1)]))
+    # Both ranges lie evenly over the domain: the outer holds the inner with (outer - inner) / (1 - inner).
+    outer, inner = np.meshgrid(widths, widths)
+    holds = float((np.maximum(outer - inner, 0.0) / np.maximum(1.0 - inner, 1e-12)).mean())
+    weights = np.diff(power_weights(attributes, params.popularity), prepend=0.0)
+    weights = weights / weights.sum()
+    alike = 1.0 / float((weights**2).sum())  # so many attributes, all equally popular, would meet as often
+    pairs = [(mine, theirs) for mine in range(fewest, most + 1) for theirs in range(fewest, most + 1)]
+    # Each of theirs is on an attribute of mine, and holds it; no choice of `theirs` of fewer than that.
+    covered = sum(
+        comb(mine, theirs) / max(1, comb(max(mine, round(alike)), theirs)) * holds**theirs for mine, theirs in pairs
+    )
+    return share, min(1.0, covered / len(pairs))
+
+
 class Subscribe(GroupSource):
     """Subscriptions, rows of [attribute, low, high] per constraint."""
 
@@ -127,6 +173,13 @@ class Subscribe(GroupSource):
             self._live,
             self._progress,
         )
+
+    @classmethod
+    def rates(cls, params: Mapping[str, Any], context: SourceContext) -> Rates | None:
+        base = {name: value for name, value in params.items() if name in SubscribeParameters.model_fields}
+        asked = SubscribeParameters.model_validate(base)
+        share, covered = asked_of(asked, context.service_params["attributes"])
+        return replace(rates_over_time(asked, context), share=share, covered=covered)
 
     def standing(self, clients: Ints) -> list[Emission]:
         clients = np.asarray(clients, np.int64)

@@ -203,6 +203,39 @@ def test_a_hierarchy_has_a_backbone_of_gateways_and_a_region_behind_each(region)
         assert ours == theirs or (a < 4 and b < 4)
 
 
+@pytest.mark.parametrize(
+    ("params", "sizes"),
+    [
+        ({"regions": [20, 12, 8]}, [20, 12, 8]),
+        ({"regions": 3, "nodes": 40}, [14, 13, 13]),
+        ({"regions": 3, "nodes": 3}, [1, 1, 1]),
+        ({"regions": 2, "region_size": 4}, [4, 4]),
+    ],
+)
+def test_regions_have_sizes_of_their_own_or_share_the_brokers_evenly(params, sizes):
+    graph = graph_of("hierarchical", {**params, "region": "line"}, seed=1)
+    regions = [graph.nodes[b]["region"] for b in graph]
+    assert [regions.count(number) for number in range(len(sizes))] == sizes
+    assert nx.is_connected(graph)
+    inside = nx.Graph([(a, b) for a, b in graph.edges() if regions[a] == regions[b]])
+    assert inside.number_of_edges() == sum(size - 1 for size in sizes)
+
+
+@pytest.mark.parametrize(
+    ("params", "words"),
+    [
+        ({"regions": 3}, "in one way"),
+        ({"regions": 3, "region_size": 2, "nodes": 6}, "in one way"),
+        ({"regions": [3, 2], "nodes": 5}, "already"),
+        ({"regions": 3, "nodes": 2}, "at least its gateway"),
+        ({"regions": [500_000, 500_001]}, "at most 1000000"),
+    ],
+)
+def test_sizes_of_regions_are_said_in_exactly_one_way(params, words):
+    with pytest.raises(TopologyError, match=words):
+        graph_of("hierarchical", params, seed=1)
+
+
 def test_a_full_backbone_links_every_pair_of_gateways():
     overlay = build("hierarchical", {"regions": 6, "region_size": 1, "backbone": "full"}, LINKS, seed=1)
     assert overlay.links == 15

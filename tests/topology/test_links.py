@@ -273,3 +273,46 @@ def test_neighbours_are_listed_by_broker_with_their_links():
 
 def test_two_pieces_with_a_cycle_are_no_tree_though_the_numbers_fit():
     assert not overlay_of([0, 0, 1], [1, 2, 2], n=4).is_tree
+
+
+REGIONS = {"regions": [5, 1, 4], "region": "line"}
+
+
+def test_links_of_regions_have_the_delays_of_the_last_rule_that_is_about_them():
+    rules = [
+        {"inside": "all", "delay": {"kind": "constant", "delay_ns": 2}},
+        {"between": "all", "delay": {"kind": "constant", "delay_ns": 30}},
+        {"inside": 2, "delay": {"kind": "uniform", "low_ns": 5, "high_ns": 9}},
+        {"between": [2, 0], "delay": {"kind": "constant", "delay_ns": 80}},
+    ]
+    override = {"between": ("r0", "r1"), "delay_ns": 31}
+    overlay = build("hierarchical", REGIONS, LinkModel.model_validate({"regions": rules, "overrides": [override]}), 1)
+    region = [int(name[1:].split(".")[0]) for name in overlay.names]
+    found = {}
+    for a, b, delay in zip(overlay.link_a.tolist(), overlay.link_b.tolist(), overlay.delay_ns.tolist()):
+        found.setdefault((region[a], region[b]), []).append(delay)
+    assert found.pop((2, 2)) != [2, 2, 2]
+    assert found == {(0, 0): [2] * 4, (0, 1): [31], (0, 2): [80], (1, 2): [30]}
+
+
+def test_a_rule_for_a_region_draws_as_the_same_delay_for_all_links_would():
+    drawn = {"kind": "uniform", "low_ns": 5, "high_ns": 9999}
+    everywhere = build("hierarchical", REGIONS, LinkModel.model_validate({"delay": drawn}), 1)
+    rules = [{"inside": "all", "delay": drawn}, {"between": "all", "delay": drawn}]
+    by_rules = build("hierarchical", REGIONS, LinkModel.model_validate({"regions": rules}), 1)
+    assert by_rules.delay_ns.tolist() == everywhere.delay_ns.tolist()
+
+
+@pytest.mark.parametrize(
+    ("kind", "params", "rule", "words"),
+    [
+        ("line", {"nodes": 3}, {"inside": "all"}, "no regions"),
+        ("hierarchical", REGIONS, {"inside": 3}, "no region 3; there are 0 to 2"),
+        ("hierarchical", REGIONS, {"between": [1, 1]}, "no link runs between"),
+        ("hierarchical", {**REGIONS, "backbone": "star"}, {"between": [1, 2]}, "no link runs between"),
+    ],
+)
+def test_a_rule_for_what_is_not_there_is_refused(kind, params, rule, words):
+    model = LinkModel.model_validate({"regions": [{**rule, "delay": {"kind": "constant", "delay_ns": 2}}]})
+    with pytest.raises(TopologyError, match=words):
+        build(kind, params, model, 1)

@@ -1,0 +1,86 @@
+"""What shows only when kinds, indexes and sources are set up; said at its place in the scenario.
+
+Set up as a run does, but for one client, and nothing is simulated: so what `validate` passes, `run` begins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from brokers import registry
+from brokers.contract import BrokerProtocol, ShardProtocol
+from brokers.errors import BrokerlabError
+from scenarios.problems import Path, ScenarioErrors
+from scenarios.schema import ResolvedService, Scenario
+
+if TYPE_CHECKING:
+    from brokers.contract import SourceContext
+    from topology.overlay import Overlay
+
+
+def check_service(
+    scenario: Scenario, i: int, service: ResolvedService, params: dict[str, Any], overlay: Overlay
+) -> None:
+    """ScenarioErrors if kind, index, protocol, their parameters and the overlay do not go together."""
+    path: Path = ("services", i)
+    kind = registry.load(service.kind)
+    index = None if service.index is None else registry.load(service.index)
+    protocol = registry.load(service.protocol)
+    options: Any = service.options
+    if getattr(protocol, "Options", None) is not None:
+        options = protocol.Options(**service.options)
+    found = _tried(scenario, path, lambda: kind.misfits(params, index))
+    if issubclass(protocol, BrokerProtocol | ShardProtocol):
+        found += _tried(scenario, path, lambda: protocol.misfits(options, overlay, params))
+    if found:
+        raise _misfits(scenario, path, found)
+    made = _tried(scenario, path, lambda: kind(params))
+    if index is not None:
+        _tried(scenario, (*path, "index"), lambda: made.new_index(index))
+
+
+def check_source(
+    scenario: Scenario,
+    service: ResolvedService,
+    source: Any,
+    params: dict[str, Any],
+    context: SourceContext,
+    path: Path,
+) -> None:
+    """ScenarioErrors if a source cannot be set up, or gives interests to a protocol that cannot begin with any."""
+
+    def begin() -> bool:
+        made = source(params, context)
+        return bool(context.settled and hasattr(made, "standing") and made.standing(context.clients))
+
+    stands = _tried(scenario, path, begin)
+    if stands and not _can_stand(registry.load(service.protocol)):
+        message = f"the protocol {service.section.protocol!r} cannot start with settled subscriptions; say `messages`"
+        raise scenario.wrong(("services", context.service, "subscriptions"), message)
+
+
+def _can_stand(protocol: Any) -> bool:
+    if issubclass(protocol, ShardProtocol):
+        return protocol.stand is not ShardProtocol.stand
+    return not issubclass(protocol, BrokerProtocol) or protocol.on_standing is not BrokerProtocol.on_standing
+
+
+def _tried(scenario: Scenario, path: Path, act: Callable[[], Any]) -> Any:
+    try:
+        return act()
+    except ScenarioErrors:
+        raise
+    except BrokerlabError as error:
+        raise scenario.wrong(path, str(error)) from error
+    except Exception as error:  # whatever a third party's class does with what it is given
+        raise scenario.wrong(path, f"cannot be set up: {type(error).__name__}: {error}") from error
+
+
+def _misfits(scenario: Scenario, path: Path, found: list[tuple[str, str]]) -> ScenarioErrors:
+    problems = [
+        problem
+        for where, message in found
+        for problem in scenario.wrong((*path, *where.split(".")), message).problems
+    ]
+    return ScenarioErrors(problems)

@@ -1,0 +1,80 @@
+"""What a model is expected to do, by what its sources and protocols declare (`brokers.rates`)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from brokers import registry
+from brokers.contract import LinkTable, Rates, SourceContext
+from brokers.errors import InvalidInput
+from brokers.rates import demand
+
+if TYPE_CHECKING:
+    from brokers.engine.model import Model, ServiceSpec, SourceSpec
+
+
+@dataclass(frozen=True)
+class Expected:
+    """Of one service."""
+
+    name: str
+    events_per_s: float | None  # per simulated second, in the mean of the run; None: a source does not say
+    interests: float  # that stand at one time, as far as sources say
+    silent: tuple[str, ...]  # the sources that do not say what they will do
+
+
+def expected(model: Model) -> list[Expected]:
+    """What each service of a model is expected to do."""
+    return [_service(model, number, spec) for number, spec in enumerate(model.services)]
+
+
+def _service(model: Model, number: int, spec: ServiceSpec) -> Expected:
+    parts, silent = [], []
+    for i, source in enumerate(spec.sources):
+        rates = _rates(model, number, i, spec, source)
+        if rates is None:
+            silent.append(source.target)
+            continue
+        first, count = model.groups[source.group]
+        enters = bool(getattr(registry.load(source.target), "publishes", True))
+        parts.append((rates, enters, model.client_broker[first : first + count]))
+    interests = sum(rates.interests for rates, _, _ in parts)
+    if silent:
+        return Expected(spec.name, None, interests, tuple(silent))
+    protocol = registry.load(spec.protocol_target)
+    options: Any = spec.options
+    if getattr(protocol, "Options", None) is not None:
+        options = protocol.Options(**spec.options)
+    others = frozenset(range(model.overlay.brokers, model.overlay.nodes)) - {spec.server}
+    asked = demand(
+        parts, model.overlay, LinkTable.of(model.overlay, others), spec.params, options, model.duration_ns / 1e9,
+        spec.settled, spec.server,
+    )  # fmt: skip
+    return Expected(spec.name, float(protocol.expected_events(asked)), interests, ())
+
+
+def _rates(model: Model, number: int, i: int, spec: ServiceSpec, source: SourceSpec) -> Rates | None:
+    """What a source says of itself; None if it says nothing."""
+    say = getattr(registry.load(source.target), "rates", None)
+    if say is None:
+        return None
+    first, count = model.groups[source.group]
+    context = SourceContext(
+        seed=model.seed,
+        service=number,
+        source=i,
+        clients=np.arange(first, first + count, dtype=np.int64),
+        entity_base=model.overlay.nodes,
+        population=count,
+        duration_ns=model.duration_ns,
+        settled=spec.settled,
+        service_params=spec.params,
+        client_broker=model.client_broker,
+    )
+    found = say(source.params, context)
+    if found is not None and not isinstance(found, Rates):
+        raise InvalidInput(f"{source.target}: `rates` gives brokers.contract.Rates or None, not {type(found).__name__}")
+    return found
