@@ -29,6 +29,8 @@ LIBRARIES = {
     "spatial": "brokers.indexes.spatial.warm:warm",
     "channels": "brokers.planning.warm:warm",
 }
+_OVERLAYS = "analysis.warm.overlays"
+_SELDOM = ("interrupt_and_resume", "reweigh")
 # A moment of a shipped scenario in which everything happens once, subscriptions that end among it.
 MOMENT = ("duration=4500 ms", "drain=1 s")
 
@@ -45,13 +47,14 @@ class Part(NamedTuple):
 
 def stages() -> Iterator[list[Part]]:
     """All lives. The longest part of a stage comes first."""
-    base = Part("the engine, ranges", (_overlays, *_library("content")))
+    base = Part("the engine, ranges", (partial(_call, f"{_OVERLAYS}:run_each"), *_library("content")))
     yield [base, *(Part(f"library of {kind}", (*_library(kind),)) for kind in KINDS if kind != "content")]
     yield [Part(f"networks of {kind}", (*_networks(kind),)) for kind in KINDS]
     from scenarios.loader import shipped
 
     scenarios = [Part(f"scenario {name}", (partial(_scenario, name),)) for name in sorted(shipped())]
-    yield [Part("looking at a run", (looking,)), *scenarios]
+    further = Part("what comes seldom", (looking, *(partial(_call, f"{_OVERLAYS}:{name}") for name in _SELDOM)))
+    yield [further, *scenarios]
 
 
 def _library(kind: str) -> Iterator[Life]:
@@ -73,12 +76,6 @@ def _networks(kind: str) -> Iterator[Life]:
 
 def _call(target: str) -> None:
     load(target)()
-
-
-def _overlays() -> None:
-    from analysis.warm.overlays import run_each
-
-    run_each()
 
 
 def _protocols(kind: str, index: str | None) -> None:

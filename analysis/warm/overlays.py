@@ -1,7 +1,9 @@
-"""Small networks of ranges that touch every kernel of the engine: what all other models use as well."""
+"""Small networks that touch every kernel of the engine and of topologies: what all other models use as well."""
 
 from __future__ import annotations
 
+import tempfile
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,6 +19,10 @@ _SHAPES: tuple[tuple[str, dict[str, Any]], ...] = (
     ("balanced-tree", {"branching": 2, "height": 2}),
     ("ring", {"nodes": 5}),
 )
+_GEOMETRIC: tuple[tuple[str, dict[str, Any]], ...] = (
+    ("random-geometric", {"nodes": 12, "radius": 0.4}),
+    ("waxman", {"nodes": 12}),
+)
 _PROTOCOLS = ("flooding:Flooding", "subscription:Subscription", "covering:Covering")
 
 
@@ -26,6 +32,49 @@ def run_each() -> None:
         for protocol in _PROTOCOLS:
             for settled in (False, True):
                 execute(_model(*shape, protocol, settled), actors=2)
+    for shape in _GEOMETRIC:
+        build(*shape, LinkModel(), 1)
+
+
+def interrupt_and_resume() -> None:
+    """A run that goes on from a checkpoint, on another number of shards."""
+    from brokers.errors import Interrupted
+    from scenarios.run import resume, run
+
+    def interrupt(now_ns: int, events: int, under_way: int) -> None:
+        if now_ns > 1_500 * _MS:
+            raise KeyboardInterrupt
+
+    with tempfile.TemporaryDirectory(prefix="bl-") as folder:
+        overrides = ("duration=2 s", "engine.checkpoint_every=500 ms")
+        try:
+            run("churn", engine="inline", actors=2, overrides=overrides, out=folder, progress=interrupt)
+        except Interrupted:
+            (unfinished,) = (path for path in Path(folder).iterdir() if path.is_dir() and not path.is_symlink())
+            resume(unfinished, engine="inline", actors=1)
+
+
+def reweigh() -> None:
+    """Weighted filters that get other weights, which no shipped scenario has."""
+    from scenarios.loader import from_data
+    from scenarios.plan import resolve
+
+    workload = [
+        {"source": "rank-subscribe", "clients": "all", "width": 0.3, "reweight": "5/s"},
+        {"source": "rank-publish", "clients": "all", "rate": "2/s", "weights": [1, 2], "interval": 0.1},
+    ]
+    execute(
+        resolve(
+            from_data(
+                {
+                    "name": "warm", "duration": "1 s",
+                    "topology": {"kind": "ring", "nodes": 4}, "links": {"delay": "1 ms"},
+                    "clients": {"all": {"count": 8}},
+                    "services": [{"name": "ranked", "kind": "topk", "protocol": "topk-ingress", "workload": workload}],
+                }
+            )
+        )
+    )  # fmt: skip
 
 
 def _model(kind: str, params: dict[str, Any], protocol: str, settled: bool) -> Model:

@@ -199,7 +199,7 @@ def _channel_cost(boxes, clients):
             high[at] = boxes.high[boxes.rows[place]]
             at += 1
     constants = (boxes.per_message, boxes.per_object[clients.size], boxes.irrelevant)
-    return greedy.merge_pairs(boxes.table, low, high, constants, 0)[3] - boxes.relevant * own
+    return greedy.merge_pairs(boxes.table, low, high, constants, np.int64(0))[3] - boxes.relevant * own
 
 
 @njit(cache=True)

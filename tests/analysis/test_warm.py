@@ -33,7 +33,7 @@ def scenarios():
     from scenarios.run import resume, run
     for name in sorted(shipped()):
         with tempfile.TemporaryDirectory() as folder:
-            overrides = ["duration=3 s", "engine.checkpoint_every=1 s"]
+            overrides = ["duration=2500 ms", "engine.checkpoint_every=1 s"]
             run(name, engine="inline", actors=1 + len(name) % 3, overrides=overrides, out=folder)
 
 def papers():
@@ -98,6 +98,10 @@ def kernels() -> dict[str, Dispatcher]:
     return found
 
 
+# A kernel's part that only a test calls by itself.
+ONLY_TESTED = {"brokers.engine.kernels.transmission_ns"}
+
+
 def on_disk(kernel: Dispatcher) -> bool:
     """Whether a specialisation is kept, of the source as it is now."""
     return bool(kernel._cache._cache_file._load_index())
@@ -106,8 +110,8 @@ def on_disk(kernel: Dispatcher) -> bool:
 def test_every_kernel_of_the_packages_has_been_compiled():
     cached = {name: each for name, each in kernels().items() if hasattr(each._cache, "_cache_file")}
     assert len(cached) > 300
-    missing = [name for name, each in cached.items() if not on_disk(each) and each.targetoptions.get("inline") is None]
-    assert missing == []
+    missing = {name for name, each in cached.items() if not on_disk(each) and "inline" not in each.targetoptions}
+    assert missing <= ONLY_TESTED
 
 
 def test_every_protocol_index_paper_and_shipped_scenario_has_a_life():

@@ -299,6 +299,7 @@ def warm() -> None:
     index._turn(Blocks(index._plan(), 2, 1, 1))
     index.match_many(np.array([[0.1, 0.3], [0.1, 0.3]]))
     index._move(len(index))
+    index.check()
     index = CellBitset(2)
     index.insert(np.arange(1), rows[:1])
     index.delete(np.arange(1))

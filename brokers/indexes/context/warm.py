@@ -7,6 +7,7 @@ from brokers.indexes.context.cells import CellFilter
 from brokers.indexes.context.contract import Schema
 from brokers.indexes.context.filter import NoIndex
 from brokers.indexes.context.policies import ALWAYS, Auto
+from brokers.indexes.context.skiplist import IntervalSkipList
 
 
 def warm() -> None:
@@ -28,3 +29,4 @@ def warm() -> None:
                 filter_.handle_message(message)
         filter_.delete([0])
         filter_.insert([2], [profile])
+    IntervalSkipList(1).probe(0.5)

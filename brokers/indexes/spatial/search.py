@@ -8,6 +8,8 @@ squared, see `brokers.indexes.spatial.geometry`; `near` and `far` are the least 
 Each object stands once in the tree of each of its keywords, so sets over several trees have to be sets of
 slots: `seen[slot] == epoch` marks the members of the set that is being built.
 
+A count that is handed on begins as np.int64(0): of a plain 0 Numba compiles what it is handed to a second time.
+
 Written so that it also runs as plain Python, without Numba: that is how the tests run it with the misreadings
 of the paper put in.
 """
@@ -340,7 +342,7 @@ def _matters(world, subscription, word, squared, k, delta, own, strict, count, k
     axes = place.size
     _begin_set(work, count)
     reach = _reach_above(squared, delta, axes)
-    mine = 0
+    mine = np.int64(0)
     for t in range(kept):
         n = work.leaves[t]
         near, far = _near_far(trees.mbr[n], place)
@@ -420,8 +422,9 @@ def _part_word(world, asked, members, word, strict, work, out, owner, total):
             reach = _reach_above(far, delta, axes)
             _begin_set(work, 0)
             count, kept = _candidates(
-                world.trees, word, mbr[:axes], mbr[axes:], near, reach, own, k, 0, work, work.leaves, 0
-            )
+                world.trees, word, mbr[:axes], mbr[axes:], near, reach, own, k, np.int64(0), work, work.leaves,
+                np.int64(0),
+            )  # fmt: skip
             if count >= k:
                 continue
             out, owner = _roomy(out, total + subscriptions), _roomy(owner, total + subscriptions)
@@ -447,7 +450,7 @@ def part(world, asked, strict, work):
     ptr = np.zeros(queries + 1, np.int64)
     out, owner = np.empty(256, np.int64), np.empty(256, np.int64)
     one = np.empty(1, np.int64)
-    total = 0
+    total = np.int64(0)
     for i in range(queries):
         one[0] = i
         for t in range(asked.ptr[i], asked.ptr[i + 1]):
@@ -559,8 +562,8 @@ def _batch_matters(world, asked, subscription, word, batch, end, strict, count, 
     trees, place = world.trees, world.places[subscription]
     axes, alive, squared = place.size, batch.alive, batch.squared
     _begin_set(work, count)
-    least, reach, need = _bounds_of(asked, alive, squared, squared, 0, end)
-    mine = 0
+    least, reach, need = _bounds_of(asked, alive, squared, squared, np.int64(0), end)
+    mine = np.int64(0)
     for t in range(kept):
         n = work.leaves[t]
         near, far = _near_far(trees.mbr[n], place)
@@ -572,7 +575,7 @@ def _batch_matters(world, asked, subscription, word, batch, end, strict, count, 
             work.own_leaves[mine] = n
             mine += 1
     words = world.words[subscription]
-    first = 0
+    first = np.int64(0)
     for column in range(words.size):
         if words[column] == NONE:
             break
@@ -582,7 +585,7 @@ def _batch_matters(world, asked, subscription, word, batch, end, strict, count, 
         if first > 0:
             for t in range(first, end):
                 alive[t - first], squared[t - first] = alive[t], squared[t]
-            end, first = end - first, 0
+            end, first = end - first, np.int64(0)
         count, mine, first = _batch_candidates(
             trees, words[column], place, place, asked, alive, squared, squared, end, count, work,
             work.own_leaves, mine, least, reach, need,
@@ -654,10 +657,10 @@ def _batch_word(world, asked, members, word, strict, work, batch, out, owner, to
             batch.near[t], batch.far[t] = _near_far(mbr, asked.points[members[t]])
         _sort_by_far(batch.group, batch.near, batch.far, end)
         _begin_set(work, 0)
-        least, reach, need = _bounds_of(asked, batch.group, batch.near, batch.far, 0, end)
+        least, reach, need = _bounds_of(asked, batch.group, batch.near, batch.far, np.int64(0), end)
         count, kept, first = _batch_candidates(
-            trees, word, mbr[:axes], mbr[axes:], asked, batch.group, batch.near, batch.far, end, 0, work,
-            work.leaves, 0, least, reach, need,
+            trees, word, mbr[:axes], mbr[axes:], asked, batch.group, batch.near, batch.far, end, np.int64(0), work,
+            work.leaves, np.int64(0), least, reach, need,
         )
         if first == end:
             continue
@@ -665,7 +668,7 @@ def _batch_word(world, asked, members, word, strict, work, batch, out, owner, to
         owner = _roomy(owner, total + subscriptions * end)
         for j in range(subscriptions):
             s = groups.child[g, j]
-            alive = 0
+            alive = np.int64(0)
             for t in range(first, end):
                 i = batch.group[t]
                 if _first_shared(world.words[s], asked.words[asked.ptr[i] : asked.ptr[i + 1]], word):
@@ -728,7 +731,7 @@ def batch_part(world, asked, words, word_ptr, by_word, count_max, spread, strict
     groups = world.groups
     axes = world.places.shape[1]
     out, owner = np.empty(256, np.int64), np.empty(256, np.int64)
-    total = 0
+    total = np.int64(0)
     for w in range(word_ptr.size - 1):
         queries = by_word[word_ptr[w] : word_ptr[w + 1]]
         word = words[w]
