@@ -214,8 +214,12 @@ def _tuned(spark: SparkSession, rows: int) -> Iterator[None]:
         "spark.sql.optimizer.runtime.bloomFilter.enabled": str(not few).lower(),
     }
     if partitions == 1:
-        # What is in one partition Spark shuffles all the same where it takes it, by an estimate, for large.
-        settings |= {"spark.sql.sources.fileCompressionFactor": "1e-9", "spark.sql.defaultSizeInBytes": "1"}
+        # What is in one partition Spark shuffles all the same where it takes it for large, by estimates that multiply.
+        settings |= {
+            "spark.sql.sources.fileCompressionFactor": "1e-9",
+            "spark.sql.defaultSizeInBytes": "1",
+            "spark.sql.maxSinglePartitionBytes": str(2**62),
+        }
     before = {name: spark.conf.get(name, None) for name in settings}
     for name, value in settings.items():
         spark.conf.set(name, value)
