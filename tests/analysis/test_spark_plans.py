@@ -36,8 +36,7 @@ def test_a_small_audit_shuffles_nothing_and_goes_back_no_further_than_what_it_ke
 def test_only_few_rows_are_planned_for_one_partition(spark):
     with session(rows=1_000) as few:
         assert few.conf.get("spark.sql.defaultSizeInBytes") == "1"
-    size = spark.conf.get("spark.sql.defaultSizeInBytes")
-    assert int(size) > 1
-    with session(rows=10_000_000) as many:
-        assert many.conf.get("spark.sql.defaultSizeInBytes") == size
-        assert many.conf.get("spark.sql.optimizer.runtime.bloomFilter.enabled") == "true"
+        with session(rows=10_000_000) as many:
+            assert int(many.conf.get("spark.sql.defaultSizeInBytes")) == 2**63 - 1
+            assert many.conf.get("spark.sql.optimizer.runtime.bloomFilter.enabled") == "true"
+        assert few.conf.get("spark.sql.defaultSizeInBytes") == "1"
