@@ -213,9 +213,13 @@ def _tuned(spark: SparkSession, rows: int) -> Iterator[None]:
         # Filters of a megabyte each, and a query more for each join, for inputs that only an estimate makes large.
         "spark.sql.optimizer.runtime.bloomFilter.enabled": str(not few).lower(),
     }
-    if partitions == 1:
-        # What is in one partition Spark shuffles all the same where it takes it, by an estimate, for large.
-        settings |= {"spark.sql.sources.fileCompressionFactor": "1e-9", "spark.sql.defaultSizeInBytes": "1"}
+    # What is in one partition Spark shuffles all the same where it takes it for large, by estimates that multiply.
+    one = partitions == 1
+    settings |= {
+        "spark.sql.sources.fileCompressionFactor": "1e-9" if one else "1.0",
+        "spark.sql.defaultSizeInBytes": "1" if one else str(2**63 - 1),
+        "spark.sql.maxSinglePartitionBytes": str(2**62 if one else 2**27),
+    }
     before = {name: spark.conf.get(name, None) for name in settings}
     for name, value in settings.items():
         spark.conf.set(name, value)
