@@ -294,9 +294,9 @@ def versions(model: Model) -> list[list[Any]]:
     found = []
     for spec in model.services:
         classes: list[Any] = [protocol_class(spec)]
-        if spec.server >= 0 and issubclass(classes[0], BrokerProtocol) and classes[0].server is not None:
+        if spec.server >= 0 and isinstance(classes[0], type) and issubclass(classes[0], BrokerProtocol) and classes[0].server is not None:
             classes.append(classes[0].server)
-        found.append([spec.name, [[f"{each.__module__}:{each.__qualname__}", each.state_version] for each in classes]])
+        found.append([spec.name, [[f"{each.__module__}:{each.__qualname__}", getattr(each, "state_version", 0)] for each in classes]])
     return found
 
 

@@ -59,7 +59,7 @@ class State(structref.StructRefProxy):
         return structref.StructRefProxy.__new__(cls, *fields)
 
     def __reduce__(self) -> Any:
-        """For checkpoints: the arrays and numbers; the scratch is one memory under two names, and made anew."""
+        """For copies, here or in another process: the scratch is one memory under two names, and made anew."""
         return _with_scratch, (*_kept(self),)
 
 
