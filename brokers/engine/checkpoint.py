@@ -31,7 +31,6 @@ import numpy as np
 
 from brokers import registry
 from brokers.columns import BadState, taken_over
-from brokers.contract import BrokerProtocol
 from brokers.engine import kernels as K
 from brokers.engine.checkpoint_check import check_facts, check_states
 from brokers.engine.committed import Part, check_parts, checked_list, remove_later
@@ -293,11 +292,15 @@ def versions(model: Model) -> list[list[Any]]:
     """Of each service its name, and the classes that keep its state with the version of each."""
     found = []
     for spec in model.services:
-        classes: list[Any] = [protocol_class(spec)]
-        if spec.server >= 0 and issubclass(classes[0], BrokerProtocol) and classes[0].server is not None:
-            classes.append(classes[0].server)
-        found.append([spec.name, [[f"{each.__module__}:{each.__qualname__}", each.state_version] for each in classes]])
+        protocol = protocol_class(spec)
+        server = getattr(protocol, "server", None) if spec.server >= 0 else None
+        found.append([spec.name, [_named(each) for each in (protocol, server) if each is not None]])
     return found
+
+
+def _named(protocol: Any) -> list[Any]:
+    """A class by name, with the version of its state. What is no protocol, the shard refuses."""
+    return [f"{protocol.__module__}:{protocol.__qualname__}", getattr(protocol, "state_version", 0)]
 
 
 def _check_versions(folder: Path, facts: dict[str, Any], model: Model) -> None:

@@ -285,7 +285,8 @@ class Reader:
         found = self._items(values)
         if len(names) != len(found):
             raise BadState(f"a map has {len(names)} keys and {len(found)} values")
-        dict.update(made, zip(names, found))
+        for name, value in zip(names, found):
+            made[name] = value
         if len(made) != len(names):
             raise BadState("a map names a key twice")
         return made

@@ -73,7 +73,7 @@ class State(structref.StructRefProxy):
     """The arrays of one list; kernels replace those that grow. Made by `new_state`."""
 
     def __reduce__(self) -> Any:
-        """For checkpoints: the arrays and numbers; the scratch is one memory under two names, and made anew."""
+        """For copies, here or in another process: the scratch is one memory under two names, and made anew."""
         return _with_scratch, (*_kept(self),)
 
 
