@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import random
 import re
 import sys
 from pathlib import Path
@@ -372,6 +374,25 @@ def test_a_page_that_breaks_while_spark_reads_it_is_named_without_a_word_of_java
     with pytest.raises(RunDamaged, match=r"damaged: tables/deliveries/part-0000\.parquet") as told:
         audit(path)
     assert "java" not in str(told.value).lower()
+
+
+@pytest.mark.parametrize("fill", [bytes, random.Random(1).randbytes], ids=["zeros", "noise"])
+def test_a_forged_part_that_spark_cannot_read_is_told_in_a_sentence(news, tampered, capsys, fill):
+    """Sealed again, so that the manifest vouches for it: pages that are none, behind a whole footer."""
+    path = tampered(news("flooding"))
+    manifest = json.loads((path / "manifest.json").read_text("utf-8"))
+    (file,) = (each for each in manifest["files"] if each["table"] == "deliveries")
+    data = (path / file["path"]).read_bytes()
+    data = data[:4] + fill(len(data) // 2) + data[4 + len(data) // 2 :]
+    (path / file["path"]).write_bytes(data)
+    file["sha256"] = hashlib.sha256(data).hexdigest()
+    text = json.dumps(manifest).encode()
+    (path / "manifest.json").write_bytes(text)
+    (path / "_SUCCESS").write_text(hashlib.sha256(text).hexdigest() + "\n")
+    assert cli.main(["audit", str(path)]) == 2
+    told = capsys.readouterr()
+    assert told.out == "" and told.err.startswith("brokerlab: Spark could not compute this: ")
+    assert "Traceback" not in told.err and "at org.apache" not in told.err
 
 
 def test_a_kind_without_a_rule_is_refused_with_what_to_do(news):

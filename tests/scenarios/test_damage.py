@@ -55,7 +55,7 @@ class Study:
         with contextlib.suppress(Interrupted):
             self._run(scenario, "seed=3", progress=stop)
         (cut,) = (path for path in (self.folder / "runs").glob("tree-*") if not (path / "_SUCCESS").exists())
-        assert list(cut.glob("checkpoints/*/driver.blf"))
+        assert any((cut / "checkpoints").iterdir())
         return cut
 
     def copy(self, of: Path) -> Path:
