@@ -78,6 +78,7 @@ class SourceContext:
     settled: bool
     service_params: Mapping[str, Any]
     client_broker: NDArray[np.int32] | None = None  # per client number: its broker
+    kind: Kind | None = None  # the service's; None only where a source is built alone
 
 
 class Source(Protocol):
@@ -118,6 +119,7 @@ class Kind(ABC):
     replacements: ClassVar[frozenset[int]] = frozenset()  # changes that take the place of the last with their word
     judge: ClassVar[str] = ""  # "module:function" that audits in the conformance kit, if pairs do not tell
     rehearsal: ClassVar[str] = ""  # "module:function" that says what clients do in the kit's rehearsals
+    replay: ClassVar[str] = ""  # "module:Class", the `brokers.replaying.Form` of files of events
     tables: ClassVar[Mapping[str, Table]] = {}  # trace tables of this kind's own, written by `Out.record`
     Params: ClassVar[type[BaseModel]]
 

@@ -60,8 +60,11 @@ def resolve(scenario: Scenario) -> Model:
     overlay = _with_servers(scenario, brokers)
     server_of = {name: brokers.brokers + i for i, name in enumerate(model.servers)}
     files: dict[str, str] = {}
+    notes: list[str] = []
     services = []
     for i, service in enumerate(scenario.services):
+        params = _params(scenario, i, service, files)
+        sources = _sources(scenario, i, service, params, groups, overlay, files, notes)
         services.append(
             ServiceSpec(
                 name=service.section.name,
@@ -72,9 +75,9 @@ def resolve(scenario: Scenario) -> Model:
                 view=service.section.view,
                 settled=service.section.subscriptions == "settled",
                 options=service.options,
-                params=_params(scenario, i, service, files),
+                params=params,
                 cost=service.section.cost.model_dump(),
-                sources=_sources(scenario, i, service, groups, overlay, files),
+                sources=sources,
                 server=-1 if service.server is None else server_of[service.server],
             )
         )
@@ -90,7 +93,7 @@ def resolve(scenario: Scenario) -> Model:
         trace_level=model.trace.level,
         sample_every_ns=model.trace.sample_every,
         drain_ns=model.drain,
-        facts={"scenario": scenario.resolved(), "model_parts": parts, "folder": scenario.folder},
+        facts={"scenario": scenario.resolved(), "model_parts": parts, "folder": scenario.folder, "notes": tuple(notes)},
     )
 
 
@@ -195,25 +198,38 @@ def _params(scenario: Scenario, i: int, service: ResolvedService, files: dict[st
         if isinstance(params.get(key), str):
             params[key] = str(Path(scenario.folder) / params[key])
             try:
-                content = Path(params[key]).read_bytes()
+                files[service.params[key]] = _hash(params[key])
             except OSError as error:
                 message = f"cannot read {service.params[key]}: {error.strerror}"
                 raise scenario.wrong(("services", i, key), message) from error
-            files[service.params[key]] = hashlib.sha256(content).hexdigest()
     return params
+
+
+def _hash(path: str) -> str:
+    """The sha256 of a file of any size."""
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _sources(
     scenario: Scenario,
     i: int,
     service: ResolvedService,
+    kind_params: dict[str, Any],
     groups: Mapping[str, tuple[int, int]],
     overlay: Overlay,
     files: dict[str, str],
+    notes: list[str],
 ) -> list[SourceSpec]:
+    """The sources of a service; those that read files are tried, and what they found is kept in their parameters.
+
+    The words that files hold join those of the service, in its parameters.
+    """
     from brokers.engine.model import SourceSpec
+    from brokers.words import PARAMETER
 
     specs = []
+    words: dict[int, set[str]] = {}
     for j, source in enumerate(service.sources):
         _, loaded = lookup.find("workloads", source.name, "workload")
         params = dict(source.params)
@@ -225,10 +241,16 @@ def _sources(
             params[key] = str(Path(scenario.folder) / params[key])
         path: DataPath = ("services", i, "workload", j)
         if named:
-            _try_source(scenario, loaded, params, (i, j), service, count, overlay.nodes, (*path, named[0]))
+            where = (*path, named[0])
+            params, found = _try_source(scenario, loaded, params, (i, j), kind_params, service, count, overlay, where)
+            for attribute, each in getattr(found, "words", {}).items():
+                words.setdefault(attribute, set()).update(each)
+            notes += getattr(found, "notes", ())
         for key in named:
-            files[source.params[key]] = hashlib.sha256(Path(params[key]).read_bytes()).hexdigest()
+            files[source.params[key]] = _hash(params[key])
         specs.append(SourceSpec(source.target, params, source.group))
+    if words:
+        kind_params[PARAMETER] = {attribute: sorted(each) for attribute, each in sorted(words.items())}
     return specs
 
 
@@ -237,29 +259,36 @@ def _try_source(
     loaded: Any,
     params: dict[str, Any],
     numbers: tuple[int, int],
+    kind_params: dict[str, Any],
     service: ResolvedService,
     population: int,
-    entity_base: int,
+    overlay: Overlay,
     path: DataPath,
-) -> None:
-    """Build a source that reads files once without clients, so that what is wrong with them shows now."""
+) -> tuple[dict[str, Any], Any]:
+    """Let a source read its files once, so that what is wrong with them shows now: (parameters, what it found)."""
     import numpy as np
 
     from brokers.contract import SourceContext
+    from brokers.registry import load
 
     context = SourceContext(
         seed=scenario.model.seed,
         service=numbers[0],
         source=numbers[1],
         clients=np.zeros(0, np.int64),
-        entity_base=entity_base,
+        entity_base=overlay.nodes,
         population=population,
         duration_ns=scenario.model.duration,
         settled=service.section.subscriptions == "settled",
         service_params=service.params,
+        kind=load(service.kind)(kind_params),
     )
     try:
+        if hasattr(loaded, "prepared"):
+            prepared: tuple[dict[str, Any], Any] = loaded.prepared(params, context)
+            return prepared
         loaded(params, context)
+        return params, None
     except ScenarioErrors:
         raise
     except InvalidInput as error:
@@ -389,7 +418,7 @@ def plan(scenario: Scenario, engine: str | None = None, actors: int | None = Non
         events_per_s=events,
         lambda_=strength,
         memory_bytes=_memory(scenario, overlay, shards, engine, events),
-        notes=overlay.notes,
+        notes=(*overlay.notes, *model.facts["notes"]),
     )
 
 

@@ -146,6 +146,8 @@ def run(
     chosen, shards = choose_engine(scenario, engine, actors, address)
     model = resolve(scenario)
     shards = _fitting(scenario, shards, model.overlay, asked=actors is not None)
+    for note in model.facts["notes"]:
+        print(f"brokerlab: note: {note}", file=sys.stderr)
     folder = create_run(
         RUNS if out is None else out,
         model.name,

@@ -29,6 +29,7 @@ from brokers.engine.shard import Cutting, ShardResult
 from brokers.engine.trace import DRIVER, MemoryTrace, Table, TraceWriter
 from brokers.engine.windows import Progress, Shards, Windows
 from brokers.errors import ActorsLost, EnvironmentProblem, Interrupted, InvalidInput, ProtocolFault
+from brokers.words import WORDS, words_of
 
 ATTEMPTS = 3  # without a new checkpoint in between, before a run that loses actors gives up
 
@@ -51,6 +52,8 @@ def tables_of(model: Model) -> dict[str, Table]:
     tables: dict[str, Table] = {}
     for service in model.services:
         tables.update(registry.load(service.kind_target).tables)
+        if words_of(service.params):
+            tables.update(WORDS)
     return tables
 
 

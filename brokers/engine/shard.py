@@ -291,6 +291,7 @@ class Shard:
                     settled=spec.settled,
                     service_params=spec.params,
                     client_broker=self.client_broker,
+                    kind=kind,
                 ),
             )
             # A resumed shard gets what stands, and what has come and gone since, from the checkpoint.

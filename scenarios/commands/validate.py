@@ -23,7 +23,7 @@ def command(arguments: list[str]) -> int:
 
     scenario = load(options.scenario, overrides_of(options))
     model = resolve(scenario)
-    for note in model.overlay.notes:
+    for note in (*model.overlay.notes, *model.facts["notes"]):
         print(f"note: {note}")
     services = ", ".join(f"{s.section.name} ({s.section.protocol})" for s in scenario.services)
     print(

@@ -19,7 +19,7 @@ WORKLOADS: dict[str, Entry] = {
     ),
     "replay": Entry(
         f"{_HERE}.replay:Replay",
-        "timed publications, subscriptions and unsubscriptions from a CSV or Parquet file",
+        "timed events from a CSV or Parquet file of any size: numbers or text, dates or numbers as times",
         {"kinds": ["content"]},
     ),
     "rank-publish": Entry(
