@@ -47,6 +47,11 @@ class Cells(Protocol):
         """How many rows."""
         ...
 
+    @property
+    def clients(self) -> Ints:
+        """Who acts, counted from 0 in the group."""
+        ...
+
     def has(self, name: str) -> bool:
         """Whether the file has the column."""
         ...

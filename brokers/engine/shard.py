@@ -44,7 +44,7 @@ from brokers.engine.clock import Clock
 from brokers.engine.exchange import Outbox, unpack
 from brokers.engine.inputs import Inputs
 from brokers.engine.lanes import Lanes
-from brokers.engine.model import Model, ServiceSpec
+from brokers.engine.model import Model, ServiceSpec, SourceSpec
 from brokers.engine.out import (
     Out,
     Scratch,
@@ -230,9 +230,7 @@ class Shard:
     def _add_service(self, number: int, spec: ServiceSpec, cost: CostModel) -> None:
         model = self.model
         kind = self.kinds[number]
-        publishers = [
-            model.groups[s.group] for s in spec.sources if getattr(registry.load(s.target), "publishes", True)
-        ]
+        publishers = [model.groups[s.group] for s in spec.sources if _publishes(s)]
         clients = (
             np.concatenate([np.arange(a, a + n) for a, n in publishers])
             if publishers
@@ -699,6 +697,14 @@ class Shard:
             publications=self._inputs.publications,
             in_flight=self.in_flight + self._sent,
         )
+
+
+def _publishes(source: SourceSpec) -> bool:
+    """Whether publications enter at a source's clients; what its class says, or says of its parameters."""
+    made = registry.load(source.target)
+    if hasattr(made, "publishes_with"):
+        return bool(made.publishes_with(source.params))
+    return bool(getattr(made, "publishes", True))
 
 
 def _pairs(calls: list[tuple[Any, Any]]) -> Iterator[tuple[int, int]]:

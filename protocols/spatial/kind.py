@@ -81,6 +81,7 @@ class Spatial(Kind):
     revocations: ClassVar[frozenset[int]] = frozenset({UNSUBSCRIBE, EXPIRE})
     judge: ClassVar[str] = "protocols.spatial.judge:judge"
     rehearsal: ClassVar[str] = "protocols.spatial.rehearsal:script"
+    replay: ClassVar[str] = "protocols.spatial.replay:SpatialForm"
     Params: ClassVar[type[BaseModel]] = Params
 
     def __init__(self, params: Mapping[str, Any]) -> None:

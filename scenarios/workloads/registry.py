@@ -20,7 +20,7 @@ WORKLOADS: dict[str, Entry] = {
     "replay": Entry(
         f"{_HERE}.replay:Replay",
         "timed events from a CSV or Parquet file of any size: numbers or text, dates or numbers as times",
-        {"kinds": ["content"]},
+        {"kinds": None},  # every kind, those of third parties too
     ),
     "rank-publish": Entry(
         f"{_HERE}.ranked:RankPublish",

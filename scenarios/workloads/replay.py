@@ -73,6 +73,12 @@ class Replay(GroupSource):
         found = Reader(ReplayParameters.model_validate(dict(params)), context).scan()
         return {**params, FOUND: found}, found
 
+    @classmethod
+    def publishes_with(cls, params: Mapping[str, Any]) -> bool:
+        """Whether a prepared source publishes; one that has not read its file may."""
+        found = params.get(FOUND)
+        return found is None or found.publishes
+
     def __init__(self, params: Mapping[str, Any], context: SourceContext) -> None:
         given = dict(params)
         found = given.pop(FOUND, None)

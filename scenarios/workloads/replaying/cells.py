@@ -37,6 +37,7 @@ class PieceCells:
         words: Mapping[int, Sequence[str]],
         problems: Problems,
         hint: str = "",
+        clients: Ints | None = None,
     ) -> None:
         """`columns` gives the column of the file behind a name, `rows` the place of each row in the file.
 
@@ -48,10 +49,16 @@ class PieceCells:
         self._words = words
         self._problems = problems
         self._hint = hint
+        self._clients = clients
 
     @property
     def size(self) -> int:
         return int(self._rows.size)
+
+    @property
+    def clients(self) -> Ints:
+        assert self._clients is not None
+        return self._clients
 
     def has(self, name: str) -> bool:
         return name in self._columns

@@ -35,6 +35,7 @@ class Found:
     """What the first reading found: plain data that travels to every shard."""
 
     rows: Mapping[str, int] = field(default_factory=dict)  # per op
+    publishes: bool = True  # whether there are publications among them
     origin_ns: int | None = None  # the instant of the file that is 0 in the simulation
     first_ns: int | None = None  # simulated
     last_ns: int | None = None
@@ -113,10 +114,16 @@ class Reader:
         if left_out:
             span = f"before `start` or at and after {format_duration(self.context.duration_ns)}"
             notes += (f"{self.file.path}: {left_out:,} events are left out, {span}",)
+        publications = [op.type in self.form.kind.publications for op in self.ops]
         return Found(
-            dict(zip(self.names, counts.tolist())), times.origin, first, last,
-            {attribute: sorted(each) for attribute, each in words.items()}, notes,
-        )  # fmt: skip
+            rows=dict(zip(self.names, counts.tolist())),
+            publishes=bool(counts[publications].any()),
+            origin_ns=times.origin,
+            first_ns=first,
+            last_ns=last,
+            words={attribute: sorted(each) for attribute, each in words.items()},
+            notes=notes,
+        )
 
     def _again(self) -> list[bool]:
         replaced: frozenset[int] = getattr(self.form.kind, "replacements", frozenset())
@@ -201,7 +208,9 @@ class Reader:
             each = self.ops[i]
             at = np.flatnonzero(op == i)
             part = batch if at.size == rows.size else batch.take(at)
-            cells = cell.PieceCells(part, self.header.columns, rows[at], words, problems, self._hint)
+            cells = cell.PieceCells(
+                part, self.header.columns, rows[at], words, problems, self._hint, client[at]
+            )
             if each.number:
                 number[at] = cells.wholes(each.number, NOT_SAID)
             self._judge_empty(self.names[i], part, rows[at], problems)
