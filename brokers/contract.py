@@ -142,6 +142,10 @@ class Kind(ABC):
         """A numeric body as its author sees it; by default the row itself."""
         return row
 
+    def spelled(self, type: int, row: Sequence[float]) -> list[Any]:
+        """A numeric body for people: None where there is nothing, words in the place of the numbers of text."""
+        return [None if value != value else value for value in row]
+
 
 @dataclass(frozen=True)
 class Guarantees:

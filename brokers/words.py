@@ -39,6 +39,26 @@ def words_of(params: Mapping[str, Any]) -> Words:
     return found
 
 
+def word_of(words: Words, attribute: int, code: float | None) -> Any:
+    """The word that a number stands for; what stands for none is told as it is."""
+    known = words.get(attribute)
+    if known is None or code is None or not (0 <= code < len(known) and code == int(code)):
+        return code
+    return known[int(code)]
+
+
+def words_in(run: Any, service: int) -> dict[str, Any]:
+    """The parameter `words` of a service, from the trace of a run; nothing where it has none."""
+    if "words" not in run.tables():
+        return {}
+    found: dict[int, list[str]] = {}
+    rows = run.read("words").sort_by([("service", "ascending"), ("attribute", "ascending"), ("code", "ascending")])
+    for number, attribute, text in zip(*(rows[name].to_pylist() for name in ("service", "attribute", "text"))):
+        if number == service:
+            found.setdefault(attribute, []).append(text)
+    return {PARAMETER: found} if found else {}
+
+
 def beginning_with(words: Sequence[str], prefix: str) -> tuple[int, int]:
     """The first and the last code of the words that begin so; the last is below the first if there is none."""
     return bisect_left(words, prefix), bisect_left(words, prefix + _LAST) - 1

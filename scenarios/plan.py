@@ -226,6 +226,7 @@ def _sources(
     The words that files hold join those of the service, in its parameters.
     """
     from brokers.engine.model import SourceSpec
+    from brokers.registry import load
     from brokers.words import PARAMETER
 
     specs = []
@@ -251,6 +252,10 @@ def _sources(
         specs.append(SourceSpec(source.target, params, source.group))
     if words:
         kind_params[PARAMETER] = {attribute: sorted(each) for attribute, each in sorted(words.items())}
+        try:
+            load(service.kind)(kind_params)
+        except InvalidInput as error:
+            raise scenario.wrong(("services", i), str(error)) from error
     return specs
 
 

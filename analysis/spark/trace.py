@@ -24,6 +24,7 @@ from brokers.engine.runfolder import RunFolder, open_run
 from brokers.engine.trace_schema import TABLES
 from brokers.errors import EnvironmentProblem, InvalidInput, RunIncomplete
 from brokers.registry import load, resolve
+from brokers.words import words_in
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -88,6 +89,7 @@ def services_of(run: RunFolder) -> list[Service]:
         kind = load(resolve(section["kind"], KINDS, "kind"))
         known = set(kind.Params.model_fields)
         params = {key: value for key, value in section.items() if key in known}
+        params |= words_in(run, number)
         protocol = load(resolve(section["protocol"], PROTOCOLS, "protocol"))
         found.append(
             Service(number, section["name"], section["kind"], section["protocol"], kind(params), protocol)

@@ -9,13 +9,14 @@ publisher too if that subscribed.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, ClassVar
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, model_serializer, model_validator
 
 from brokers.contract import Floats, Ints, Kind
+from brokers.words import word_of, words_of
 
 PUBLISH, SUBSCRIBE, UNSUBSCRIBE = 0, 1, 2
 
@@ -100,6 +101,16 @@ class Content(Kind):
             return {a: v for a, v in enumerate(row.tolist()) if v == v}
         triples = row.reshape(-1, 3).tolist()
         return {int(a): (low, high) for a, low, high in triples if a == a}
+
+    def spelled(self, type: int, row: Sequence[float]) -> list[Any]:
+        words, told = words_of(self.params), super().spelled(type, row)
+        if type == PUBLISH:
+            return [word_of(words, attribute, value) for attribute, value in enumerate(told)]
+        spelled: list[Any] = []
+        for attribute, *ends in zip(*(iter(told),) * 3):
+            spelled.append(attribute)
+            spelled += [end if attribute is None else word_of(words, int(attribute), end) for end in ends]
+        return spelled
 
     def oracle(self, interests: Mapping[int, Any], message: Any) -> set[int]:
         return {

@@ -30,7 +30,7 @@ class SpatialForm(Form):
         Column("y", _PLACED, "on the sphere the longitude"),
         Column(
             "keywords", _PLACED,
-            "a list, or with blanks between, as in `3 17`: numbers, or words where the service says `words: true`",
+            "a list, or with blanks between, as in `3 17`: numbers, or words where the service says `text: true`",
         ),
         Column("k", ("publish",), "among how many nearest the object asks to be; empty: the service's `k_max`"),
         Column("bytes", ("publish",), "the size of its payload; empty: 0"),

@@ -64,6 +64,13 @@ class PlaceParameters(Parameters):
     words: Some = Field((1, 3), description="keywords of each, drawn with repetition")
     popularity: float = Field(1.0, ge=0, le=20, description="Zipf exponent over the keywords, 0 first; 0: all alike")
 
+    def misfits(self, service_params: Mapping[str, Any]) -> list[tuple[str, str]]:
+        found = super().misfits(service_params)
+        if service_params.get("text"):
+            message = "keywords of the service are words, and this draws numbers; `replay` serves such a service"
+            found.append(("source", message))
+        return found
+
 
 class ObjectParameters(PlaceParameters, ArrivalParameters):
     """When each client publishes objects, what, and how long they last."""
@@ -74,7 +81,8 @@ class ObjectParameters(PlaceParameters, ArrivalParameters):
 
     def misfits(self, service_params: Mapping[str, Any]) -> list[tuple[str, str]]:
         largest = service_params.get("k_max", NEVER)
-        return [("k", f"the service answers up to {largest}")] if (self.k or 1) > largest else []
+        found = super().misfits(service_params)
+        return [*found, ("k", f"the service answers up to {largest}")] if (self.k or 1) > largest else found
 
 
 class ObjectSubscribeParameters(PlaceParameters):

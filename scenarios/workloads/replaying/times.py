@@ -10,7 +10,9 @@ their digits, and a division rounds down.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal, InvalidOperation
 from fractions import Fraction
@@ -37,6 +39,7 @@ COLUMNS = ("time", "time_ns", "time_s")
 FIRST = "first"
 _DIGITS = 9  # of the decimals that are read exactly, column by column
 _RATIO_MAX = 1 << 31
+_RATIO = re.compile(r"\d{1,12}(\.\d{0,12})?([eE][+-]?\d)?|\d{1,12}/\d{1,12}", re.ASCII)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _FAR = 1 << 63
 
@@ -102,15 +105,12 @@ class Times:
 
 def ratio(value: str | int | float) -> Fraction:
     """A speed: 3600, 0.5, "1/60"."""
-    try:
-        found = Fraction(str(value)) if not isinstance(value, bool) and len(str(value)) <= 40 else Fraction(0)
-        found = found if abs(Decimal(float(found)).adjusted()) < 20 else Fraction(0)
-    except (ValueError, ZeroDivisionError, OverflowError):
-        found = Fraction(0)
+    found = Fraction(0)
+    if _RATIO.fullmatch(str(value)) and not isinstance(value, bool):
+        with suppress(ZeroDivisionError):
+            found = Fraction(str(value))
     if found <= 0 or max(found.numerator, found.denominator) > _RATIO_MAX:
-        raise ValueError(
-            f"must be a number above 0, or a ratio such as 1/60, of numbers up to {_RATIO_MAX:,}"
-        )
+        raise ValueError(f"must be a number above 0, or a ratio such as 1/60, of numbers up to {_RATIO_MAX:,}")
     return found
 
 
