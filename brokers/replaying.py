@@ -148,6 +148,12 @@ class AnyForm(Form):
 
     def rows(self, op: str, cells: Cells) -> Floats | None:
         rows = cells.lists("body")
+        for row, numbers in enumerate(rows):
+            try:
+                self.kind.row_to_object(self.op_table()[op].type, numbers)
+            except Exception as error:  # whatever a third party's kind makes of it
+                text = f"the kind cannot read this body: {type(error).__name__}: {error}"
+                cells.wrong(np.arange(cells.size) == row, lambda _, text=text: text)  # type: ignore[misc]
         return rows if rows.shape[1] else None
 
     def word(self, op: str, cells: Cells, rows: Floats | None) -> Ints | None:
