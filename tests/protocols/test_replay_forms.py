@@ -38,7 +38,8 @@ def rows(folder, kind, *events):
     names = list(dict.fromkeys(name for event in events for name in event))
     lines = [",".join(quoted(event.get(name, "")) for name in names) for event in events]
     path = folder / "events.csv"
-    path.write_text("time_ns,client," + ",".join(names) + "\n" + "".join(f"{i + 1},0,{x}\n" for i, x in enumerate(lines)))
+    body = "".join(f"{i + 1},0,{line}\n" for i, line in enumerate(lines))
+    path.write_text(f"time_ns,client,{','.join(names)}\n{body}")
     context = SourceContext(1, 0, 0, np.arange(2), 0, 2, 10**9, False, kind.params, None, kind)
     found = []
     for each in Replay({"file": str(path)}, context).take():

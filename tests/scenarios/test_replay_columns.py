@@ -131,6 +131,40 @@ def test_pieces_of_a_file_show_in_nothing(tmp_path, monkeypatch):
     assert repr(replayed(path)) == repr(whole)
 
 
+@pytest.mark.parametrize("name", ["events.csv", "events.parquet"])
+def test_a_run_reads_no_further_than_it_has_come(name, tmp_path, monkeypatch):
+    from scenarios.workloads.replaying import files
+
+    monkeypatch.setattr(files, "_BLOCK_BYTES", 2000)
+    monkeypatch.setattr(files, "PIECE_ROWS", 100)
+    frame = pd.DataFrame({"time_s": np.arange(10_000) / 1000.0, "client": 0, "op": "publish", "a0": 1.0})
+    path = tmp_path / name
+    frame.to_csv(path, index=False) if name.endswith("csv") else frame.to_parquet(path, index=False)
+    params, _ = Replay.prepared({"file": str(path)}, context())
+    read = []
+    pieces = files.EventFile.pieces
+    monkeypatch.setattr(files.EventFile, "pieces", lambda *a: (read.append(p.num_rows) or p for p in pieces(*a)))
+    source = Replay(params, context())
+    assert len(read) == 1
+    source.chunk_ns = SECOND
+    taken = sum(each.time.size for each in source.take())
+    assert taken == 1001 and taken <= sum(read) <= 1500  # from 1 ns to 1 s later
+    while source.next_wake() < NEVER:
+        taken += sum(each.time.size for each in source.take())
+    assert taken == sum(read) == 10_000
+
+
+def test_a_source_without_clients_of_its_own_reads_nothing_in_the_run(tmp_path, monkeypatch):
+    from scenarios.workloads.replaying import files
+
+    path = write(tmp_path, "time_ns,client,op,a0\n5,0,publish,1\n")
+    params, _ = Replay.prepared({"file": str(path)}, context())
+    monkeypatch.setattr(files.EventFile, "pieces", None)
+    nobody = context()
+    object.__setattr__(nobody, "clients", np.zeros(0, np.int64))
+    assert Replay(params, nobody).next_wake() == NEVER
+
+
 def test_a_mistake_far_down_is_told_with_its_line_past_quoted_line_ends_and_blank_lines(tmp_path):
     lines = ['5,0,publish,"\n7"'] * 3 + [""] * 2 + ["5,0,publish,x"]
     path = write(tmp_path, "time_ns,client,op,a0\n" + "\n".join(lines) + "\n")
