@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import numpy as np
 import pandas as pd
+import pyarrow as arrow
+import pyarrow.csv as arrow_csv
+import pyarrow.parquet as parquet
 import pytest
 
 from brokers.contract import NEVER, SourceContext
@@ -152,6 +158,37 @@ def test_a_run_reads_no_further_than_it_has_come(name, tmp_path, monkeypatch):
     while source.next_wake() < NEVER:
         taken += sum(each.time.size for each in source.take())
     assert taken == sum(read) == 10_000
+
+
+READ = """
+import re, sys
+import numpy as np
+from brokers.contract import NEVER, SourceContext
+from scenarios.workloads.replay import Replay
+source = Replay({"file": sys.argv[1]}, SourceContext(1, 0, 0, np.arange(9), 9, 9, 10**10, False, {"attributes": 1}))
+rows = 0
+while source.next_wake() < NEVER:
+    rows += sum(each.time.size for each in source.take())
+print(rows, re.search(r"VmHWM:\\s+([0-9]+)", open("/proc/self/status").read())[1])
+"""
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+def test_ten_times_as_many_rows_need_no_more_memory(suffix, tmp_path):
+    peak = {}
+    for rows in (400_000, 4_000_000):
+        path = tmp_path / f"events.{suffix}"
+        time_ns = np.arange(rows) * (10**10 // rows)
+        columns = {"time_ns": time_ns, "client": time_ns % 9, "op": ["publish"] * rows, "a0": time_ns / 7}
+        if suffix == "csv":
+            arrow_csv.write_csv(arrow.table(columns), path)
+        else:
+            parquet.write_table(arrow.table(columns), path, row_group_size=rows)  # all in one group
+        done = subprocess.run([sys.executable, "-c", READ, str(path)], capture_output=True, text=True, check=True)
+        count, peak[rows] = map(int, done.stdout.split())
+        assert count == rows
+    assert peak[4_000_000] < 1.3 * peak[400_000]
 
 
 def test_a_source_without_clients_of_its_own_reads_nothing_in_the_run(tmp_path, monkeypatch):

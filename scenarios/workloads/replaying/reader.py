@@ -73,7 +73,7 @@ class Reader:
         self.file: EventFile = open_events(Path(params.file))
         self.header: Header = read_header(self.file, self.form, params.columns, params.ignore, needed)
         self._hint = ""
-        if "text" in self.form.kind.Params.model_fields:
+        if "text" in getattr(getattr(self.form.kind, "Params", None), "model_fields", ()):
             self._hint = "; if it is text, say so by `text` of the service"
         if self.header.time == "time" and params.unit is None:
             self._need_unit()
