@@ -248,6 +248,7 @@ def test_of_many_mistakes_the_first_ten_are_told(tmp_path):
         ("time_ns,client,op,a2", [":1: column 'a2': the service has attributes 0 to 1"]),
         ("time_ns,client,op,op", [":1: the column 'op' appears twice"]),
         ("", [":1: the file is empty; it begins with a line of column names"]),
+        ("time_ns;op", [":1: columns are separated by commas, and this header has ';' between them"]),
         (
             "time_ns,client,op,speed",
             [
