@@ -139,7 +139,9 @@ def _csv_header(path: Path) -> tuple[str, ...]:
         raise InvalidInput(f"{path}:1: the file is empty; it begins with a line of column names")
     for other in ";\t|":
         if len(header) == 1 and other in header[0]:
-            raise InvalidInput(f"{path}:1: columns are separated by commas, and this header has {other!r} between them")
+            raise InvalidInput(
+                f"{path}:1: columns are separated by commas, and this header has {other!r} between them"
+            )
     return tuple(header)
 
 

@@ -295,9 +295,9 @@ class Reader:
     ) -> int | None:
         if not raw.size:
             return before
-        falls = raw < np.concatenate(([raw[0] if before is None else before], raw[:-1]))
+        above = np.concatenate(([raw[0] if before is None else before], raw[:-1]))
+        falls = raw < above
         if falls.any():
-            above = np.concatenate(([raw[0] if before is None else before], raw[:-1]))
 
             def tell(place: int) -> str:
                 if self.header.time == "time":

@@ -110,7 +110,9 @@ def ratio(value: str | int | float) -> Fraction:
         with suppress(ZeroDivisionError):
             found = Fraction(str(value))
     if found <= 0 or max(found.numerator, found.denominator) > _RATIO_MAX:
-        raise ValueError(f"must be a number above 0, or a ratio such as 1/60, of numbers up to {_RATIO_MAX:,}")
+        raise ValueError(
+            f"must be a number above 0, or a ratio such as 1/60, of numbers up to {_RATIO_MAX:,}"
+        )
     return found
 
 
