@@ -210,7 +210,6 @@ def as_numbers(column: Any, tell: Callable[[int, Any], None]) -> Floats:
 def as_wholes(column: Any, tell: Callable[[int, Any], None], empty: int | None = None) -> Ints:
     """int64; nothing is wrong, or stands for `empty`."""
     import pyarrow as arrow
-    import pyarrow.compute as compute
 
     column = plain(column)
     types = arrow.types
@@ -218,7 +217,7 @@ def as_wholes(column: Any, tell: Callable[[int, Any], None], empty: int | None =
     if readable and (column.null_count == 0 or empty is not None):
         for attempt in (lambda: column, lambda: _without_nothing(column)):
             try:
-                numbers = compute.cast(attempt(), arrow.int64())
+                numbers = whole_column(attempt())
                 if numbers.null_count and empty is None:
                     break
                 found = numbers.fill_null(0 if empty is None else empty).to_numpy(zero_copy_only=False)
@@ -244,6 +243,19 @@ def as_wholes(column: Any, tell: Callable[[int, Any], None], empty: int | None =
     return out
 
 
+def whole_column(column: Any) -> Any:
+    """A column cast to int64, or an ArrowException. Arrow reads 0x1F in text as a number, as nothing else here."""
+    import pyarrow as arrow
+    import pyarrow.compute as compute
+
+    if (
+        arrow.types.is_string(column.type)
+        and compute.any(compute.match_substring(column, "x", ignore_case=True)).as_py()
+    ):
+        raise arrow.ArrowInvalid("a number in base 16")
+    return compute.cast(column, arrow.int64())
+
+
 def _whole_floats(column: Any, empty: int | None) -> Ints | None:
     """Whole numbers that a data frame wrote as 0.0, because the column has gaps; None where it has anything else."""
     import pyarrow as arrow
@@ -256,7 +268,7 @@ def _whole_floats(column: Any, empty: int | None) -> Ints | None:
     gaps = np.isnan(numbers)
     filled = np.where(gaps, 0.0, numbers)
     if (empty is None and gaps.any()) or not (
-        (np.abs(filled) <= _EXACT) & (filled == np.floor(filled))
+        (np.abs(filled) < _EXACT) & (filled == np.floor(filled))
     ).all():
         return None
     return np.where(gaps, 0 if empty is None else empty, filled.astype(np.int64))
@@ -276,7 +288,7 @@ def _whole(cell: Any) -> int | None:
                 return None
             return _whole(cell)
     elif isinstance(cell, float):
-        if not cell.is_integer() or abs(cell) > _EXACT:
+        if not cell.is_integer() or abs(cell) >= _EXACT:
             return None
         number = int(cell)
     elif isinstance(cell, int):

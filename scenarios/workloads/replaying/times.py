@@ -22,7 +22,7 @@ import numpy as np
 
 from brokers.contract import NEVER, Floats, Ints
 from brokers.errors import InvalidInput
-from scenarios.workloads.replaying.cells import as_wholes, plain, within
+from scenarios.workloads.replaying.cells import as_wholes, plain, whole_column, within
 
 UNITS: dict[str, int] = {
     "ns": 1,
@@ -139,7 +139,6 @@ def _temporal(column: Any, tell: Callable[[int, Any, str], None]) -> Ints:
 def _counted(column: Any, factor: int, tell: Callable[[int, Any, str], None]) -> Ints:
     """Numbers of some unit."""
     import pyarrow as arrow
-    import pyarrow.compute as compute
 
     types = arrow.types
     if column.null_count == 0 and not types.is_boolean(column.type):
@@ -149,9 +148,7 @@ def _counted(column: Any, factor: int, tell: Callable[[int, Any, str], None]) ->
                 return found
         else:
             try:
-                whole = np.asarray(
-                    compute.cast(column, arrow.int64()).to_numpy(zero_copy_only=False), np.int64
-                )
+                whole = np.asarray(whole_column(column).to_numpy(zero_copy_only=False), np.int64)
                 if within(whole, NEVER // factor).all():
                     return whole * factor
             except arrow.ArrowException:
