@@ -79,6 +79,7 @@ class SourceContext:
     settled: bool
     service_params: Mapping[str, Any]
     client_broker: NDArray[np.int32] | None = None  # per client number: its broker
+    kind: Kind | None = None  # the service's; None only where a source is built alone
 
 
 class Source(Protocol):
@@ -123,6 +124,7 @@ class Kind(ABC):
     replacements: ClassVar[frozenset[int]] = frozenset()  # changes that take the place of the last with their word
     judge: ClassVar[str] = ""  # "module:function" that audits in the conformance kit, if pairs do not tell
     rehearsal: ClassVar[str] = ""  # "module:function" that says what clients do in the kit's rehearsals
+    replay: ClassVar[str] = ""  # "module:Class", the `brokers.replaying.Form` of files of events
     tables: ClassVar[Mapping[str, Table]] = {}  # trace tables of this kind's own, written by `Out.record`
     Params: ClassVar[type[BaseModel]]
 
@@ -149,6 +151,10 @@ class Kind(ABC):
     def row_to_object(self, type: int, row: Floats) -> Any:
         """A numeric body as its author sees it; by default the row itself."""
         return row
+
+    def spelled(self, type: int, row: Sequence[float]) -> list[Any]:
+        """A numeric body for people: None where there is nothing, words in the place of the numbers of text."""
+        return [None if value != value else value for value in row]
 
 
 @dataclass(frozen=True)

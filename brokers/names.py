@@ -161,6 +161,12 @@ def _rule(loaded: Any) -> str | None:
     return "has neither decisions() nor judge()" if isinstance(loaded, type) else _has(loaded)
 
 
+def _form(loaded: Any) -> str | None:
+    from brokers.replaying import Form
+
+    return _derives(loaded, Form)
+
+
 def _takes(count: int) -> Callable[[Any], str | None]:
     """What keeps an object from being a function of so many arguments."""
 
@@ -226,5 +232,6 @@ GROUPS: dict[str, Group] = {
     ),
     "audit rules": Group("audit rule", "a class with decisions() or judge()", _rule),
     "judges": Group("judge", "a function of (tables, kind, guarantees, service)", _takes(4)),
+    "replay forms": Group("replay form", "a class derived from brokers.replaying.Form", _form),
     "rehearsals": Group("rehearsal", "a function of (rehearsal, brokers, clients, params, seed)", _takes(5)),
 }

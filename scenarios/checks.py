@@ -47,8 +47,14 @@ def check_source(
     params: dict[str, Any],
     context: SourceContext,
     path: Path,
-) -> None:
-    """ScenarioErrors if a source cannot be set up, or gives interests to a protocol that cannot begin with any."""
+) -> tuple[dict[str, Any], Any]:
+    """(parameters, what was found) of a source that reads files once before the run; else its parameters and None.
+
+    ScenarioErrors if it cannot be set up, or gives interests to a protocol that cannot begin with any.
+    """
+    if hasattr(source, "prepared"):
+        prepared: tuple[dict[str, Any], Any] = _tried(scenario, path, lambda: source.prepared(params, context))
+        return prepared
 
     def begin() -> bool:
         made = source(params, context)
@@ -58,6 +64,7 @@ def check_source(
     if stands and not _can_stand(registry.load(service.protocol)):
         message = f"the protocol {service.section.protocol!r} cannot start with settled subscriptions; say `messages`"
         raise scenario.wrong(("services", context.service, "subscriptions"), message)
+    return params, None
 
 
 def _can_stand(protocol: Any) -> bool:

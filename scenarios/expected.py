@@ -39,8 +39,7 @@ def _service(model: Model, number: int, spec: ServiceSpec) -> Expected:
             silent.append(source.target)
             continue
         first, count = model.groups[source.group]
-        enters = bool(getattr(registry.load(source.target), "publishes", True))
-        parts.append((rates, enters, model.client_broker[first : first + count]))
+        parts.append((rates, source.publishes, model.client_broker[first : first + count]))
     interests = sum(rates.interests for rates, _, _ in parts)
     if silent:
         return Expected(spec.name, None, interests, tuple(silent))

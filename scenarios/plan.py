@@ -61,10 +61,12 @@ def resolve(scenario: Scenario) -> Model:
     overlay = _with_servers(scenario, brokers)
     server_of = {name: brokers.brokers + i for i, name in enumerate(model.servers)}
     files: dict[str, str] = {}
+    notes: list[str] = []
     services = []
     for i, service in enumerate(scenario.services):
         params = _params(scenario, i, service, files)
         check_service(scenario, i, service, params, overlay)
+        sources = _sources(scenario, i, service, params, groups, overlay, client_broker, files, notes)
         services.append(
             ServiceSpec(
                 name=service.section.name,
@@ -77,7 +79,7 @@ def resolve(scenario: Scenario) -> Model:
                 options=service.options,
                 params=params,
                 cost=service.section.cost.model_dump(),
-                sources=_sources(scenario, i, service, params, groups, overlay, client_broker, files),
+                sources=sources,
                 server=-1 if service.server is None else server_of[service.server],
             )
         )
@@ -93,7 +95,7 @@ def resolve(scenario: Scenario) -> Model:
         trace_level=model.trace.level,
         sample_every_ns=model.sample_every_ns,
         drain_ns=model.drain,
-        facts={"scenario": scenario.resolved(), "model_parts": parts, "folder": scenario.folder},
+        facts={"scenario": scenario.resolved(), "model_parts": parts, "folder": scenario.folder, "notes": tuple(notes)},
     )
 
 
@@ -203,12 +205,17 @@ def _params(scenario: Scenario, i: int, service: ResolvedService, files: dict[st
         if isinstance(params.get(key), str):
             params[key] = str(Path(scenario.folder) / params[key])
             try:
-                content = Path(params[key]).read_bytes()
+                files[service.params[key]] = _hash(params[key])
             except OSError as error:
                 message = f"cannot read {service.params[key]}: {error.strerror}"
                 raise scenario.wrong(("services", i, key), message) from error
-            files[service.params[key]] = hashlib.sha256(content).hexdigest()
     return params
+
+
+def _hash(path: str) -> str:
+    """The sha256 of a file of any size."""
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _sources(
@@ -220,13 +227,21 @@ def _sources(
     overlay: Overlay,
     client_broker: NDArray[np.int32],
     files: dict[str, str],
+    notes: list[str],
 ) -> list[SourceSpec]:
+    """The sources of a service, tried; what those that read files found is kept in their parameters.
+
+    The words that files hold join those of the service, in its parameters.
+    """
     import numpy as np
 
     from brokers.contract import SourceContext
     from brokers.engine.model import SourceSpec
+    from brokers.words import PARAMETER
 
     specs = []
+    words: dict[int, set[str]] = {}
+    kind = names.load_as("kinds", service.kind)
     for j, source in enumerate(service.sources):
         loaded = names.load_as("workloads", source.target)
         params = dict(source.params)
@@ -248,11 +263,21 @@ def _sources(
             settled=service.section.subscriptions == "settled",
             service_params=service_params,
             client_broker=client_broker,
+            kind=kind(service_params),
         )
-        check_source(scenario, service, loaded, params, context, (*path, *named[:1]))
+        params, found = check_source(scenario, service, loaded, params, context, (*path, *named[:1]))
+        for attribute, each in getattr(found, "words", {}).items():
+            words.setdefault(attribute, set()).update(each)
+        notes += getattr(found, "notes", ())
         for key in named:
-            files[source.params[key]] = hashlib.sha256(Path(params[key]).read_bytes()).hexdigest()
+            files[source.params[key]] = _hash(params[key])
         specs.append(SourceSpec(source.target, params, source.group))
+    if words:
+        service_params[PARAMETER] = {attribute: sorted(each) for attribute, each in sorted(words.items())}
+        try:
+            kind(service_params)
+        except InvalidInput as error:
+            raise scenario.wrong(("services", i), str(error)) from error
     return specs
 
 
@@ -395,7 +420,7 @@ def plan(scenario: Scenario, engine: str | None = None, actors: int | None = Non
         events_by_service={service.name: service.events_per_s for service in services},
         lambda_=strength,
         memory_bytes=_memory(sum(each.interests for each in services), overlay, shards, engine, events),
-        notes=(*overlay.notes, *silent),
+        notes=(*overlay.notes, *model.facts["notes"], *silent),
     )
 
 

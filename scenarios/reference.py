@@ -66,6 +66,7 @@ def page() -> str:
     parts += _group("protocols", "Options")
     parts += ["## Parameters of workloads", "They stand beside `source` in an entry of `workload`."]
     parts += _group("workloads", "Params")
+    parts += _files()
     return "\n\n".join(parts) + "\n"
 
 
@@ -75,6 +76,38 @@ def _group(group: str, attribute: str) -> Iterator[str]:
         yield _sentence(entry.prose)
         model = lookup.params_model(lookup.find(group, name)[1], attribute)
         yield _table(_rows(model, "")) if model.model_fields else "None."
+
+
+FILES = """\
+## Columns of replayed files
+
+What a file of the workload `replay` may hold, in any order; [replay.md](replay.md) shows it. Every file has one of the
+columns for the time, and `client` and `op` unless parameters stand for them. `<i>` is the number of an attribute, or
+its name where the service has `names`; the value of a named attribute is called by the name alone.
+
+| column | what |
+|---|---|
+| `time` | when: dates as in `2024-05-01 12:00:00.5+02:00` (UTC without a zone), timestamps, or numbers in the `unit` |
+| `time_s`, `time_ns` | when, in seconds or whole nanoseconds from the start of the run |
+| `client` | which client of the group, counted from 0 |
+| `op` | what it does: one of those below |
+"""
+
+
+def _files() -> Iterator[str]:
+    """The columns of files, kind by kind."""
+    from brokers.replaying import form_of
+
+    yield FILES.rstrip()
+    for name in lookup.registry("kinds"):
+        kind = lookup.find("kinds", name)[1]
+        form = form_of(kind(lookup.params_model(kind)().model_dump()))
+        lines = ["| column | ops | |", "|---|---|---|"]
+        for column in form.header:
+            lines.append(f"| `{column.name}` | {', '.join(column.ops)} | {column.prose} |")
+        yield f"### Files for {name}"
+        yield f"Ops: {', '.join(f'`{op}`' for op in form.op_table())}."
+        yield "\n".join(lines)
 
 
 def _sentence(prose: str) -> str:

@@ -252,7 +252,7 @@ def _carry_out(
         facts = {
             **result.engine,
             "metrics": result.metrics,
-            "notes": list(model.overlay.notes),  # what was left out or changed in the network
+            "notes": [*model.overlay.notes, *model.facts["notes"]],  # what was left out or changed in what was read
             "scenario_folder": where,
         }
         return Run(folder.finish(result.digest, result.digest_per_second, facts))

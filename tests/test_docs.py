@@ -5,7 +5,7 @@ What a fenced block means is in its first line:
     ```console                  lines with `$ ` are run one after the other and have to end with exit code 0; the
                                 lines after each are its output, `...` standing for anything, unless there are none
     ```console norun=REASON     shown only; the test is skipped, and says why
-    ```python file=NAME         written to a file (also yaml, toml)
+    ```python file=NAME         written to a file (also yaml, toml, csv)
     ```python                   run as a script, or as a doctest where it has `>>>`
     ```text, or no name         shown only
 
@@ -33,7 +33,7 @@ LEFT_OUT = (
     ".venv", ".git", "runs", "build", ".*_cache", ".hypothesis", "*.egg-info", "__pycache__", "tests",
 )  # fmt: skip
 SHOWN_ONLY = ("", "text")
-WRITTEN = ("python", "yaml", "toml")
+WRITTEN = ("python", "yaml", "toml", "csv")
 DOCTEST = """
 import doctest, sys
 sys.path += [sys.argv[2], ""]

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from analysis.spark.changes import in_time, possible, standing, unspoilt
 from analysis.spark.rules import Question
 from brokers.contract import Kind
+from brokers.words import word_of, words_of
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -110,6 +111,7 @@ class ContentRule:
     def reason(self, publication: dict[str, Any], change: dict[str, Any]) -> str:
         """Whether an interest wants a publication, and which range says no."""
         values, row = publication["values"], change["values"]
+        words = words_of(self.kind.params)
         said = []
         for k in range(0, len(row) - 2, 3):
             attribute, low, high = row[k : k + 3]
@@ -118,9 +120,11 @@ class ContentRule:
             value = values[int(attribute)] if int(attribute) < len(values) else float("nan")
             if value != value:
                 return f"asks for attribute {int(attribute)}, which is missing"
+            told = [word_of(words, int(attribute), number) for number in (low, high, value)]
+            begin, end, got = (each if isinstance(each, str) else f"{each:g}" for each in told)
             if not low <= value <= high:
-                return f"asks for {low:g} to {high:g} in attribute {int(attribute)}, which is {value:g}"
-            said.append(f"{value:g} in {low:g} to {high:g}")
+                return f"asks for {begin} to {end} in attribute {int(attribute)}, which is {got}"
+            said.append(f"{got} in {begin} to {end}")
         return "matches: " + ("; ".join(said) or "it asks for everything")
 
 

@@ -61,7 +61,7 @@ def explain(path: str | Path, message: str, client: int | None = None, *, trust:
         "client": sent["client"] - nodes,
         "broker": names[sent["broker"]],
         "sent_ns": began,
-        "values": [None if v != v else v for v in sent["values"]],
+        "values": service.kind.spelled(sent["operation"] if not publications else _publish(service), sent["values"]),
         "hops": [_hop(hop, links, names, began) for hop in hops],
         "losses": [
             {
@@ -81,6 +81,11 @@ def explain(path: str | Path, message: str, client: int | None = None, *, trust:
     if client is not None:
         result["to"] = _why(run, service, publications[0], client, hops, deliveries, names, result["losses"])
     return result
+
+
+def _publish(service: Service) -> int:
+    """The type of a publication, which the trace does not tell; no kind has two."""
+    return min(service.kind.publications, default=0)
 
 
 def _rows(run: RunFolder, table: str, column: str, value: int) -> list[dict[str, Any]]:
@@ -199,7 +204,7 @@ def text(found: dict[str, Any]) -> str:
     """The explanation for people."""
     from scenarios.units import format_duration
 
-    values = ", ".join("-" if v is None else f"{v:g}" for v in found["values"])
+    values = ", ".join("-" if v is None else v if isinstance(v, str) else f"{v:g}" for v in found["values"])
     lines = [
         f"{found['message']} ({found['id']}): {found['type']} of client {found['client']} at broker {found['broker']}, "
         f"service {found['service']}, sent at {format_duration(found['sent_ns'])}",

@@ -33,6 +33,7 @@ from analysis.spark.changes import is_behind, standing
 from analysis.spark.rules import Question
 from analysis.spark.trace import undivided
 from brokers.contract import NEVER, Kind
+from brokers.words import KEYWORDS, word_of, words_of
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -215,7 +216,7 @@ class SpatialRule:
         geometry = geometry_named(self.kind.geometry)
         points = geometry.points([offered[:2], wanted[:2]], 2, "places")
         length = float(geometry.length(squared_distances(points[:1], points[1]))[0])
-        words = ", ".join(map(str, shared))
+        words = ", ".join(str(word_of(words_of(self.kind.params), KEYWORDS, each)) for each in shared)
         return f"shares keyword {words}; the object is {length:g} {geometry.unit} away, and asks for k = {offered[2]:g}"
 
 

@@ -23,6 +23,7 @@ from brokers.engine.runfolder import RunFolder, open_run
 from brokers.engine.trace_schema import TABLES
 from brokers.errors import EnvironmentProblem, InvalidInput
 from brokers.names import find
+from brokers.words import words_in
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -72,6 +73,7 @@ def services_of(run: RunFolder, *, trust: bool = False) -> list[Service]:
             raise InvalidInput(f"{run.path}: service {section['name']!r}: {error}") from error
         known = set(kind.Params.model_fields)
         params = {key: value for key, value in section.items() if key in known}
+        params |= words_in(run, number)
         found.append(
             Service(number, section["name"], section["kind"], section["protocol"], kind(params), protocol)
         )

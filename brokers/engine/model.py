@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from brokers import names
+
 
 @dataclass
 class SourceSpec:
@@ -19,6 +21,14 @@ class SourceSpec:
     target: str  # "module:Class"
     params: dict[str, Any]
     group: str  # the client group that acts
+
+    @property
+    def publishes(self) -> bool:
+        """Whether publications enter at its clients; what its class says, or says of these parameters."""
+        made = names.load_as("workloads", self.target)
+        if hasattr(made, "publishes_with"):
+            return bool(made.publishes_with(self.params))
+        return bool(getattr(made, "publishes", True))
 
 
 @dataclass

@@ -15,6 +15,7 @@ from brokers.engine import kernels as K
 from brokers.engine.model import Model
 from brokers.engine.shard import ShardResult, Window
 from brokers.names import load_as
+from brokers.words import rows_of
 
 SECONDS_MAX = 10_000  # digests of a run, one per second unless it lasts longer
 
@@ -197,7 +198,7 @@ def _dependencies(
 def write_tables(
     model: Model, writer: Any, result: Result, log: WindowLog, where: list[tuple[int, str]]
 ) -> None:
-    """The tables that belong to the whole run: links, brokers, changes, dependencies, windows, actors."""
+    """The tables that belong to the whole run: links, brokers, words, changes, dependencies, windows, actors."""
     try:
         links = LinkTable.of(model.overlay)
         numbers = np.arange(links.source.size, dtype=np.int32)
@@ -221,6 +222,15 @@ def write_tables(
             digest_a=brokers[:, K.B_DIGEST_A],
             digest_b=brokers[:, K.B_DIGEST_B],
         )
+        service, attribute, code, text = rows_of(model.services)
+        if text and writer.wants("words"):
+            writer.write(
+                "words",
+                service=np.array(service, np.int16),
+                attribute=np.array(attribute, np.int32),
+                code=np.array(code),
+                text=text,
+            )
         if result.changes["change"].size:
             changes = dict(result.changes)
             narrow = {"service": np.int16, "operation": np.int8, "broker": np.int32, "lost": np.int32}

@@ -40,6 +40,7 @@ from brokers.errors import (
     ProtocolFault,
     RunIncomplete,
 )
+from brokers.words import WORDS, words_of
 
 ATTEMPTS = 3  # without a new checkpoint in between, before a run that loses actors gives up
 
@@ -62,6 +63,8 @@ def tables_of(model: Model) -> dict[str, Table]:
     tables: dict[str, Table] = {}
     for service in model.services:
         tables.update(names.load_as("kinds", service.kind_target).tables)
+        if words_of(service.params):
+            tables.update(WORDS)
     return tables
 
 

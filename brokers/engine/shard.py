@@ -235,11 +235,7 @@ class Shard:
     def _add_service(self, number: int, spec: ServiceSpec, cost: CostModel) -> None:
         model = self.model
         kind = self.kinds[number]
-        publishers = [
-            model.groups[s.group]
-            for s in spec.sources
-            if getattr(names.load_as("workloads", s.target), "publishes", True)
-        ]
+        publishers = [model.groups[s.group] for s in spec.sources if s.publishes]
         clients = (
             np.concatenate([np.arange(a, a + n) for a, n in publishers])
             if publishers
@@ -297,6 +293,7 @@ class Shard:
                     settled=spec.settled,
                     service_params=spec.params,
                     client_broker=self.client_broker,
+                    kind=kind,
                 ),
             )
             # A resumed shard gets what stands, and what has come and gone since, from the checkpoint.

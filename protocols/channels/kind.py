@@ -156,6 +156,7 @@ class Channels(Kind):
     }  # fmt: skip
     judge: ClassVar[str] = "protocols.channels.judge:judge"
     rehearsal: ClassVar[str] = "protocols.channels.rehearsal:script"
+    replay: ClassVar[str] = "protocols.channels.replay:ChannelsForm"
     Params: ClassVar[type[BaseModel]] = Params
 
     def __init__(self, params: Mapping[str, Any]) -> None:

@@ -1,6 +1,7 @@
 """The kind `content`: ranges over numeric attributes.
 
-A publication is a row of values, NaN where one is missing. A subscription is a conjunction of closed
+A publication is a row of values, NaN where one is missing; where an attribute holds text, the value is the place of
+the word among all words of the service (`brokers.words`). A subscription is a conjunction of closed
 ranges, `[attribute, low, high] * k`, padded with NaN. The definition: a publication reaches every client
 that has a subscription whose every range holds the publication's value; once per client, and its own
 publisher too if that subscribed.
@@ -8,13 +9,14 @@ publisher too if that subscribed.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, ClassVar
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_serializer, model_validator
 
 from brokers.contract import Floats, Ints, Kind
+from brokers.words import word_of, words_of
 
 PUBLISH, SUBSCRIBE, UNSUBSCRIBE = 0, 1, 2
 
@@ -28,6 +30,41 @@ class Params(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     attributes: Annotated[int, Field(ge=1, le=1000, description="numeric attributes of a publication")] = 4
+    names: list[str] = Field([], description="of the attributes, if they have any, in order; files may use them")
+    text: list[int | str] = Field(
+        [], description="attributes, by number or name, whose values are text: replayed from files, by their words"
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _as_many_as_names(cls, given: Any) -> Any:
+        if isinstance(given, dict) and "attributes" not in given and isinstance(given.get("names"), list):
+            return {**given, "attributes": len(given["names"]) or 4}
+        return given
+
+    @model_validator(mode="after")
+    def _names_of_attributes(self) -> Params:
+        if self.names and len(self.names) != self.attributes:
+            raise ValueError(f"{len(self.names)} `names` for {self.attributes} attributes; give one each")
+        if len(set(self.names)) < len(self.names):
+            raise ValueError(f"`names` has a name twice (got {', '.join(self.names)})")
+        for name in self.names:
+            if not name or name.isdigit() or name != name.strip():
+                raise ValueError(f"`names` are words, no numbers (got {name!r})")
+        for each in self.text:
+            if isinstance(each, str) and each not in self.names:
+                known = ", ".join(self.names) or "none"
+                raise ValueError(f"`text`: no attribute is named {each!r}; `names` has {known}")
+            if isinstance(each, int) and not 0 <= each < self.attributes:
+                raise ValueError(f"`text`: the service has attributes 0 to {self.attributes - 1} (got {each})")
+        numbers = sorted({self.names.index(each) if isinstance(each, str) else each for each in self.text})
+        object.__setattr__(self, "text", numbers)
+        return self
+
+    @model_serializer(mode="wrap")
+    def _without_what_is_not_said(self, dump: Any) -> dict[str, Any]:
+        """Services without names and text are told as before there were any, and keep the ids of their runs."""
+        return {key: value for key, value in dump(self).items() if key == "attributes" or value}
 
 
 class Content(Kind):
@@ -48,6 +85,7 @@ class Content(Kind):
     interests: ClassVar[frozenset[int]] = frozenset({SUBSCRIBE})
     revocations: ClassVar[frozenset[int]] = frozenset({UNSUBSCRIBE})
     rehearsal: ClassVar[str] = "protocols.content.rehearsal:script"
+    replay: ClassVar[str] = "protocols.content.replay:ContentForm"
     Params: ClassVar[type[BaseModel]] = Params
 
     def new_index(self, index: type) -> Any:
@@ -63,6 +101,16 @@ class Content(Kind):
             return {a: v for a, v in enumerate(row.tolist()) if v == v}
         triples = row.reshape(-1, 3).tolist()
         return {int(a): (low, high) for a, low, high in triples if a == a}
+
+    def spelled(self, type: int, row: Sequence[float]) -> list[Any]:
+        words, told = words_of(self.params), super().spelled(type, row)
+        if type == PUBLISH:
+            return [word_of(words, attribute, value) for attribute, value in enumerate(told)]
+        spelled: list[Any] = []
+        for attribute, *ends in zip(*(iter(told),) * 3):
+            spelled.append(attribute)
+            spelled += [end if attribute is None else word_of(words, int(attribute), end) for end in ends]
+        return spelled
 
     def oracle(self, interests: Mapping[int, Any], message: Any) -> set[int]:
         return {

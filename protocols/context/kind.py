@@ -97,6 +97,7 @@ class Context(Kind):
     replacements: ClassVar[frozenset[int]] = frozenset({UPDATE})
     judge: ClassVar[str] = "protocols.context.judge:judge"
     rehearsal: ClassVar[str] = "protocols.context.rehearsal:script"
+    replay: ClassVar[str] = "protocols.context.replay:ContextForm"
     Params: ClassVar[type[BaseModel]] = Params
 
     def __init__(self, params: Mapping[str, Any]) -> None:

@@ -17,11 +17,11 @@ a change, the newer object, and is traced as that is.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_serializer
 
 from brokers.contract import Floats, Ints, Kind
 from brokers.errors import InvalidInput
@@ -29,6 +29,7 @@ from brokers.indexes.spatial.contract import ReverseTopK
 from brokers.indexes.spatial.geometry import geometry_named
 from brokers.indexes.spatial.materialised import Materialised
 from brokers.indexes.spatial.words import KeywordSets, Vocabulary
+from brokers.words import KEYWORDS, word_of, words_of
 
 PUBLISH, SUBSCRIBE, UNSUBSCRIBE, EXPIRE = 0, 1, 2, 3
 
@@ -44,6 +45,9 @@ class Params(BaseModel):
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
 
     keywords: Annotated[int, Field(ge=1, le=1_000_000, description="how many keywords there are")] = 100
+    text: Annotated[
+        bool, Field(description="keywords are words, replayed from files; at most as many as `keywords` says")
+    ] = False
     k_max: Annotated[int, Field(ge=1, le=4096, description="the largest k that an object may ask for")] = 10
     delta: Annotated[
         float, Field(ge=1, description="an object that is up to so many times as far as the k-th may be delivered")
@@ -61,6 +65,11 @@ class Params(BaseModel):
             description="an object counts until one is published at its broker so much later, or later still",
         ),
     ] = None
+
+    @model_serializer(mode="wrap")
+    def _without_what_is_not_said(self, dump: Any) -> dict[str, Any]:
+        """Services whose keywords are numbers are told as before there was text, and keep the ids of their runs."""
+        return {key: value for key, value in dump(self).items() if key != "text" or value}
 
 
 class Spatial(Kind):
@@ -81,6 +90,7 @@ class Spatial(Kind):
     revocations: ClassVar[frozenset[int]] = frozenset({UNSUBSCRIBE, EXPIRE})
     judge: ClassVar[str] = "protocols.spatial.judge:judge"
     rehearsal: ClassVar[str] = "protocols.spatial.rehearsal:script"
+    replay: ClassVar[str] = "protocols.spatial.replay:SpatialForm"
     Params: ClassVar[type[BaseModel]] = Params
 
     def __init__(self, params: Mapping[str, Any]) -> None:
@@ -92,6 +102,9 @@ class Spatial(Kind):
         self.lifetime_ns: int | None = None if p["lifetime_ms"] is None else p["lifetime_ms"] * 1_000_000
         self.geometry: str = p["geometry"]
         self._places = geometry_named(self.geometry)
+        known = len(words_of(p).get(KEYWORDS, ()))
+        if known > p["keywords"]:
+            raise InvalidInput(f"{known:,} different keywords, the service has {p['keywords']:,}; raise `keywords`")
         self.vocabulary = Vocabulary()
         self.vocabulary.encode([[str(word)] for word in range(p["keywords"])])
 
@@ -152,6 +165,11 @@ class Spatial(Kind):
             told = {"place": row[:2].tolist(), "k": int(row[2]), "bytes": int(row[3])}
             return {**told, "keywords": list(keywords_of(row, OBJECT_KEYWORDS))}
         return {"place": row[:2].tolist(), "keywords": list(keywords_of(row, SUBSCRIPTION_KEYWORDS))}
+
+    def spelled(self, type: int, row: Sequence[float]) -> list[Any]:
+        start = OBJECT_KEYWORDS if type == PUBLISH else SUBSCRIPTION_KEYWORDS
+        told = super().spelled(type, row)
+        return told[:start] + [word_of(words_of(self.params), KEYWORDS, word) for word in told[start:]]
 
     def oracle(self, interests: Mapping[int, Any], message: Any) -> set[int]:
         """Which subscriptions an object matters to if there are no other objects: those that share a keyword."""

@@ -98,6 +98,7 @@ class TopK(Kind):
     }
     judge: ClassVar[str] = "protocols.topk.judge:judge"
     rehearsal: ClassVar[str] = "protocols.topk.rehearsal:script"
+    replay: ClassVar[str] = "protocols.topk.replay:TopKForm"
     Params: ClassVar[type[BaseModel]] = Params
 
     def __init__(self, params: Mapping[str, Any]) -> None:

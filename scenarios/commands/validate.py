@@ -27,7 +27,7 @@ def command(arguments: list[str]) -> int:
     engine = scenario.model.engine
     listed = max(engine.partition, default=0) + 1 if isinstance(engine.partition, list) else 1
     fitting(scenario, engine.actors or listed, model.overlay, asked=False)
-    for note in model.overlay.notes:
+    for note in (*model.overlay.notes, *model.facts["notes"]):
         print(f"note: {note}")
     services = ", ".join(f"{s.section.name} ({s.section.protocol})" for s in scenario.services)
     print(

@@ -97,6 +97,9 @@ class PlaceParameters(Parameters):
             if max(-low, high) > limit:
                 hint = "; `domain` takes a [low, high] of each coordinate" if np.ndim(self.domain) == 1 else ""
                 found.append(("domain", f"{name} lies in {-limit:g}..{limit:g}, not in {low:g}..{high:g}{hint}"))
+        if service_params.get("text"):
+            message = "keywords of the service are words, and this draws numbers; `replay` serves such a service"
+            found.append(("source", message))
         return found
 
 

@@ -19,8 +19,8 @@ WORKLOADS: dict[str, Entry] = {
     ),
     "replay": Entry(
         f"{_HERE}.replay:Replay",
-        "timed publications, subscriptions and unsubscriptions from a CSV or Parquet file",
-        {"kinds": ["content"]},
+        "timed events from a CSV or Parquet file of any size: numbers or text, dates or numbers as times",
+        {"kinds": None},  # every kind, those of third parties too
     ),
     "rank-publish": Entry(
         f"{_HERE}.ranked:RankPublish",

@@ -101,6 +101,9 @@ class ValueParameters(Parameters):
         count = service_params.get("attributes")
         if not isinstance(count, int) or count < 1:
             return [("attributes", f"the service must say how many `attributes` it has (got {count!r})")]
+        if service_params.get("text"):
+            message = "attributes of the service hold text, and this draws numbers; `replay` serves such a service"
+            return [("source", message)]
         return [
             (f"attributes.{number}", f"the service has attributes 0 to {count - 1} (got {number})")
             for number in self.attributes

@@ -169,6 +169,19 @@ def test_a_replay_file_is_found_beside_the_scenario_and_checked_before_the_run(t
     assert "events.csv:2: the group has clients 0 to 3 (got 7)" in capsys.readouterr().err
 
 
+def test_notes_on_a_replay_file_are_told_by_validate_plan_and_run(tmp_path, capsys):
+    path = tmp_path / "replay.yaml"
+    text = SMALL.replace("source: publish, rate: 10/s", "source: replay, file: events.csv, cut: true")
+    path.write_text(text, encoding="utf-8")
+    (tmp_path / "events.csv").write_text("Unnamed: 0,time_s,client,op,a0\n0,0.5,0,publish,1\n1,9999,0,publish,1\n")
+    notes = ["the column 'Unnamed: 0' is ignored; it is the index of a data frame", "1 events are left out"]
+    inline = ["--engine", "inline"]
+    for command, *options in (["validate"], ["plan", *inline], ["run", *inline, "--out", str(tmp_path)]):
+        assert cli.main([command, str(path), *options]) == 0
+        told = "".join(capsys.readouterr())
+        assert all(f"note: {tmp_path / 'events.csv'}: {note}" in told for note in notes)
+
+
 def test_the_schema_is_valid_and_so_is_every_shipped_scenario_under_it(capsys):
     assert cli.main(["schema"]) == 0
     schema = json.loads(capsys.readouterr().out)

@@ -172,10 +172,11 @@ time_ns,client,op,a0,low_0,high_0,subscription
     path = write(tmp_path, text)
     expect_error(
         path,
-        ":2: a0 must be a number (got 'x')",
+        ":2: a0 must be a number (got 'x'); if it is text, say so by `text` of the service",
         ":3: client must be a whole number (got 'zero')",
         ":3: op must be one of publish, subscribe, unsubscribe (got 'shout')",
         ":4: time_ns must be a whole number (got '1.5')",
+        ":4: a value must be finite",
     )
 
 
@@ -199,12 +200,13 @@ time_ns,client,op,a0,low_0,high_0,subscription
         ":3: the group has clients 0 to 2 (got 3)",
         ":4: time 6 ns is before 7 ns above it; sort the file by time",
         ":4: a value must be finite",
-        ":5: constraints low_<i>, high_<i> belong to op subscribe; leave them empty here",
-        ":6: values a<i> belong to op publish; leave them empty here",
+        ":5: low_0 belongs to subscribe; leave it empty here",
+        ":5: high_0 belongs to subscribe; leave it empty here",
+        ":6: a0 belongs to publish; leave it empty here",
         ":7: a subscription needs at least one constraint",
         ":8: low_0 0.5 is above high_0 0.25",
-        ":10: unsubscribe must say which `subscription` ends",
-        ":11: time 10000000000 ns is not within the duration of 10 s; raise the duration or cut the file",
+        ":11: time 10000000000 ns is not within the duration of 10 s; raise the duration, let the file play faster by "
+        "`speed`, or leave out what is beyond by `cut: true`",
     )
 
 
@@ -218,6 +220,7 @@ time_ns,client,op,low_0,high_0,subscription
 5,0,unsubscribe,,,0
 6,0,subscribe,0,1,0
 7,0,subscribe,0,1,-5
+8,0,unsubscribe,,,
 """
     expect_error(
         write(tmp_path, text),
@@ -225,7 +228,8 @@ time_ns,client,op,low_0,high_0,subscription
         ":4: subscription 0 of client 1 was never begun",
         ":6: subscription 0 of client 0 has ended already",
         ":7: client 0 has used the subscription number 0 before",
-        ":8: subscription is below 16,777,216 (got -5)",
+        ":8: subscription is a number from 0, below 16,777,216 (got -5)",
+        ":9: unsubscribe must say which `subscription` it is about",
     )
 
 
@@ -238,17 +242,18 @@ def test_of_many_mistakes_the_first_ten_are_told(tmp_path):
 @pytest.mark.parametrize(
     ("header", "messages"),
     [
-        ("client,op", [":1: there must be one column time_ns or time_s"]),
-        ("time_ns,time_s,client,op", [":1: there must be one column time_ns or time_s"]),
+        ("client,op", [":1: there must be one column time, time_ns or time_s"]),
+        ("time_ns,time_s,client,op", [":1: there must be one column time, time_ns or time_s"]),
         ("time_ns", [":1: there is no column client", ":1: there is no column op"]),
         ("time_ns,client,op,a2", [":1: column 'a2': the service has attributes 0 to 1"]),
         ("time_ns,client,op,op", [":1: the column 'op' appears twice"]),
         ("", [":1: the file is empty; it begins with a line of column names"]),
+        ("time_ns;op", [":1: columns are separated by commas, and this header has ';' between them"]),
         (
             "time_ns,client,op,speed",
             [
-                ":1: unknown column 'speed'; known: time_ns, time_s, client, op, subscription, "
-                "a<i>, low_<i>, high_<i>"
+                ":1: unknown column 'speed'; known: time, time_ns, time_s, client, op, a<i>, low_<i>, high_<i>, "
+                "is_<i>, prefix_<i>, subscription; map it by `columns`, or leave it out by `ignore`"
             ],
         ),
     ],
@@ -271,14 +276,19 @@ def test_lines_of_another_length_and_files_that_are_none_are_refused(tmp_path):
 
 def test_columns_of_the_wrong_type_in_parquet_are_told_by_row(tmp_path):
     path = tmp_path / "events.parquet"
-    columns = {"time_ns": [1.0, 2.5], "client": [0, None], "op": ["publish", None], "a0": ["1", "x"]}
+    columns = {
+        "time_ns": [1.0, 2.5, 3.0],
+        "client": [0, None, 0],
+        "op": ["publish", None, "publish"],
+        "a0": ["1", "x", "y"],
+    }
     parquet.write_table(arrow.table(columns), path)
     expect_error(
         path,
         ": row 2: time_ns must be a whole number (got 2.5)",
         ": row 2: client must be a whole number (got None)",
         ": row 2: op must be one of publish, subscribe, unsubscribe (got None)",
-        ": row 2: a0 must be a number (got 'x')",
+        ": row 3: a0 must be a number (got 'y'); if it is text, say so by `text` of the service",
     )
 
 
