@@ -393,3 +393,28 @@ def test_modules_in_the_folder_where_a_command_is_called_are_not_imported_by_its
 def test_modules_in_the_folder_where_a_command_is_called_are_not_imported_by_actors(shadows):
     pytest.importorskip("ray")
     called_in(shadows, "run", "tree.yaml", "--engine", "ray", "--actors", "2", "--quiet")
+
+
+# ---- what a kind names -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("target", ["os:system", "subprocess:run", "builtins:eval"])
+def test_a_judge_a_rule_and_a_rehearsal_have_to_be_what_their_name_says(target, monkeypatch):
+    pytest.importorskip("pyspark")
+    from analysis.spark.rules import rule_of
+    from analysis.spark.trace import Service
+    from brokers.contract import Guarantees
+    from protocols.conformance import REHEARSALS, audit, rehearse
+    from protocols.content.kind import Content
+
+    class Mean(Content):
+        name = "mean"
+        judge = audit_rule = target
+
+    with pytest.raises(InvalidInput, match=f"{target!r} is no judge"):
+        audit({}, Mean({"attributes": 1}), Guarantees())
+    with pytest.raises(InvalidInput, match=f"{target!r} is no audit rule"):
+        rule_of(Service(0, "s", "x:Mean", "x:P", Mean({"attributes": 1}), None))
+    monkeypatch.setattr(Content, "rehearsal", target)
+    with pytest.raises(InvalidInput, match=f"{target!r} is no rehearsal"):
+        rehearse(REHEARSALS[0], "flooding")
