@@ -292,6 +292,46 @@ def test_an_interrupted_run_from_outside_is_resumed_with_trust_and_says_so(study
     assert resumed["digest"] == whole.digest
 
 
+def test_what_an_installed_package_registers_works_by_its_name_and_without_trust(tree, tmp_path, monkeypatch, capsys):
+    name = "installed_" + "".join(c for c in tmp_path.name if c.isalnum())
+    site = tmp_path / "site"
+    info = site / "installed-1.0.dist-info"
+    info.mkdir(parents=True)
+    text = OUTSIDE.read_text(encoding="utf-8").replace("visitors:", f"{name}:")
+    (site / f"{name}.py").write_text(text, encoding="utf-8")
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: installed\nVersion: 1.0\n", encoding="utf-8")
+    (info / "entry_points.txt").write_text(
+        f"[brokerlab.kinds]\nguests = {name}:Visitors\n[brokerlab.protocols]\nguide = {name}:Guide\n"
+        f"[brokerlab.indexes]\nbook = {name}:Book\n[brokerlab.topologies]\ncorridor = {name}:corridor\n"
+        f"[brokerlab.workloads]\narrive = {name}:Arrive\nspeak = {name}:Speak\n",
+        encoding="utf-8",
+    )
+    monkeypatch.syspath_prepend(site)
+    monkeypatch.chdir(tmp_path)
+    tree(
+        tmp_path,
+        ("kind: balanced-tree, branching: 2, height: 2", "kind: corridor, rooms: 5"),
+        ("kind: content", "kind: guests"),
+        ("protocol: flooding", "protocol: guide"),
+        ("attributes: 2", "attributes: 2\n    index: book"),
+        ("source: subscribe,", "source: arrive,"),
+        ("source: publish,", "source: speak,"),
+    )
+    for group, registered in (("topologies", "corridor"), ("kinds", "guests"), ("workloads", "speak")):
+        assert json_of(["list", group], capsys)[group][registered]["prose"] == "from installed"
+    done = json_of(["run", "tree.yaml", "--engine", "inline", "--quiet"], capsys)
+    assert done["metrics"]["services"]["news"]["deliveries"] > 0
+    state = json_of(["inspect", done["run"], "--broker", "0", "--at", "400 ms"], capsys)
+    assert state["neighbours"] == ["b1"]
+    pytest.importorskip("pyspark")
+    from analysis.spark.trace import services_of
+    from brokers.engine.runfolder import open_run
+
+    (service,) = services_of(open_run(done["run"]))
+    assert (service.kind_name, service.kind.name, service.protocol.__name__) == ("guests", "visitors", "Guide")
+    sys.modules.pop(name)
+
+
 @pytest.mark.xdist_group("spark")
 def test_a_run_from_outside_is_audited_analyzed_and_explained_with_trust(study, spark, capsys):
     done = run("tree.yaml", engine="inline", trust=True)
@@ -355,3 +395,28 @@ def test_modules_in_the_folder_where_a_command_is_called_are_not_imported_by_its
 def test_modules_in_the_folder_where_a_command_is_called_are_not_imported_by_actors(shadows):
     pytest.importorskip("ray")
     called_in(shadows, "run", "tree.yaml", "--engine", "ray", "--actors", "2", "--quiet")
+
+
+# ---- what a kind names -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("target", ["os:system", "subprocess:run", "builtins:eval"])
+def test_a_judge_a_rule_and_a_rehearsal_have_to_be_what_their_name_says(target, monkeypatch):
+    pytest.importorskip("pyspark")
+    from analysis.spark.rules import rule_of
+    from analysis.spark.trace import Service
+    from brokers.contract import Guarantees
+    from protocols.conformance import REHEARSALS, audit, rehearse
+    from protocols.content.kind import Content
+
+    class Mean(Content):
+        name = "mean"
+        judge = audit_rule = target
+
+    with pytest.raises(InvalidInput, match=f"{target!r} is no judge"):
+        audit({}, Mean({"attributes": 1}), Guarantees())
+    with pytest.raises(InvalidInput, match=f"{target!r} is no audit rule"):
+        rule_of(Service(0, "s", "x:Mean", "x:P", Mean({"attributes": 1}), None))
+    monkeypatch.setattr(Content, "rehearsal", target)
+    with pytest.raises(InvalidInput, match=f"{target!r} is no rehearsal"):
+        rehearse(REHEARSALS[0], "flooding")
