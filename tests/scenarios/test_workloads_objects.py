@@ -79,3 +79,31 @@ def test_a_k_beyond_the_service_is_refused():
         Objects({**OFFERS, "k": 5}, context([0]))
     with pytest.raises(ValueError, match="at least 1"):
         Objects({**OFFERS, "words": 0}, context([0]))
+
+
+@pytest.mark.parametrize(
+    ("source", "params", "type_"), [(Objects, OFFERS, PUBLISH), (ObjectSubscribe, ASKS, SUBSCRIBE)]
+)
+def test_each_axis_has_a_domain_of_its_own_and_one_domain_stands_for_both(source, params, type_):
+    def places(domain):
+        one = source({**params, "region": None, "domain": domain}, context(range(6)))
+        parts = []
+        while one.next_wake() < NEVER:
+            parts += [part.rows[:, :2] for part in one.take() if part.type == type_]
+        return np.concatenate(parts)
+
+    earth = places([[-90, 90], [-180, 180]])
+    assert np.abs(earth[:, 0]).max() <= 90 < np.abs(earth[:, 1]).max() <= 180
+    assert np.array_equal(places([0, 1]), places([[0, 1], [0, 1]]))
+    unit = places([0, 1])
+    assert np.allclose(earth, (unit - 0.5) * [180, 360])
+
+
+def test_places_that_are_none_on_a_sphere_are_refused_with_what_to_say_instead():
+    sphere = {**SERVICE, "geometry": "sphere"}
+    for params in (Objects.Params.model_validate({**OFFERS, "domain": [-180, 180]}),
+                   ObjectSubscribe.Params.model_validate({**ASKS, "domain": [-180, 180]})):  # fmt: skip
+        ((path, words),) = params.misfits(sphere)
+        assert path == "domain"
+        assert words.startswith("the latitude lies in -90..90, not in -180..180; `domain` takes")
+        assert params.misfits(SERVICE) == []
