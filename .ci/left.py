@@ -17,6 +17,7 @@ from pathlib import Path
 # What tools of others keep on purpose, below HOME and below a temporary folder.
 KEPT_AT_HOME = (
     ".cache/pip",
+    ".rustup",  # pip asks for the version of rustc, and rustup makes its folder
     ".cache/brokerlab/code",  # what was shipped to a Ray cluster, see docs/cluster.md
     ".cache/matplotlib",
     ".config/matplotlib",
