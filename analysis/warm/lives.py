@@ -34,9 +34,6 @@ _SELDOM = ("interrupt_and_resume", "reweigh")
 # A moment of a shipped scenario in which everything happens once, subscriptions that end among it.
 MOMENT = ("duration=4500 ms", "drain=1 s")
 
-# Listed, but a scenario cannot say the scope that it needs: nobody waits for its kernels.
-UNUSABLE = ("context-partial",)
-
 
 class Part(NamedTuple):
     """What one process does in one go."""
@@ -65,7 +62,7 @@ def _library(kind: str) -> Iterator[Life]:
 
 def _networks(kind: str) -> Iterator[Life]:
     for index, entry in INDEXES.items():
-        if entry.facts["question"] == KINDS[kind].facts["question"] and index not in UNUSABLE:
+        if entry.facts["question"] == KINDS[kind].facts["question"]:
             yield partial(_protocols, kind, index)
     if KINDS[kind].facts["question"] is None:
         yield partial(_protocols, kind, None)

@@ -118,8 +118,6 @@ def test_every_protocol_index_paper_and_shipped_scenario_has_a_life():
     stages = list(lives.stages())
     arguments = [life.args for stage in stages for part in stage for life in part.lives if hasattr(life, "args")]
     for index, entry in INDEXES.items():
-        if index in lives.UNUSABLE:
-            continue
         kind = next(kind for kind in KINDS if KINDS[kind].facts["question"] == entry.facts["question"])
         assert (kind, index) in arguments
     assert {entry.facts["kind"] for entry in PROTOCOLS.values()} <= set(KINDS) == {
