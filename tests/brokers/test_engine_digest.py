@@ -228,7 +228,9 @@ def test_what_the_sentence_names_is_the_first_event_that_differs(outside):
         )
     first = next(a for a, b in zip(*tables) if a != b)
     sentence = check_digests(model, [ORACLE, way])[0].told
-    assert f"({first[0]} ns) at broker {first[1]} from source {first[3]}, sequence {first[4]}" in sentence
+    brokers = model.overlay.brokers
+    source = f"broker {first[3]}" if first[3] < brokers else f"client {first[3] - brokers}"
+    assert f"({first[0]} ns) at broker {first[1]} from {source}, sequence {first[4]}" in sentence
 
 
 @pytest.mark.full

@@ -247,26 +247,3 @@ def test_bad_calls_are_refused():
     with pytest.raises(InvalidInput, match="NaN"):
         index.place(1, math.nan, 2)
     assert index.probe(1.5).tolist() == [0]
-
-
-def test_a_list_survives_pickling_and_goes_on_alike():
-    import pickle
-
-    random = np.random.default_rng(3)
-    one = IntervalSkipList(40, seed=5)
-
-    def change(which, steps, draws):
-        for _ in range(steps):
-            entry, low = int(draws.integers(40)), float(draws.integers(50))
-            which.place(entry, low, low + float(draws.integers(9)))
-
-    change(one, 200, random)
-    other = pickle.loads(pickle.dumps(one))
-    state = random.bit_generator.state
-    change(one, 100, random)
-    random.bit_generator.state = state
-    change(other, 100, random)
-    one.check()
-    other.check()
-    for x in np.arange(-1, 62, 0.5):
-        assert sorted(one.probe(x)) == sorted(other.probe(x))

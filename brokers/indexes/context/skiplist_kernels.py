@@ -72,10 +72,6 @@ _TYPE = _StateType(
 class State(structref.StructRefProxy):
     """The arrays of one list; kernels replace those that grow. Made by `new_state`."""
 
-    def __reduce__(self) -> Any:
-        """For copies, here or in another process: the scratch is one memory under two names, and made anew."""
-        return _with_scratch, (*_kept(self),)
-
 
 # Not `define_proxy`: the constructor that it makes is compiled anew in every process.
 structref.define_boxing(_StateType, State)
@@ -93,14 +89,6 @@ def _state(
     s.record, s.ends, s.reach, s.level, s.top, s.seed = record, ends, reach, level, top, seed
     s.scope, s.work, s.scratch, s.scratch_bits = scope, work, scratch, scratch_bits
     return s
-
-
-@njit(cache=True)
-def _kept(s):
-    return (
-        s.key, s.height, s.owners, s.link, s.slots_used, s.free_towers, s.pool, s.pool_used, s.free_blocks,
-        s.record, s.ends, s.reach, s.level, s.top, s.seed, s.scope, s.work,
-    )
 
 
 def _with_scratch(*fields: Any) -> Any:
