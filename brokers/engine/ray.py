@@ -1,8 +1,9 @@
 """The engine on Ray: one actor per shard, many brokers in each.
 
 Rules:
-- Ray is started here only if nobody has: `address="local"`, no dashboard, no usage statistics, and token
-  authentication with a random token. What is started here is stopped here, whatever happens.
+- Ray is started here only if nobody has: `address="local"`, no dashboard, no usage statistics, on the loopback, in a
+  folder that only this user enters, and token authentication with a random token. What is started here is stopped
+  here, whatever happens.
 - One call per actor and window. A call returns a small report and one blob per peer; blobs go from actor to
   actor as references, the driver fetches the reports only.
 - On a cluster that was given, the code is shipped: unpacked once per node under the user's cache, at a path
@@ -18,7 +19,6 @@ import secrets
 import shutil
 import socket
 import sys
-import tempfile
 import zipfile
 from collections.abc import Callable, Iterable
 from hashlib import blake2b
@@ -30,6 +30,7 @@ from numpy.typing import NDArray
 
 from brokers.engine.model import Model
 from brokers.engine.ray_manners import Manners
+from brokers.engine.ray_privacy import closed_folder, on_the_loopback
 from brokers.engine.shard import Cutting, ShardResult, Window
 from brokers.errors import ActorsLost, BrokerlabError, EnvironmentProblem
 
@@ -74,14 +75,15 @@ class _Session:
                 ray.init(address=address, **quiet)
             else:
                 self._set_token(secrets.token_hex(32))
-                self._folder = tempfile.mkdtemp(prefix="bl-")  # short: socket paths have a limit of 107 bytes
-                ray.init(
-                    address="local",
-                    num_cpus=max(actors, 1),
-                    object_store_memory=_STORE_BYTES,
-                    _temp_dir=self._folder,
-                    **quiet,
-                )
+                self._folder, within = closed_folder()
+                with on_the_loopback():
+                    ray.init(
+                        address="local",
+                        num_cpus=max(actors, 1),
+                        object_store_memory=_STORE_BYTES,
+                        _temp_dir=within,
+                        **quiet,
+                    )
             self._manners.insist()
         except (KeyboardInterrupt, SystemExit):
             self.close()
