@@ -185,6 +185,8 @@ def _start(master: str | None, config: Mapping[str, str], rows: int) -> SparkSes
     if master is None:
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
         settings |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+        # With a secret that Spark draws: other users of the machine reach its ports.
+        settings["spark.authenticate"] = "true"
     # Python workers have to be this Python, not whatever `python3` on the path is.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder: Any = SparkSession.builder

@@ -29,6 +29,7 @@ def test_a_local_spark_is_closed_to_others_and_quiet(spark):
     settings = dict(spark.sparkContext.getConf().getAll())
     assert settings["spark.ui.enabled"] == "false"
     assert settings["spark.driver.host"] == settings["spark.driver.bindAddress"] == "127.0.0.1"
+    assert settings["spark.authenticate"] == "true"
     assert "log4j2" in settings["spark.driver.extraJavaOptions"]
 
 
