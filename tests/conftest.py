@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
+from collections.abc import Callable
+from ipaddress import IPv4Address, IPv6Address
 from pathlib import Path
 
 import pytest
@@ -68,6 +71,43 @@ def outside(tmp_path_factory: pytest.TempPathFactory):
     sys.path.remove(str(folder))
     for module in modules:
         sys.modules.pop(module.stem, None)
+
+
+@pytest.fixture(scope="session")
+def listeners() -> Callable[[], set[tuple[str, str]]]:
+    """Tells who listens for TCP among this process and those below it, and on which address: (name, address)."""
+    from brokers.engine.trial_cluster import children
+
+    def find() -> set[tuple[str, str]]:
+        address_of = {inode: address for table in ("tcp", "tcp6") for inode, address in _listening(table)}
+        found = set()
+        for process in (os.getpid(), *(number for number, _ in children(os.getpid()))):
+            here = Path("/proc") / str(process)
+            try:
+                name = (here / "comm").read_text("utf-8").strip()
+                sockets = [os.readlink(handle) for handle in (here / "fd").iterdir()]
+            except OSError:
+                continue  # it ended meanwhile
+            inodes = (socket.removeprefix("socket:[").rstrip("]") for socket in sockets)
+            found |= {(name, address_of[inode]) for inode in inodes if inode in address_of}
+        return found
+
+    return find
+
+
+def _listening(table: str) -> list[tuple[str, str]]:
+    """Inode and local address of all sockets of a table of the kernel's that listen."""
+    rows = [line.split() for line in (Path("/proc/net") / table).read_text("utf-8").splitlines()[1:]]
+    return [(row[9], _address(row[1].partition(":")[0])) for row in rows if row[3] == "0A"]
+
+
+def _address(words: str) -> str:
+    """An address as the kernel writes it: 32 bits at a time, in the order of this machine's bytes."""
+    packed = b"".join(int(words[i : i + 8], 16).to_bytes(4, sys.byteorder) for i in range(0, len(words), 8))
+    if len(packed) == 4:
+        return str(IPv4Address(packed))
+    address = IPv6Address(packed)
+    return str(address.ipv4_mapped or address)
 
 
 @pytest.fixture(scope="session")

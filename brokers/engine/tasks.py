@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from brokers.engine.ray import _code, _host_class, _Session, ray
+from brokers.errors import EnvironmentProblem
 
 
 def on_ray(
@@ -47,6 +48,8 @@ def on_ray(
             try:
                 yield number, ray.get(done[0]), None
             except ray.exceptions.RayTaskError as error:
+                if isinstance(error.cause, PermissionError):
+                    raise EnvironmentProblem(f"a task could not start: {error.cause}") from None
                 raise error.cause if isinstance(error.cause, Exception) else error from None
             except ray.exceptions.RayError as error:
                 yield number, None, f"its process or node died ({type(error).__name__})"

@@ -56,9 +56,10 @@ class TrialCluster:
         self._node: dict[str, Any] = {"num_cpus": 1, "object_store_memory": 1 << 27}
         self._cluster = RayCluster()
         try:
-            (Path(self._folder) / "ray").mkdir()
+            within = Path(self._folder) / "ray"  # Ray opens it to everybody; nobody else enters the one above
+            within.mkdir()
             os.environ[_RAY_FOLDER] = self._folder
-            self._cluster.add_node(**self._node, include_dashboard=False, temp_dir=self._folder)
+            self._cluster.add_node(**self._node, include_dashboard=False, temp_dir=str(within))
             self._nodes = [self._cluster.add_node(**self._node) for _ in range(2)]
             if connect:
                 ray.init(address=self.address, log_to_driver=False, logging_level=logging.ERROR)

@@ -9,10 +9,12 @@ import signal
 import socket
 import subprocess
 import sys
+from ipaddress import ip_address
 from pathlib import Path
 
 import pytest
 
+from brokers.engine.trial_cluster import children
 from brokers.errors import EnvironmentProblem
 from scenarios import cli
 from scenarios.commands.doctor import Java, find_java
@@ -27,7 +29,23 @@ def test_a_local_spark_is_closed_to_others_and_quiet(spark):
     settings = dict(spark.sparkContext.getConf().getAll())
     assert settings["spark.ui.enabled"] == "false"
     assert settings["spark.driver.host"] == settings["spark.driver.bindAddress"] == "127.0.0.1"
+    assert settings["spark.authenticate"] == "true"
     assert "log4j2" in settings["spark.driver.extraJavaOptions"]
+
+
+def test_a_local_spark_and_its_python_workers_listen_on_the_loopback_only(spark, listeners):
+    assert spark.range(2).mapInPandas(lambda frames: frames, "id long").count() == 2
+    seen = listeners()
+    assert any("pyspark.daemon" in command for _, command in children(os.getpid()))
+    assert "java" in {name for name, _ in seen}
+    assert [who for who in seen if not ip_address(who[1]).is_loopback] == []
+
+
+def test_nobody_else_enters_the_folder_where_a_local_spark_puts_things_aside(spark):
+    home = Path(os.environ["JAVA_HOME"])
+    assert spark.range(100).repartition(3).count() == 100
+    assert list(home.glob("blockmgr-*"))
+    assert home.stat().st_mode & 0o777 == 0o700
 
 
 def test_a_spark_that_runs_is_used_left_running_and_as_it_was(spark):

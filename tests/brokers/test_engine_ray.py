@@ -7,11 +7,12 @@ import select
 import shutil
 import tempfile
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from brokers.engine.run import execute
-from brokers.errors import ProtocolFault
+from brokers.errors import EnvironmentProblem, ProtocolFault
 from protocols.conformance import REHEARSALS, Variant, check_digests, rehearse
 
 pytestmark = pytest.mark.ray
@@ -103,6 +104,46 @@ def test_a_protocols_fault_in_an_actor_reaches_the_caller_as_what_it_is_and_ray_
     assert session.is_initialized()
     fine = rehearse(TREE, "pings:Plain")
     assert execute(fine, engine="ray", actors=2).digest == execute(fine).digest
+
+
+def test_code_is_not_run_from_where_somebody_else_may_have_put_it(session, tmp_path, monkeypatch):
+    from brokers.engine import ray as engine_ray
+
+    caches = tmp_path / "caches"
+    name, data = engine_ray._code()
+    unpack = engine_ray._host_class()._unpack
+    monkeypatch.setenv("XDG_CACHE_HOME", str(caches))
+    (caches / "brokerlab").mkdir(parents=True)
+    (caches / "brokerlab").chmod(0o777)
+    before = os.umask(0)
+    try:
+        target = Path(unpack(name, data))
+    finally:
+        os.umask(before)
+    assert (target / "brokers" / "engine" / "ray.py").is_file()
+    folders = [folder for folder in target.parents if folder.is_relative_to(caches / "brokerlab")]
+    assert [folder.stat().st_mode & 0o777 for folder in (target, *folders)] == [0o700] * 3
+    monkeypatch.setattr(os, "getuid", lambda: target.stat().st_uid + 1)
+    with pytest.raises(PermissionError, match="belongs to another user"):
+        unpack(name, data)
+
+
+def test_an_actor_that_is_refused_the_code_says_so_instead_of_being_lost(session, monkeypatch):
+    from brokers.engine import ray as engine_ray
+
+    def refused(name, data):
+        raise PermissionError(f"{name} belongs to another user")
+
+    made = engine_ray._host_class
+
+    def host():
+        kind = made()
+        kind._unpack = staticmethod(refused)
+        return kind
+
+    monkeypatch.setattr(engine_ray, "_host_class", host)
+    with pytest.raises(EnvironmentProblem, match=r"an actor could not start: \w+ belongs to another user$"):
+        execute(rehearse(TREE, "flooding"), engine="ray", actors=2)
 
 
 def test_a_run_leaves_no_actor_in_a_ray_that_it_was_given(session):

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import os
 import select
+import tempfile
+from ipaddress import ip_address
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -74,6 +77,51 @@ def test_a_run_starts_its_own_ray_and_leaves_no_process_and_no_token():
     assert {k: v for k, v in os.environ.items() if "TOKEN" in k or "AUTH" in k} == {
         k: v for k, v in environment.items() if "TOKEN" in k or "AUTH" in k
     }
+
+
+@pytest.fixture(scope="module")
+def own_ray(listeners):
+    """What a Ray of a run's own was seen to have: who listens where, and the rights of its folders."""
+    here = tempfile.mkdtemp(prefix="b-")  # short: paths of sockets have a limit
+    seen: dict[str, Any] = {}
+
+    def look(shards) -> None:
+        (closed,) = Path(here).glob("bl-*")
+        (socket,) = closed.rglob("session_2*/sockets/raylet")
+        folders = [folder for folder in socket.parents if folder.is_relative_to(closed)]
+        seen["rights"] = [folder.stat().st_mode & 0o777 for folder in folders]
+        seen["listeners"] = listeners()
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tempfile, "tempdir", here)
+        execute(rehearse(TREE, "flooding"), engine="ray", actors=2, observe=look)
+    yield seen
+    Path(here).rmdir()  # nothing is left in it
+
+
+def test_a_ray_of_the_runs_own_listens_on_the_loopback_only(own_ray):
+    assert {"gcs_server", "raylet", "ray::Host"} <= {name for name, _ in own_ray["listeners"]}
+    assert [who for who in own_ray["listeners"] if not ip_address(who[1]).is_loopback] == []
+
+
+def test_what_ray_opens_to_everybody_is_in_a_folder_that_nobody_else_enters(own_ray):
+    *opened, closed = own_ray["rights"]
+    assert 0o777 in opened
+    assert closed == 0o700
+
+
+def test_the_switch_that_keeps_ray_on_the_loopback_is_put_back_and_may_be_missing(monkeypatch):
+    from ray._private import ray_constants
+
+    from brokers.engine.ray_privacy import on_the_loopback
+
+    before = ray_constants.ENABLE_RAY_CLUSTER
+    with on_the_loopback():
+        assert not ray_constants.ENABLE_RAY_CLUSTER
+    assert ray_constants.ENABLE_RAY_CLUSTER is before
+    monkeypatch.delattr(ray_constants, "ENABLE_RAY_CLUSTER")
+    with on_the_loopback():  # as a Ray of another version may have it
+        assert not hasattr(ray_constants, "ENABLE_RAY_CLUSTER")
 
 
 @pytest.mark.parametrize("ending", ["fault", "interrupt"])
