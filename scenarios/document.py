@@ -31,8 +31,9 @@ _TAG = "tag:yaml.org,2002:"
 class Document:
     """Plain data (dict, list, str, int, float, bool, None) with the place of every key and value."""
 
-    def __init__(self, where: str) -> None:
+    def __init__(self, where: str, lines: bool = True) -> None:
         self.where = where
+        self._start = 1 if lines else 0  # plain data has no lines
         self.data: Any = None
         self.problems: list[Problem] = []
         self._value_at: dict[Path, tuple[int, int]] = {}
@@ -51,8 +52,7 @@ class Document:
             if place is not None:
                 self.problems.append(Problem(self.where, *place, path, message))
                 return
-        start = 1 if self._value_at else 0  # plain data has no lines
-        self.problems.append(Problem(self.where, start, start, path, message))
+        self.problems.append(Problem(self.where, self._start, self._start, path, message))
 
     def replace(self, assignment: str) -> None:
         """Apply one `a.b=value`; list entries go by number, or by their `name` or `source`."""

@@ -77,7 +77,7 @@ def from_data(
     data: Mapping[str, Any], folder: str | FilePath = ".", *, trust: bool = False, where: str = "<data>"
 ) -> Scenario:
     """Check plain data, such as the resolved scenario of a manifest; `trust` as for `load`, `where` is for messages."""
-    document = Document(where)
+    document = Document(where, lines=False)
     document.data = dict(data)
     return _resolve(document, FilePath(folder).resolve(), "scenario", trust)
 

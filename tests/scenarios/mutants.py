@@ -112,7 +112,7 @@ def mutants(draw: st.DrawFn) -> dict[str, Any]:
                 number = draw(st.integers(0, len(section["workload"]) - 1))
                 path, names, model = (*path, "workload", number), EXTRA["workload"], "workloads"
                 at = section["workload"][number]
-            known = lookup.params_model(lookup.find(model, at["source" if "source" in at else "kind"], model)[1])
+            known = lookup.params_model(lookup.find(model, at["source" if "source" in at else "kind"])[1])
             fields = {*known.model_fields, *(Service.model_fields if model == "kinds" else ())}
             fitting = sorted(fields & names.keys())
             if not fitting:

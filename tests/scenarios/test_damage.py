@@ -37,7 +37,8 @@ class Study:
         self.other = self._run(scenario, "seed=2")
         self.cut = self._interrupted(scenario)
         publication = self.whole.read("publications").to_pylist()[3]["publication"]
-        client = self.whole.read("deliveries").to_pylist()[0]["client"]
+        # Commands take the client's number, the trace has its entity id.
+        client = self.whole.read("deliveries").to_pylist()[0]["client"] - self.whole.read("brokers").num_rows
         self.message, self.client = str(publication), str(client)
         (folder / "outside" / "folder").mkdir(parents=True)
         (folder / "outside" / "file").write_text("precious")

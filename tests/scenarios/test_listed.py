@@ -56,7 +56,7 @@ def carried_out(folder, service: dict[str, Any], topology: dict[str, Any] | None
         "services": [{**service, "name": "service"}],
         "trace": {"level": "none"},
     }
-    _, kind = lookup.find("kinds", service["kind"], "kind")
+    _, kind = lookup.find("kinds", service["kind"])
     if kind.server:
         scenario["servers"] = {"server": {"broker": 0}}
         scenario["services"][0].pop("server", None)

@@ -63,19 +63,20 @@ class Piece:
 
 
 class Sample:
-    """Some rows from all over the file."""
+    """Some rows from all over the file, by lot: what comes in turns would fall in step with every so many."""
 
     def __init__(self) -> None:
         self.rows: list[Any] = []
-        self._step, self._seen = 1, 0
+        self._lots = np.random.Generator(np.random.PCG64(0))
+        self._share = 1.0
 
     def add(self, rows: Any) -> None:
-        """Rows further down the file. O(rows kept)."""
-        skipped = -self._seen % self._step
-        self._seen += len(rows)
-        self.rows += list(rows[skipped :: self._step])
+        """Rows further down the file. O(rows)."""
+        drawn = self._lots.random(len(rows)) < self._share if self._share < 1 else np.ones(len(rows), np.bool_)
+        self.rows += list(rows[drawn])
         while len(self.rows) > SAMPLE_MAX:
-            self.rows, self._step = self.rows[::2], 2 * self._step
+            self.rows = [row for row, stays in zip(self.rows, self._lots.random(len(self.rows)) < 0.5) if stays]
+            self._share /= 2
 
 
 def share_of(kind: Any, interests: Sequence[Any], publications: Sequence[Any]) -> float:
