@@ -41,15 +41,20 @@ Region = Annotated[
 ]
 
 
-def _at_least_one(value: tuple[int, int]) -> tuple[int, int]:
+WORDS_MAX = 1000  # of one object or subscription: a column each in the arrays that carry them
+
+
+def _a_few(value: tuple[int, int]) -> tuple[int, int]:
     if value[0] < 1:
         raise ValueError(f"must be at least 1, and {value[0]} is not")
+    if value[1] > WORDS_MAX:
+        raise ValueError(f"must be at most {WORDS_MAX:,}, and {value[1]:,} is not")
     return value
 
 
 Some = Annotated[
     WholeRange,
-    AfterValidator(_at_least_one),
+    AfterValidator(_a_few),
     WithJsonSchema({
         "anyOf": [{"type": "integer"}, {"type": "array", "items": {"type": "integer"}, "minItems": 2, "maxItems": 2}],
         "description": "a number, or [low, high] to draw from",
