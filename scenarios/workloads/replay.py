@@ -34,7 +34,9 @@ class ReplayParameters(Parameters):
     columns: dict[str, str] = Field(
         {}, description="what columns of the file are, where they are called otherwise"
     )
-    ignore: list[str] = Field([], description="columns to leave out; * stands for anything")
+    ignore: list[str] = Field(
+        [], description="columns to leave out; * stands for anything, and alone for all that are not known"
+    )
     op: str | None = Field(None, description="what every row is, for a file without a column `op`")
     client: int | None = Field(None, ge=0, description="who acts, for a file without a column `client`")
     unit: Literal["ns", "us", "µs", "ms", "s", "min", "h", "d", "day"] | None = Field(

@@ -25,7 +25,7 @@ from scenarios.workloads.replaying.files import EventFile, open_events
 from scenarios.workloads.replaying.header import Header, read_header
 from scenarios.workloads.replaying.lives import NOT_SAID, Counter, Lives
 from scenarios.workloads.replaying.problems import Problems
-from scenarios.workloads.replaying.times import UNITS, Times, ratio
+from scenarios.workloads.replaying.times import FIRST, UNITS, Times, ratio
 
 WORDS_MAX = 1_000_000  # of an attribute: names of things, not sentences
 SAMPLE_MAX = 200  # rows of a sort, from which is guessed how many an interest asks for
@@ -377,7 +377,8 @@ class Reader:
                 "faster by `speed`, or leave out what is beyond by `cut: true`"
             )
 
-        problems.where(rows, early, too_early)
+        if not shifted or self.params.start not in (None, FIRST):  # nothing in order is before the first event
+            problems.where(rows, early, too_early)
         problems.where(rows, late, too_late)
         return keep, 0
 
