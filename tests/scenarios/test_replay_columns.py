@@ -139,6 +139,19 @@ def test_a_header_that_does_not_fit_is_told_with_a_way_out(header, params, messa
     assert message in str(caught.value)
 
 
+@pytest.mark.parametrize("period", [2, 3, 64])
+def test_a_sample_of_a_file_follows_no_pattern_of_its_rows(period):
+    from scenarios.workloads.replaying.reader import SAMPLE_MAX, Sample
+
+    sample, places = Sample(), np.arange(40_000.0)
+    for piece in np.split(places[:, None], 8):
+        sample.add(piece)
+    found = np.array(sample.rows)[:, 0]
+    assert SAMPLE_MAX // 2 <= found.size <= SAMPLE_MAX
+    assert np.mean(found % period < period / 2) == pytest.approx(np.mean(places % period < period / 2), abs=0.1)
+    assert np.mean(found) == pytest.approx(np.mean(places), rel=0.1)
+
+
 def test_pieces_of_a_file_show_in_nothing(tmp_path, monkeypatch):
     from scenarios.workloads.replaying import files
 

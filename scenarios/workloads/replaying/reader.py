@@ -29,6 +29,7 @@ from scenarios.workloads.replaying.times import FIRST, UNITS, Times, ratio
 
 WORDS_MAX = 1_000_000  # of an attribute: names of things, not sentences
 SAMPLE_MAX = 200  # rows of a sort, from which is guessed how many an interest asks for
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)  # 2**64 over the golden ratio: its multiples fill the range evenly
 PAIR_BY_PAIR = "content-match"  # the question of kinds where an interest's answer does not hang on other interests
 
 
@@ -44,7 +45,8 @@ class Found:
     publications: int = 0
     changes: int = 0
     standing: float = 0.0  # how many interests stand, in the mean of the run
-    share: float = 0.0  # of publications, how many one of these asks for; by a sample
+    asked: Sequence[Any] = field(default=(), compare=False)  # a sample of bodies, where interests stand for themselves
+    published: Sequence[Any] = field(default=(), compare=False)
     words: Mapping[int, Sequence[str]] = field(default_factory=dict)  # per attribute, in order
     notes: tuple[str, ...] = ()
 
@@ -63,19 +65,26 @@ class Piece:
 
 
 class Sample:
-    """Some rows from all over the file."""
+    """Some rows from all over a file, at distances that no pattern of rows follows: of every other row, half."""
 
     def __init__(self) -> None:
         self.rows: list[Any] = []
-        self._step, self._seen = 1, 0
+        self._marks = np.empty(0, np.uint64)  # one per row kept, below the limit
+        self._limit, self._seen = 1 << 64, 0
 
     def add(self, rows: Any) -> None:
-        """Rows further down the file. O(rows kept)."""
-        skipped = -self._seen % self._step
+        """Rows further down the file. O(rows)."""
+        marks = np.arange(self._seen, self._seen + len(rows), dtype=np.uint64) * _GOLDEN
         self._seen += len(rows)
-        self.rows += list(rows[skipped :: self._step])
-        while len(self.rows) > SAMPLE_MAX:
-            self.rows, self._step = self.rows[::2], 2 * self._step
+        while self._below(marks).size + self._below(self._marks).size > SAMPLE_MAX:
+            self._limit //= 2
+        kept, new = self._below(self._marks), self._below(marks)
+        # Copies, since a view would keep all of its piece in memory.
+        self.rows = [self.rows[i] for i in kept.tolist()] + [np.array(rows[i]) for i in new.tolist()]
+        self._marks = np.concatenate((self._marks[kept], marks[new]))
+
+    def _below(self, marks: Any) -> Any:
+        return np.flatnonzero(marks <= np.uint64(self._limit - 1))
 
 
 def share_of(kind: Any, interests: Sequence[Any], publications: Sequence[Any]) -> float:
@@ -164,7 +173,8 @@ class Reader:
             publications=int(counts[publications].sum()),
             changes=int(counts[changes].sum()),
             standing=standing / duration_ns,
-            share=share_of(kind, asked.rows, published.rows) if kind.question == PAIR_BY_PAIR else 0.0,
+            asked=asked.rows if kind.question == PAIR_BY_PAIR else (),
+            published=published.rows if kind.question == PAIR_BY_PAIR else (),
             words={attribute: sorted(each) for attribute, each in words.items()},
             notes=notes,
         )
