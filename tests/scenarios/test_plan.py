@@ -77,6 +77,15 @@ def test_a_source_that_does_not_say_what_it_does_makes_the_plan_unknown_and_not_
     assert any("does not say" in note for note in answer.notes)
 
 
+def test_what_happens_rarely_is_not_said_to_be_nothing():
+    from scenarios.commands.plan import text
+    from scenarios.commands.run import simulated
+
+    rare = small("{source: publish, process: constant, rate: 1/h}", "duration=7 d")
+    assert "events     about 0.0044 per simulated second" in text(plan(rare, "inline", 1))
+    assert [simulated(s) for s in (1e-3, 10.0, 604800.0)] == ["1 ms", "10.0 s", "604,800.0 s"]
+
+
 def overlay_of(graph):
     from topology.overlay import Overlay
 
