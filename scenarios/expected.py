@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,6 +11,8 @@ from brokers import registry
 from brokers.contract import LinkTable, Rates, SourceContext
 from brokers.errors import InvalidInput
 from brokers.rates import demand
+from scenarios.workloads.replay import SAMPLE
+from scenarios.workloads.replaying.reader import share_of
 
 if TYPE_CHECKING:
     from brokers.engine.model import Model, ServiceSpec, SourceSpec
@@ -40,6 +42,7 @@ def _service(model: Model, number: int, spec: ServiceSpec) -> Expected:
             continue
         first, count = model.groups[source.group]
         parts.append((rates, source.publishes, model.client_broker[first : first + count]))
+    parts = _by_samples(spec, parts)
     interests = sum(rates.interests for rates, _, _ in parts)
     if silent:
         return Expected(spec.name, None, interests, tuple(silent))
@@ -53,6 +56,19 @@ def _service(model: Model, number: int, spec: ServiceSpec) -> Expected:
         spec.settled, spec.server,
     )  # fmt: skip
     return Expected(spec.name, float(protocol.expected_events(asked)), interests, ())
+
+
+def _by_samples(spec: ServiceSpec, parts: list[Any]) -> list[Any]:
+    """With what the interests of each file ask for, of the publications of all files of the service."""
+    samples = [rates.more.get(SAMPLE, ((), ())) for rates, _, _ in parts]
+    published = [row for _, rows in samples for row in rows]
+    if not published or not any(len(asked) for asked, _ in samples):
+        return parts
+    kind = registry.load(spec.kind_target)(spec.params)
+    return [
+        (replace(rates, share=share_of(kind, asked, published)) if len(asked) else rates, publishes, brokers)
+        for (rates, publishes, brokers), (asked, _) in zip(parts, samples, strict=True)
+    ]
 
 
 def _rates(model: Model, number: int, i: int, spec: ServiceSpec, source: SourceSpec) -> Rates | None:

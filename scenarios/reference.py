@@ -188,7 +188,9 @@ def _takes(annotation: Any) -> str:
     if origin is Annotated:
         quantity = _quantity(annotation)
         bounds = _bounds(arguments[1:], quantity[1] if quantity else _number)
-        if quantity:
+        if get_origin(arguments[0]) is tuple and Ellipsis in get_args(arguments[0]):
+            words = _takes(arguments[0])
+        elif quantity:
             words = quantity[0]
         elif get_origin(arguments[0]) is tuple and any(
             isinstance(each, BeforeValidator) for each in arguments
@@ -204,7 +206,7 @@ def _takes(annotation: Any) -> str:
     if origin is list:
         return "list" if list(_models(annotation)) else f"list of: {_takes(arguments[0])}"
     if origin is tuple:
-        return f"pair of: {_takes(arguments[0])}"
+        return f"{'list' if Ellipsis in arguments else 'pair'} of: {_takes(arguments[0])}"
     if origin is dict:
         return "section by name"
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
@@ -252,6 +254,8 @@ def _default(info: FieldInfo, annotation: Any) -> str:
         return f"`{kind}`" if kind else ""
     if isinstance(value, tuple) and len(set(value)) == 1:
         value = value[0]
+        if quantity is not None and Ellipsis in get_args(info.annotation):
+            value = f"[{quantity[1](value)}]"
     if isinstance(value, bool):
         value = str(value).lower()
     return f"`{list(value) if isinstance(value, tuple) else value}`"

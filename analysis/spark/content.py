@@ -119,13 +119,17 @@ class ContentRule:
                 continue
             value = values[int(attribute)] if int(attribute) < len(values) else float("nan")
             if value != value:
-                return f"asks for attribute {int(attribute)}, which is missing"
+                return f"asks for {self._named(int(attribute))}, which is missing"
             told = [word_of(words, int(attribute), number) for number in (low, high, value)]
             begin, end, got = (each if isinstance(each, str) else f"{each:g}" for each in told)
             if not low <= value <= high:
-                return f"asks for {begin} to {end} in attribute {int(attribute)}, which is {got}"
+                return f"asks for {begin} to {end} in {self._named(int(attribute))}, which is {got}"
             said.append(f"{got} in {begin} to {end}")
         return "matches: " + ("; ".join(said) or "it asks for everything")
+
+    def _named(self, attribute: int) -> str:
+        names = self.kind.params.get("names") or ()
+        return names[attribute] if attribute < len(names) else f"attribute {attribute}"
 
 
 _RANGES = "array<struct<attribute:double,low:double,high:double>>"

@@ -39,7 +39,10 @@ def explain(path: str | Path, message: str, client: int | None = None, *, trust:
     key = message_id(message, nodes)
     publications, changes = _rows(run, "publications", "publication", key), _rows(run, "changes", "change", key)
     if not publications and not changes:
-        raise InvalidInput(f"{run.path}: nobody sent a message {message_name(key, nodes)} ({key})")
+        raise InvalidInput(
+            f"{run.path}: nobody sent a message {message_name(key, nodes)} ({key}); say client#number, as in 37#5, or "
+            "an id from the table publications or changes"
+        )
     clients = sum(group["count"] for group in run.manifest["scenario"]["clients"].values())
     if client is not None and not 0 <= client < clients:
         raise InvalidInput(f"there is no client {client}; they are numbered 0 to {clients - 1}")
@@ -133,7 +136,7 @@ def _why(
         interests.append(
             {
                 "interest": change["interest"],
-                "name": message_name(change["interest"], nodes),
+                "name": message_name(change["change"], nodes),  # of the message that asked
                 "matches": reason.startswith("matches"),
                 "reason": reason,
                 **{k: change[k] for k in ("issued_ns", "settled_ns", "revoked_ns", "gone_ns", "lost")},

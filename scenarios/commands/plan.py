@@ -47,7 +47,8 @@ def text(answer: Plan) -> str:
         return "-" if value_ns is None else format_duration(value_ns)
 
     def events(answer: Plan) -> str:
-        known = f"about {answer.events_per_s:,.0f} per simulated second"
+        rate = answer.events_per_s
+        known = f"about {f'{rate:,.0f}' if rate >= 10 else f'{rate:.2g}'} per simulated second"
         if not answer.unknown:
             return known
         unknown = f"not known of {', '.join(answer.unknown)}"

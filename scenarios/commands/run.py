@@ -98,6 +98,13 @@ def engine_reason(engine: str) -> str:
     return "since Ray is installed" if engine == "ray" else "since Ray is not installed"
 
 
+def simulated(seconds: float) -> str:
+    """A simulated time, as exact as people want it."""
+    from scenarios.units import format_duration
+
+    return f"{seconds:,.1f} s" if seconds >= 0.1 else format_duration(round(seconds * 1e9))
+
+
 def summary(done: Run) -> str:
     """What came of a run, for people."""
     metrics, engine = done.metrics, done.engine
@@ -110,7 +117,7 @@ def summary(done: Run) -> str:
         ),
         (
             "time",
-            f"{timing['simulated_s']:.1f} s simulated in {timing['loop_wall_s']:.1f} s, "
+            f"{simulated(timing['simulated_s'])} simulated in {timing['loop_wall_s']:.1f} s, "
             f"{timing['events_per_s']:,.0f} events/s",
         ),
         (

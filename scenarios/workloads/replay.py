@@ -24,6 +24,7 @@ from scenarios.workloads.replaying.lives import NOT_SAID
 from scenarios.workloads.replaying.reader import Found, Piece, Reader
 from scenarios.workloads.replaying.times import ratio
 
+SAMPLE = "sample"  # in `Rates.more`: bodies of interests and of publications
 FOUND = "_found"  # beside the parameters: what the first reading found
 
 
@@ -34,7 +35,9 @@ class ReplayParameters(Parameters):
     columns: dict[str, str] = Field(
         {}, description="what columns of the file are, where they are called otherwise"
     )
-    ignore: list[str] = Field([], description="columns to leave out; * stands for anything")
+    ignore: list[str] = Field(
+        [], description="columns to leave out; * stands for anything, and alone for all that are not known"
+    )
     op: str | None = Field(None, description="what every row is, for a file without a column `op`")
     client: int | None = Field(None, ge=0, description="who acts, for a file without a column `client`")
     unit: Literal["ns", "us", "µs", "ms", "s", "min", "h", "d", "day"] | None = Field(
@@ -81,13 +84,13 @@ class Replay(GroupSource):
 
     @classmethod
     def rates(cls, params: Mapping[str, Any], context: SourceContext) -> Rates | None:
-        """Counted in the file; a sample of it says what one interest asks for, where that is decided pair by pair."""
+        """Counted in the file; a sample of it serves to say what one interest asks for, of all files together."""
         found = params.get(FOUND) or cls.prepared(params, context)[1]
         return Rates(
             publications=found.publications * 1e9 / context.duration_ns,
             changes=found.changes * 1e9 / context.duration_ns,
             interests=found.standing,
-            share=found.share,
+            more={SAMPLE: (found.asked, found.published)},
         )
 
     def __init__(self, params: Mapping[str, Any], context: SourceContext) -> None:

@@ -53,7 +53,14 @@ def test_a_replay_is_planned_from_its_file(tmp_path):
     # Half of the publications are asked for at one broker, which is the second of four in line.
     by_interest = small("{source: replay, file: events.csv}", "services.0.protocol=subscription", folder=tmp_path)
     handled = execute(resolve(by_interest)).metrics["network"]["events"]
-    assert plan(by_interest, "inline", 1).events_per_s * 2 == pytest.approx(handled, rel=0.2)
+    planned = plan(by_interest, "inline", 1).events_per_s
+    assert planned * 2 == pytest.approx(handled, rel=0.2)
+    # Who asks may stand in another file than what is published.
+    (tmp_path / "wants.csv").write_text("\n".join(rows[:2]), encoding="utf-8")
+    (tmp_path / "events.csv").write_text("\n".join([rows[0], *rows[2:]]), encoding="utf-8")
+    files = "{source: replay, file: wants.csv}, {source: replay, file: events.csv}"
+    apart = small(files, "services.0.protocol=subscription", folder=tmp_path)
+    assert plan(apart, "inline", 1).events_per_s == planned
 
 
 @pytest.fixture
@@ -68,6 +75,15 @@ def test_a_source_that_does_not_say_what_it_does_makes_the_plan_unknown_and_not_
     assert (answer.unknown, answer.lambda_, answer.events_by_service) == (("a",), None, {"a": None})
     assert "λ is not known" in answer.advice
     assert any("does not say" in note for note in answer.notes)
+
+
+def test_what_happens_rarely_is_not_said_to_be_nothing():
+    from scenarios.commands.plan import text
+    from scenarios.commands.run import simulated
+
+    rare = small("{source: publish, process: constant, rate: 1/h}", "duration=7 d")
+    assert "events     about 0.0044 per simulated second" in text(plan(rare, "inline", 1))
+    assert [simulated(s) for s in (1e-3, 10.0, 604800.0)] == ["1 ms", "10.0 s", "604,800.0 s"]
 
 
 def overlay_of(graph):

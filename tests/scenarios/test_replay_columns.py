@@ -102,6 +102,19 @@ def test_columns_are_mapped_ignored_and_stood_for_by_parameters(tmp_path):
     assert found == [(1, 2, PUBLISH, [10, 3]), (2, 2, PUBLISH, [11, 4])]
 
 
+def test_ignoring_the_rest_leaves_in_what_is_known_or_mapped(tmp_path):
+    path = write(tmp_path, "time_ns,client,op,a0,cost,gap\n1,0,publish,10,3,x\n")
+    found, _ = replayed(path, {"columns": {"cost": "a1"}, "ignore": ["*"]})
+    assert found == [(1, 0, PUBLISH, [10, 3])]
+
+
+def test_a_file_out_of_order_is_told_to_be_sorted_and_nothing_else(tmp_path):
+    path = write(tmp_path, "time,op,a0\n2024-05-02,publish,1\n2024-05-01,publish,2\n")
+    with pytest.raises(InvalidInput) as caught:
+        replayed(path, {"client": 0}, seconds=10**6)
+    assert str(caught.value) == f"{path}:3: time 2024-05-01 is before that above it; sort the file by time"
+
+
 def test_attributes_may_be_named_in_the_service_and_in_the_file(tmp_path):
     path = write(tmp_path, "time_ns,client,op,price,low_price,is_volume\n1,0,publish,10,,\n2,1,subscribe,,9,4\n")
     found, _ = replayed(path, attributes=2, names=["price", "volume"])
@@ -112,7 +125,8 @@ def test_attributes_may_be_named_in_the_service_and_in_the_file(tmp_path):
 @pytest.mark.parametrize(
     ("header", "params", "message"),
     [
-        ("time_ns,client,op,prise", {}, "unknown column 'prise'; did you mean 'price'? known: time"),
+        ("time_ns,client,op,prise", {}, "unknown column 'prise' (did you mean 'price'?); known: time"),
+        ("time_ns,client,op,prise,gap", {}, "unknown columns 'prise' (did you mean 'price'?), 'gap'; known: time"),
         ("time_ns,client,op,price,a0", {}, "the columns 'price' and 'a0' are both a0"),
         ("time_ns,client,op", {"columns": {"when": "time"}}, "`columns` maps 'when', which is no column of the file"),
         ("time_ns,op,price", {}, "there is no column client"),
@@ -123,6 +137,19 @@ def test_a_header_that_does_not_fit_is_told_with_a_way_out(header, params, messa
     with pytest.raises(InvalidInput) as caught:
         replayed(write(tmp_path, header + "\n"), params, attributes=2, names=["price", "volume"])
     assert message in str(caught.value)
+
+
+@pytest.mark.parametrize("period", [2, 3, 64])
+def test_a_sample_of_a_file_follows_no_pattern_of_its_rows(period):
+    from scenarios.workloads.replaying.reader import SAMPLE_MAX, Sample
+
+    sample, places = Sample(), np.arange(40_000.0)
+    for piece in np.split(places[:, None], 8):
+        sample.add(piece)
+    found = np.array(sample.rows)[:, 0]
+    assert SAMPLE_MAX // 2 <= found.size <= SAMPLE_MAX
+    assert np.mean(found % period < period / 2) == pytest.approx(np.mean(places % period < period / 2), abs=0.1)
+    assert np.mean(found) == pytest.approx(np.mean(places), rel=0.1)
 
 
 def test_pieces_of_a_file_show_in_nothing(tmp_path, monkeypatch):

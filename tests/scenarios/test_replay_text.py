@@ -27,7 +27,7 @@ services:
     protocol: subscription
     names: [symbol, price]
     text: [symbol]
-    workload: [{source: replay, file: wants.csv}, {source: replay, file: ticks.csv}]
+    workload: [{source: replay, file: ticks.csv}, {source: replay, file: wants.csv}]
 """
 WANTS = """\
 time_s,client,op,is_symbol,prefix_symbol,low_symbol,high_symbol,low_price
@@ -75,7 +75,14 @@ def test_an_explanation_says_words(ticks):
     rule = rule_of(services_of(ticks.folder)[0])
     wanted = sorted(ticks.changes.to_pylist(), key=lambda row: row["client"])
     assert rule.reason(first, wanted[0]) == "matches: IBM in IBM to IBM"
-    assert rule.reason(first, wanted[1]) == "asks for AAPL to AMZN in attribute 0, which is IBM"
+    assert rule.reason(first, wanted[1]) == "asks for AAPL to AMZN in symbol, which is IBM"
+
+
+def test_an_explanation_names_interests_by_the_messages_that_asked(ticks):
+    changes = {row["interest"]: row["change"] for row in ticks.changes.to_pylist()}
+    first = min(ticks.publications.to_pylist(), key=lambda row: row["time_ns"])
+    (named,) = explain(ticks.path, str(first["publication"]), 1)["to"]["interests"]
+    assert explain(ticks.path, named["name"])["id"] == changes[named["interest"]]
 
 
 @pytest.mark.parametrize("actors", [2, 3])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import math
 
 import numpy as np
@@ -270,6 +271,8 @@ def test_lines_of_another_length_and_files_that_are_none_are_refused(tmp_path):
     expect_error(
         write(tmp_path, b"PAR1\xff\xfe"), ": not UTF-8 at byte 4; a Parquet file must end in .parquet"
     )
+    packed = gzip.compress(STORY.encode() if isinstance(STORY, str) else STORY)
+    expect_error(write(tmp_path, packed), ": is packed by gzip; unpack it first")
     with pytest.raises(InvalidInput, match="cannot be read as Parquet"):
         replay(write(tmp_path, STORY, "events.parquet"))
 

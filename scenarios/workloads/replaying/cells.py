@@ -132,7 +132,7 @@ class PieceCells:
 
     def teller(self, name: str, must: str) -> Callable[[int, Any], None]:
         written = self._columns[name]
-        hint = self._hint if must == "must be a number" else ""
+        hint = self._hint if must in ("must be a number", "must be numbers") else ""
 
         def tell(place: int, cell: Any) -> None:
             about = hint if isinstance(cell, str) and cell.strip() else ""

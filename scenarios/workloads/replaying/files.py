@@ -18,6 +18,7 @@ from brokers.errors import InvalidInput
 PIECE_ROWS = 1 << 16
 _BLOCK_BYTES = 1 << 20
 _PARQUET = (".parquet", ".pq")
+_PACKED = ((b"\x1f\x8b", "gzip"), (b"\xfd7zXZ", "xz"), (b"\x28\xb5\x2f\xfd", "zstd"), (b"PK\x03\x04", "zip"))
 
 
 @dataclass(frozen=True)
@@ -189,6 +190,8 @@ def _diagnose_text(path: Path) -> None:
                 decoder.decode(block, final=not block)
             except UnicodeDecodeError as error:
                 at = done - pending + error.start
+                if done == 0 and (packed := [name for magic, name in _PACKED if block.startswith(magic)]):
+                    raise InvalidInput(f"{path}: is packed by {packed[0]}; unpack it first") from None
                 raise InvalidInput(
                     f"{path}: not UTF-8 at byte {at}; a Parquet file must end in .parquet"
                 ) from None

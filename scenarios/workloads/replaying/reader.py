@@ -25,10 +25,11 @@ from scenarios.workloads.replaying.files import EventFile, open_events
 from scenarios.workloads.replaying.header import Header, read_header
 from scenarios.workloads.replaying.lives import NOT_SAID, Counter, Lives
 from scenarios.workloads.replaying.problems import Problems
-from scenarios.workloads.replaying.times import UNITS, Times, ratio
+from scenarios.workloads.replaying.times import FIRST, UNITS, Times, ratio
 
 WORDS_MAX = 1_000_000  # of an attribute: names of things, not sentences
 SAMPLE_MAX = 200  # rows of a sort, from which is guessed how many an interest asks for
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)  # 2**64 over the golden ratio: its multiples fill the range evenly
 PAIR_BY_PAIR = "content-match"  # the question of kinds where an interest's answer does not hang on other interests
 
 
@@ -44,7 +45,8 @@ class Found:
     publications: int = 0
     changes: int = 0
     standing: float = 0.0  # how many interests stand, in the mean of the run
-    share: float = 0.0  # of publications, how many one of these asks for; by a sample
+    asked: Sequence[Any] = field(default=(), compare=False)  # a sample of bodies, where interests stand for themselves
+    published: Sequence[Any] = field(default=(), compare=False)
     words: Mapping[int, Sequence[str]] = field(default_factory=dict)  # per attribute, in order
     notes: tuple[str, ...] = ()
 
@@ -63,20 +65,26 @@ class Piece:
 
 
 class Sample:
-    """Some rows from all over the file, by lot: what comes in turns would fall in step with every so many."""
+    """Some rows from all over a file, at distances that no pattern of rows follows: of every other row, half."""
 
     def __init__(self) -> None:
         self.rows: list[Any] = []
-        self._lots = np.random.Generator(np.random.PCG64(0))
-        self._share = 1.0
+        self._marks = np.empty(0, np.uint64)  # one per row kept, below the limit
+        self._limit, self._seen = 1 << 64, 0
 
     def add(self, rows: Any) -> None:
         """Rows further down the file. O(rows)."""
-        drawn = self._lots.random(len(rows)) < self._share if self._share < 1 else np.ones(len(rows), np.bool_)
-        self.rows += list(rows[drawn])
-        while len(self.rows) > SAMPLE_MAX:
-            self.rows = [row for row, stays in zip(self.rows, self._lots.random(len(self.rows)) < 0.5) if stays]
-            self._share /= 2
+        marks = np.arange(self._seen, self._seen + len(rows), dtype=np.uint64) * _GOLDEN
+        self._seen += len(rows)
+        while self._below(marks).size + self._below(self._marks).size > SAMPLE_MAX:
+            self._limit //= 2
+        kept, new = self._below(self._marks), self._below(marks)
+        # Copies, since a view would keep all of its piece in memory.
+        self.rows = [self.rows[i] for i in kept.tolist()] + [np.array(rows[i]) for i in new.tolist()]
+        self._marks = np.concatenate((self._marks[kept], marks[new]))
+
+    def _below(self, marks: Any) -> Any:
+        return np.flatnonzero(marks <= np.uint64(self._limit - 1))
 
 
 def share_of(kind: Any, interests: Sequence[Any], publications: Sequence[Any]) -> float:
@@ -165,7 +173,8 @@ class Reader:
             publications=int(counts[publications].sum()),
             changes=int(counts[changes].sum()),
             standing=standing / duration_ns,
-            share=share_of(kind, asked.rows, published.rows) if kind.question == PAIR_BY_PAIR else 0.0,
+            asked=asked.rows if kind.question == PAIR_BY_PAIR else (),
+            published=published.rows if kind.question == PAIR_BY_PAIR else (),
             words={attribute: sorted(each) for attribute, each in words.items()},
             notes=notes,
         )
@@ -378,7 +387,8 @@ class Reader:
                 "faster by `speed`, or leave out what is beyond by `cut: true`"
             )
 
-        problems.where(rows, early, too_early)
+        if not shifted or self.params.start not in (None, FIRST):  # nothing in order is before the first event
+            problems.where(rows, early, too_early)
         problems.where(rows, late, too_late)
         return keep, 0
 
