@@ -28,6 +28,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from brokers import names
 from brokers.engine.model import Model
 from brokers.engine.ray_manners import Manners
 from brokers.engine.shard import Cutting, ShardResult, Window
@@ -182,10 +183,12 @@ def _host_class() -> type:
             if code is not None:
                 sys.path.insert(0, self._unpack(*code))
             # From here on brokerlab can be imported, and so can what the payload is made of.
+            from brokers import names
             from brokers.engine.shard import Shard
 
-            model, number, assignment, trace, cutting, resume, third_parties = pickle.loads(payload)
+            model, number, assignment, trace, cutting, resume, third_parties, beside = pickle.loads(payload)
             sys.path.extend(p for p in third_parties if p not in sys.path)
+            names.beside.look_in(beside)
             self._trace = trace(number)
             self._shard = Shard(model, number, assignment, self._trace, cutting, resume)
 
@@ -279,7 +282,7 @@ class RayShards:
             code = ray.put(_code()) if self._session.remote else None
             paths = [p for p in sys.path if p and Path(p).is_dir()]
             for i in range(shards):
-                payload = pickle.dumps((model, i, assignment, trace, cutting, resume, paths))
+                payload = pickle.dumps((model, i, assignment, trace, cutting, resume, paths, names.beside.folders))
                 self._actors.append(host.remote(code, payload))
             self._check_folder(getattr(trace, "folder", None))
             self._blobs: list[list[Any]] = [[b""] * shards for _ in range(shards)]
