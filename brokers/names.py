@@ -5,8 +5,8 @@ A name is built in, or an installed package registers it by an entry point of th
 
 - `package.module:Name` is refused before anything is imported, unless a registered name stands for the same, or the
   caller says `trust`.
-- Only with `trust` does the folder of a scenario come onto the path, behind everything else: what lies there takes
-  the place of nothing.
+- Only with `trust` are modules found in the folder of a scenario, and after everything else: what lies there takes the
+  place of nothing.
 - What a name stands for has to be what its group's contract says before anything of it is called.
 """
 
@@ -15,8 +15,9 @@ from __future__ import annotations
 import inspect
 import sys
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 from typing import Any
 
@@ -74,9 +75,33 @@ def find(group: str, name: str, *, trust: bool = False, folder: str | Path | Non
                 f"{name!r} is code from outside brokerlab, and was not looked at; if you trust whoever wrote it, "
                 "say --trust (in Python: trust=True)"
             )
-        if folder is not None and str(folder) not in sys.path:
-            sys.path.append(str(folder))
+        if folder is not None:
+            beside.look_in([str(folder)])
     return name, load_as(group, name)
+
+
+class Beside:
+    """Finds modules beside trusted scenarios, where nothing else has them.
+
+    At the end of `sys.path` such folders would still come before what is installed to be edited, as this program often
+    is: a finder behind the path has that.
+    """
+
+    def __init__(self) -> None:
+        self.folders: list[str] = []
+
+    def look_in(self, folders: Iterable[str]) -> None:
+        """From now on in these too."""
+        self.folders += [folder for folder in folders if folder not in self.folders]
+        if self not in sys.meta_path:
+            sys.meta_path.append(self)
+
+    def find_spec(self, name: str, path: Sequence[str] | None = None, target: Any = None) -> ModuleSpec | None:
+        """As the import system asks; `path` is that of a package, None for what is in none."""
+        return PathFinder.find_spec(name, self.folders) if path is None else None
+
+
+beside = Beside()
 
 
 def load_as(group: str, target: str) -> Any:

@@ -28,6 +28,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from brokers import names
 from brokers.engine.model import Model
 from brokers.engine.ray_manners import Manners
 from brokers.engine.ray_privacy import closed_folder, on_the_loopback
@@ -185,10 +186,12 @@ def _host_class() -> type:
             if code is not None:
                 sys.path.insert(0, self._unpack(*code))
             # From here on brokerlab can be imported, and so can what the payload is made of.
+            from brokers import names
             from brokers.engine.shard import Shard
 
-            model, number, assignment, trace, cutting, resume, third_parties = pickle.loads(payload)
+            number, model, assignment, trace, cutting, resume, third_parties, beside = pickle.loads(payload)
             sys.path.extend(p for p in third_parties if p not in sys.path)
+            names.beside.look_in(beside)
             self._trace = trace(number)
             self._shard = Shard(model, number, assignment, self._trace, cutting, resume)
 
@@ -298,9 +301,9 @@ class RayShards:
             code = ray.put(_code()) if self._session.remote else None
             paths = [p for p in sys.path if p and Path(p).is_dir()]
             self._actors = [host.remote() for _ in range(shards)]
+            shared = (model, assignment, trace, cutting, resume, paths, names.beside.folders)
             self._begin(
-                actor.begin.remote(code, pickle.dumps((model, i, assignment, trace, cutting, resume, paths)))
-                for i, actor in enumerate(self._actors)
+                actor.begin.remote(code, pickle.dumps((number, *shared))) for number, actor in enumerate(self._actors)
             )
             self._check_folder(getattr(trace, "folder", None))
             self._blobs: list[list[Any]] = [[b""] * shards for _ in range(shards)]

@@ -25,19 +25,19 @@ def mean(tmp_path):
     )
     yield name, tmp_path, tmp_path / "imported"
     sys.modules.pop(name, None)
-    if str(tmp_path) in sys.path:
-        sys.path.remove(str(tmp_path))
+    if str(tmp_path) in names.beside.folders:
+        names.beside.folders.remove(str(tmp_path))
 
 
 @pytest.mark.parametrize("group", GROUPS)
 def test_code_from_outside_is_refused_before_it_is_imported(group, mean):
     name, folder, imported = mean
-    before = list(sys.path)
+    before = [*sys.path, *names.beside.folders]
     with pytest.raises(names.Untrusted, match=f"'{name}:Thing' is code from outside brokerlab.*--trust"):
         names.find(group, f"{name}:Thing", folder=folder)
     assert not imported.exists()
     assert name not in sys.modules
-    assert sys.path == before
+    assert [*sys.path, *names.beside.folders] == before
 
 
 @pytest.mark.parametrize("group", GROUPS)
@@ -46,7 +46,7 @@ def test_trusted_code_is_imported_from_beside_the_scenario_and_held_against_the_
     with pytest.raises(InvalidInput, match=f"'{name}:Thing' is no {names.GROUPS[group].one}: it .*; expected"):
         names.find(group, f"{name}:Thing", trust=True, folder=folder)
     assert imported.exists()
-    assert sys.path[-1] == str(folder)
+    assert names.beside.folders[-1] == str(folder) and str(folder) not in sys.path
 
 
 @pytest.mark.parametrize("target", DANGEROUS)

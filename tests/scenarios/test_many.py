@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from brokers import names
 from brokers.engine.runfolder import open_run
 from brokers.errors import Interrupted, InvalidInput, RunIncomplete
 from scenarios import cli
@@ -65,8 +66,10 @@ def mischief(study, tree):
     tree(study, ("source: publish,", f"source: {name}:Publishers,"))
     yield name
     sys.modules.pop(name, None)
-    if str(study) in sys.path:
+    if str(study) in sys.path:  # by the test
         sys.path.remove(str(study))
+    if str(study) in names.beside.folders:
+        names.beside.folders.remove(str(study))
 
 
 def sweep_of(folder, text, overrides=()):

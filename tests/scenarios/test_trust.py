@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from brokers import names
 from brokers.errors import InvalidInput, RunDamaged
 from scenarios import cli
 from scenarios.loader import from_data, load, loads
@@ -43,8 +44,8 @@ def naming(slot: str, target: str) -> tuple[str, str]:
 
 def forget(name: str, folder: Path) -> None:
     sys.modules.pop(name, None)
-    while str(folder) in sys.path:
-        sys.path.remove(str(folder))
+    while str(folder) in names.beside.folders:
+        names.beside.folders.remove(str(folder))
 
 
 @pytest.fixture
@@ -62,12 +63,13 @@ def mean(tmp_path, monkeypatch):
 
 def refused(arguments: list[str], capsys) -> str:
     """What a command says that refuses code from outside, and has run none."""
-    before = set(sys.modules), list(sys.path)
+    before = set(sys.modules), [*sys.path, *names.beside.folders]
     assert cli.main(arguments) == 3
     said = capsys.readouterr().err
     assert "is code from outside brokerlab, and was not looked at" in said and "--trust" in said
     assert not Path("imported").exists()
-    assert sys.path == before[1] and not [name for name in set(sys.modules) - before[0] if name.startswith("mean")]
+    assert [*sys.path, *names.beside.folders] == before[1]
+    assert not [name for name in set(sys.modules) - before[0] if name.startswith("mean")]
     return said
 
 
@@ -395,6 +397,15 @@ def test_modules_in_the_folder_where_a_command_is_called_are_not_imported_by_its
 def test_modules_in_the_folder_where_a_command_is_called_are_not_imported_by_actors(shadows):
     pytest.importorskip("ray")
     called_in(shadows, "run", "tree.yaml", "--engine", "ray", "--actors", "2", "--quiet")
+
+
+@pytest.mark.ray
+@pytest.mark.parametrize("arguments", [["run", "tree.yaml", "--engine", "ray", "--actors", "2"],
+                                       ["sweep", "many.yaml", "--engine", "inline", "--jobs", "2"]])  # fmt: skip
+def test_modules_beside_a_trusted_scenario_take_the_place_of_nothing(shadows, study, arguments):
+    for package in ("topology", "protocols", "scenarios", "analysis"):
+        (shadows / f"{package}.py").write_text((shadows / "brokers.py").read_text("utf-8"), encoding="utf-8")
+    called_in(shadows, *arguments, "--trust", "--quiet")
 
 
 # ---- what a kind names -------------------------------------------------------------------------------
