@@ -22,7 +22,7 @@ from pathlib import Path
 from analysis.bench.rows import Row, row
 from analysis.bench.spark import Cost, cost_of
 from scenarios.many.pool import cpus
-from scenarios.run import Run
+from scenarios.running import Run
 
 SCENARIO = "quickstart"
 

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from analysis.bench.rows import Row, row
 from brokers.errors import BrokerlabError
-from scenarios.run import resume, run
+from scenarios.running import resume, run
 
 if TYPE_CHECKING:
     from brokers.engine.trial_cluster import TrialCluster

@@ -39,7 +39,7 @@ def run_each() -> None:
 def interrupt_and_resume() -> None:
     """A run that goes on from a checkpoint, on another number of shards."""
     from brokers.errors import Interrupted
-    from scenarios.run import resume, run
+    from scenarios.running import resume, run
 
     def interrupt(now_ns: int, events: int, under_way: int) -> None:
         if now_ns > 1_500 * _MS:

@@ -36,7 +36,7 @@ def command(arguments: list[str]) -> int:
     options = result.parse_args(arguments)
 
     from brokers.engine.runfolder import open_run
-    from scenarios.run import scenario_of
+    from scenarios.running import scenario_of
     from scenarios.units import parse_duration
 
     try:
@@ -51,7 +51,7 @@ def command(arguments: list[str]) -> int:
 def inspect(scenario: Scenario, broker: str, at_ns: int) -> dict[str, Any]:
     """A broker's links, clients, queue and tables at a moment, as plain data."""
     from scenarios.plan import resolve
-    from scenarios.run import execute
+    from scenarios.running import run_model
     from topology.overlay import broker_label
 
     if at_ns < 1:
@@ -68,7 +68,7 @@ def inspect(scenario: Scenario, broker: str, at_ns: int) -> dict[str, Any]:
             spec.name: protocol.describe(number) for spec, protocol in zip(model.services, shard.protocols)
         }
 
-    execute(scenario, model, "inline", 1, until_ns=at_ns, observe=look)
+    run_model(scenario, model, "inline", 1, until_ns=at_ns, observe=look)
     overlay = model.overlay
     ends = [*zip(overlay.link_a.tolist(), overlay.link_b.tolist())]
     neighbours = [b if a == number else a for a, b in ends if number in (a, b)]

@@ -15,7 +15,7 @@ from brokers.errors import InvalidInput
 from scenarios.commands import add_scenario, overrides_of, parser, shown
 
 if TYPE_CHECKING:
-    from scenarios.run import Run
+    from scenarios.running import Run
 
 
 def command(arguments: list[str]) -> int:
@@ -26,7 +26,7 @@ def command(arguments: list[str]) -> int:
         return _resume(options)
 
     from scenarios.loader import load
-    from scenarios.run import chosen_engine, run
+    from scenarios.running import chosen_engine, run
 
     scenario = load(options.scenario, overrides_of(options), trust=options.trust)
     engine = chosen_engine(options.engine, options.address)
@@ -47,7 +47,7 @@ def command(arguments: list[str]) -> int:
 
 
 def _resume(options: argparse.Namespace) -> int:
-    from scenarios.run import resume
+    from scenarios.running import resume
 
     if overrides_of(options) or options.out or options.overwrite:
         raise InvalidInput(

@@ -136,7 +136,7 @@ def carry_out(
     again : run every point from its beginning, as after a change to a protocol's code
     progress : True for a line on stderr, or a function of (points ended, failed, points to run)
     """
-    from scenarios.run import chosen_engine
+    from scenarios.running import chosen_engine
 
     chosen = chosen_engine(engine, address)
     if jobs is not None and jobs < 1:
@@ -208,7 +208,7 @@ def _task(point: Point, runs: str, again: bool) -> Task:
 def run_point(task: Task) -> Outcome:
     """Run one point in this process; whatever goes wrong with it is the answer."""
     from scenarios.loader import from_data
-    from scenarios.run import resume, run
+    from scenarios.running import resume, run
 
     if not Path(task.runs).is_dir():
         return Outcome(

@@ -18,7 +18,7 @@ import pytest
 from brokers.errors import EnvironmentProblem, Interrupted
 from scenarios.cli import main
 from scenarios.many import metrics
-from scenarios.run import Run, run
+from scenarios.running import Run, run
 
 from . import damage_cases
 

@@ -7,7 +7,7 @@ import subprocess
 import pytest
 
 from scenarios.cli import main
-from scenarios.run import run
+from scenarios.running import run
 
 CHANGES = ["duration=20 s", "engine.checkpoint_every=100 ms"]
 

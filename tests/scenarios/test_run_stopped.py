@@ -11,7 +11,7 @@ import sys
 
 import pytest
 
-from scenarios.run import resume, run
+from scenarios.running import resume, run
 
 pytestmark = pytest.mark.ray
 
@@ -20,7 +20,7 @@ STOPPED = """\
 import json, os, signal, sys
 from pathlib import Path
 
-import scenarios.run
+import scenarios.running
 from brokers.engine.trial_cluster import children
 from scenarios import cli
 
@@ -43,7 +43,7 @@ class Stop:
     def close(self):
         pass
 
-scenarios.run.Progress = Stop
+scenarios.running.Progress = Stop
 sys.exit(cli.main(arguments))
 """
 

@@ -226,7 +226,7 @@ def _carry_out(
         where = os.path.relpath(scenario.folder, folder.path.resolve())
         folder.note("running", scenario_folder=where)
         try:
-            result = execute(
+            result = run_model(
                 scenario,
                 model,
                 engine,
@@ -272,7 +272,7 @@ def fitting(scenario: Scenario, shards: int, overlay: Overlay, asked: bool) -> i
     return shards
 
 
-def execute(
+def run_model(
     scenario: Scenario,
     model: Model,
     engine: str,
@@ -283,10 +283,10 @@ def execute(
     **more: Any,
 ) -> Result:
     """Run a resolved model, with the engine options of its scenario."""
-    from brokers.engine.run import execute as execute_model
+    from brokers.engine.run import execute
 
     section = scenario.model.engine
-    return execute_model(
+    return execute(
         model,
         engine=engine,
         actors=actors,
