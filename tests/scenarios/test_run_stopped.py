@@ -21,7 +21,7 @@ import json, os, signal, sys
 from pathlib import Path
 
 import scenarios.running
-from brokers.engine.trial_cluster import children
+from analysis.bench.trial_cluster import children
 from scenarios import cli
 
 name, target, notes, *arguments = sys.argv[1:]
