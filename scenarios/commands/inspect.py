@@ -37,11 +37,11 @@ def command(arguments: list[str]) -> int:
 
     from brokers.engine.runfolder import open_run
     from scenarios.running import scenario_of
-    from scenarios.units import parse_duration
+    from topology.units import QuantityError, parse_duration
 
     try:
         at_ns = parse_duration(options.at)
-    except InvalidInput as error:
+    except QuantityError as error:
         raise InvalidInput(f"--at: {error}") from None
     state = inspect(scenario_of(open_run(options.run), trust=options.trust), options.broker, at_ns)
     print(json.dumps(state, indent=2, default=str) if options.json else text(state))
@@ -84,7 +84,7 @@ def inspect(scenario: Scenario, broker: str, at_ns: int) -> dict[str, Any]:
 
 def text(state: dict[str, Any]) -> str:
     """The state for people."""
-    from scenarios.units import format_duration
+    from topology.units import format_duration
 
     lines = [
         f"broker {state['broker']} ({state['name']}) at {format_duration(state['at_ns'])}",
