@@ -230,7 +230,7 @@ def _carry_out(
         where = os.path.relpath(scenario.folder, folder.path.resolve())
         folder.note("running", scenario_folder=where)
         try:
-            result = run_model(
+            result = execute(
                 scenario,
                 model,
                 engine,
@@ -276,7 +276,7 @@ def fitting(scenario: Scenario, shards: int, overlay: Overlay, asked: bool) -> i
     return shards
 
 
-def run_model(
+def execute(
     scenario: Scenario,
     model: Model,
     engine: str,
@@ -287,10 +287,10 @@ def run_model(
     **more: Any,
 ) -> Result:
     """Run a resolved model, with the engine options of its scenario."""
-    from brokers.engine.run import execute
+    from brokers.engine.run import execute as execute_model
 
     section = scenario.model.engine
-    return execute(
+    return execute_model(
         model,
         engine=engine,
         actors=actors,

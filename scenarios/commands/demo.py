@@ -32,7 +32,7 @@ def command(arguments: list[str]) -> int:
     from scenarios.commands.run import engine_reason, summary
     from scenarios.loader import load
     from scenarios.plan import resolve
-    from scenarios.running import chosen_engine, run, run_model
+    from scenarios.running import chosen_engine, execute, run
 
     scenario = load(SCENARIO)
     engine = chosen_engine(options.engine, None)
@@ -49,7 +49,7 @@ def command(arguments: list[str]) -> int:
     )
     print(summary(done))
     with _spark_meanwhile(done.folder):
-        again = run_model(scenario, resolve(scenario), "inline", 1)
+        again = execute(scenario, resolve(scenario), "inline", 1)
     same = again.digest == done.digest
     print(f"\nonce more in one process: digest {again.digest}")
     if not same:

@@ -51,7 +51,7 @@ def command(arguments: list[str]) -> int:
 def inspect(scenario: Scenario, broker: str, at_ns: int) -> dict[str, Any]:
     """A broker's links, clients, queue and tables at a moment, as plain data."""
     from scenarios.plan import resolve
-    from scenarios.running import run_model
+    from scenarios.running import execute
     from topology.overlay import broker_label
 
     if at_ns < 1:
@@ -68,7 +68,7 @@ def inspect(scenario: Scenario, broker: str, at_ns: int) -> dict[str, Any]:
             spec.name: protocol.describe(number) for spec, protocol in zip(model.services, shard.protocols)
         }
 
-    run_model(scenario, model, "inline", 1, until_ns=at_ns, observe=look)
+    execute(scenario, model, "inline", 1, until_ns=at_ns, observe=look)
     overlay = model.overlay
     ends = [*zip(overlay.link_a.tolist(), overlay.link_b.tolist())]
     neighbours = [b if a == number else a for a, b in ends if number in (a, b)]

@@ -256,9 +256,9 @@ def test_a_demo_whose_digests_differ_fails(scenario, capsys, monkeypatch):
         model.seed += 1
         return honest(ready, model, *arguments, **more)
 
-    honest = scenarios.running.run_model
+    honest = scenarios.running.execute
     monkeypatch.setattr("scenarios.commands.demo.SCENARIO", str(scenario))
     calls = iter([honest, another])
-    monkeypatch.setattr(scenarios.running, "run_model", lambda *arguments, **more: next(calls)(*arguments, **more))
+    monkeypatch.setattr(scenarios.running, "execute", lambda *arguments, **more: next(calls)(*arguments, **more))
     assert cli.main(["demo", "--engine", "inline", "--out", str(scenario.parent / "demo")]) == 1
     assert "THE DIGESTS DIFFER" in capsys.readouterr().out
