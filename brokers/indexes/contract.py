@@ -101,7 +101,10 @@ class RowIndex(Index):
 
     @abstractmethod
     def late_matches(self, values: Floats, since: Ids, log: Ids, rows: Floats) -> tuple[Ids, Ids]:
-        """Pairs of a message i and an id of log[since[i]:] that it answers; the row of an id is rows[id]."""
+        """Pairs of a message i and an id of log[since[i]:] that it answers; the row of an id is rows[id].
+
+        Below 0, `since` means all of the log, which no longer goes back so far.
+        """
 
 
 def claim(holds: Any, invariant: str) -> None:

@@ -46,7 +46,7 @@ class Sharing(RowIndex):
     def late_matches(self, values: Floats, since: Ids, log: Ids, rows: Floats) -> tuple[Ids, Ids]:
         pairs = []
         for i, row in enumerate(values):
-            learned = {id_: rows[id_] for id_ in log[since[i] :].tolist()}
+            learned = {id_: rows[id_] for id_ in log[max(since[i], 0) :].tolist()}
             pairs += [(i, id_) for id_ in sorted(self._kind.oracle(learned, row))]
         event, id_ = np.array(pairs, np.int64).reshape(-1, 2).T
         return event, id_

@@ -46,7 +46,7 @@ class Scored(RowIndex):
     def late_matches(self, values: Floats, since: Ids, log: Ids, rows: Floats) -> tuple[Ids, Ids]:
         pairs = []
         for i, row in enumerate(values):
-            learned = np.unique(log[since[i] :])
+            learned = np.unique(log[max(since[i], 0) :])
             few = Scan(self._kind.attributes)
             few.insert(learned, rows[learned])
             pairs += [(i, id_) for id_ in self._above(few, row).tolist()]

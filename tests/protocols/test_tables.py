@@ -121,9 +121,9 @@ def test_what_is_matched_late_is_what_would_have_been_matched_at_once(of_kind, t
         alone |= {(i, id_) for i in np.flatnonzero(np.diff(ptr)).tolist()}
     assert at_once == alone and 0 < len(at_once) < 12 * len(values)
     log = np.array([0, 3, 9, 3, 11], np.int64)  # a slot used again is there twice
-    since = np.arange(len(values)) % 6
+    since = np.arange(len(values)) % 6 - 1
     event, id_ = index.late_matches(values, since, log, rows)
-    late = {(i, each) for i in range(len(values)) for each in log[since[i] :].tolist()} & at_once
+    late = {(i, each) for i in range(len(values)) for each in log[max(since[i], 0) :].tolist()} & at_once
     assert set(zip(event.tolist(), id_.tolist())) == late
     index.delete(np.arange(12))
     assert index.match_many(values)[1].size == 0 and len(index) == 0
