@@ -26,6 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from brokers.errors import ProtocolFault
+from brokers.indexes.contract import RowIndex
 from brokers.rates import Demand, Rates, everywhere
 
 if TYPE_CHECKING:
@@ -147,6 +148,18 @@ class Kind(ABC):
     def new_index(self, index: type) -> Any:
         """An empty index of this class for this kind's parameters."""
         raise NotImplementedError
+
+    def row_index(self, index: Any) -> RowIndex:
+        """An empty index of this kind as tables use it: which of the interests answer a message, each by itself.
+
+        By default the index itself, where that is what it is asked; ProtocolFault where it is asked something else.
+        """
+        if not isinstance(index, RowIndex):
+            raise ProtocolFault(
+                f"node.table cannot serve the kind {self.name!r}: {type(index).__name__} does not tell which interests "
+                "answer a message, each by itself; keep them in the protocol, or define row_index() in the kind"
+            )
+        return index
 
     def row_to_object(self, type: int, row: Floats) -> Any:
         """A numeric body as its author sees it; by default the row itself."""

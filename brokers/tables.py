@@ -13,39 +13,15 @@ interests it answers. The vectorised protocols use it directly.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from brokers.columns import BadState
 from brokers.contract import Floats, Ints, ShardEnv
-
-
-@njit(cache=True)
-def _late_hits(bodies, values, seen, log, log_start, rows, out_body, out_slot):
-    """Pairs (body, slot) of interests learned after a body was matched that it answers too."""
-    found = 0
-    for i in range(bodies.size):
-        for j in range(max(seen[i] - log_start, 0), log.size):
-            row = rows[log[j]]
-            ok = True
-            for c in range(0, row.size, 3):
-                a = row[c]
-                if a != a:
-                    break
-                v = values[i, np.int64(a)]
-                if not (row[c + 1] <= v <= row[c + 2]):
-                    ok = False
-                    break
-            if ok:
-                if found < out_body.size:
-                    out_body[found] = bodies[i]
-                    out_slot[found] = log[j]
-                found += 1
-    return found
-
+from brokers.indexes.contract import RowIndex
 
 _RECLAIM_FROM = 1024  # slots given up before it is worth looking which can be used again
 
@@ -60,7 +36,7 @@ class InterestStore:
     def __init__(self, env: ShardEnv, order: Callable[[Ints, NDArray[np.int32]], Ints] | None = None) -> None:
         """`order(slots, bodies)` gives the key by which each answer is sorted; by default the slot."""
         self.env = env
-        self.index = env.new_index()
+        self.index = env.kind.row_index(env.new_index())
         self.count = 0
         self.slot_of: dict[int, int] = {}
         self.id = np.empty(256, np.int64)
@@ -235,21 +211,16 @@ class InterestStore:
         if bodies.size == 0:
             return
         values = self.env.bodies.values(bodies)
-        out_body, out_slot = np.empty(1024, np.int64), np.empty(1024, np.int64)
-        log = self._log[: self._logged]
-        seen = self._version[bodies]
-        while True:
-            found = _late_hits(bodies, values, seen, log, self._log_start, self.rows, out_body, out_slot)
-            if found <= out_body.size:
-                break
-            out_body, out_slot = np.empty(found, np.int64), np.empty(found, np.int64)
-        self.late += found
+        since = self._version[bodies] - self._log_start
+        event, slot = self.index.late_matches(values, since, self._log[: self._logged], self.rows)
+        self.late += event.size
         self._version[bodies] = self.version
-        for body in np.unique(out_body[:found]).tolist():
+        if event.size == 0:
+            return
+        for i in np.unique(event).tolist():
+            body = int(bodies[i])
             start, count = int(self.hit_start[body]), int(self.hit_count[body])
-            merged = np.concatenate(
-                (self.hits[start : start + count], out_slot[:found][out_body[:found] == body])
-            )
+            merged = np.concatenate((self.hits[start : start + count], slot[event == i]))
             merged = np.unique(merged)  # a slot used again is in the log more than once
             self._store(np.array([body], np.int32), np.array([merged.size]), merged)
 
@@ -300,15 +271,50 @@ def merge_bits(
 
 
 class TableHome:
-    """Gives each broker of a shard its table, own or shared."""
+    """Gives each broker of a shard its table, own or shared.
+
+    What is shared has a number of its own for each row that an interest has had: while a change travels, some brokers
+    know an interest by its old row and some by its new one.
+    """
 
     def __init__(self, env: ShardEnv) -> None:
         self.env = env
-        self.store = InterestStore(env) if env.tables == "shared" and env.new_index is not None else None
-        self.users: dict[int, int] = {}  # slot -> brokers that hold it
+        self._number: dict[tuple[int, bytes], int] = {}  # (interest, its row) -> number in the store
+        self._stands_for: dict[int, tuple[int, bytes]] = {}  # the other way round
+        self._holders: dict[int, int] = {}  # number -> brokers that know it
+        self._next = 0
+
+    @cached_property
+    def store(self) -> InterestStore:
+        """What the brokers know together; made for whoever needs it first."""
+        return InterestStore(self.env)
 
     def table(self) -> Table:
-        return SharedTable(self) if self.store is not None else OwnTable(self.env)
+        return SharedTable(self) if self.env.tables == "shared" else OwnTable(self.env)
+
+    def hold(self, id: int, client: int, row: Floats) -> int:
+        """The number of an interest with this row, which one broker more knows."""
+        key = id, _unpadded(row).tobytes()
+        number = self._number.get(key)
+        if number is None:
+            number, self._next = self._next, self._next + 1
+            self.store.add(np.array([number]), np.array([client]), row[None, :])
+            self._number[key], self._stands_for[number], self._holders[number] = number, key, 0
+        self._holders[number] += 1
+        return number
+
+    def give_up(self, number: int) -> None:
+        """One broker less knows it."""
+        self._holders[number] -= 1
+        if self._holders[number] == 0:
+            del self._number[self._stands_for.pop(number)], self._holders[number]
+            self.store.remove(self.store.slots(np.array([number])))
+
+
+def _unpadded(row: Floats) -> Floats:
+    """A row without the NaN behind it, of which there may be more or less."""
+    there = np.flatnonzero(row == row)
+    return row[: there[-1] + 1] if there.size else row[:0]
 
 
 class Table:
@@ -332,7 +338,7 @@ class Table:
         raise NotImplementedError
 
     def match(self, body: int) -> list[int]:
-        """Ids of the entries that a numeric body answers, ascending."""
+        """Ids of the entries that a numeric body answers, each taken by itself (`Kind.row_index`), ascending."""
         raise NotImplementedError
 
     def interest(self, id: int) -> tuple[int, Floats]:
@@ -350,11 +356,14 @@ class OwnTable(Table):
     def __init__(self, env: ShardEnv) -> None:
         super().__init__()
         self._env = env
-        self._index: Any = env.new_index() if env.new_index is not None else None
         self._slot: dict[int, int] = {}
         self._id: dict[int, int] = {}
         self._known: dict[int, tuple[int, Floats]] = {}
         self._next = 0
+
+    @cached_property
+    def _index(self) -> RowIndex:
+        return self._env.kind.row_index(self._env.new_index())
 
     def add(self, id: int, client: int, row: Floats, tag: Any) -> None:
         if id not in self.tags:
@@ -376,59 +385,46 @@ class OwnTable(Table):
     def match(self, body: int) -> list[int]:
         if not self.tags:
             return []
-        values = self._env.bodies.values(np.array([body], np.int32))[0]
-        return sorted(self._id[slot] for slot in self._index.match(values).tolist())
+        _, slots = self._index.match_many(self._env.bodies.values(np.array([body], np.int32)))
+        return sorted(self._id[slot] for slot in slots.tolist())
 
     def interest(self, id: int) -> tuple[int, Floats]:
         return self._known[id]
 
 
 class SharedTable(Table):
-    """A view of the shard's store."""
+    """A view of what the brokers of the shard know together."""
 
     def __init__(self, home: TableHome) -> None:
         super().__init__()
-        assert home.store is not None
-        self._store = home.store
-        self._users = home.users
+        self._home = home
+        self._number: dict[int, int] = {}  # interest -> its number there
+        self._id: dict[int, int] = {}
 
     def add(self, id: int, client: int, row: Floats, tag: Any) -> None:
         if id not in self.tags:
-            store, users = self._store, self._users
-            slot = store.slot_of.get(id)
-            if slot is None:
-                slot = int(
-                    store.add(np.array([id]), np.array([client]), np.asarray(row, np.float64)[None, :])[0]
-                )
-            users[slot] = users.get(slot, 0) + 1
+            number = self._home.hold(id, client, np.asarray(row, np.float64))
+            self._number[id], self._id[number] = number, id
         self.tags[id] = tag
 
     def remove(self, id: int) -> Any:
         if id not in self.tags:
             return None
-        store, users = self._store, self._users
-        slot = store.slot_of[id]
-        users[slot] -= 1
-        if users[slot] == 0:
-            del users[slot]
-            store.remove(np.array([slot]))
+        number = self._number.pop(id)
+        del self._id[number]
+        self._home.give_up(number)
         return self.tags.pop(id)
 
     def match(self, body: int) -> list[int]:
         if not self.tags:
             return []
-        store = self._store
+        store, known = self._home.store, self._id
         store.learn(np.array([body], np.int32))
         start = int(store.hit_start[body])
         hits = store.hits[start : start + int(store.hit_count[body])]
-        known, slot_of = self.tags, store.slot_of
-        # An id may have had another slot, of which an older answer still tells.
-        return sorted(
-            i
-            for i, slot in zip(store.id[hits].tolist(), hits.tolist())
-            if i in known and slot_of.get(i) == slot
-        )
+        return sorted(known[number] for number in store.id[hits].tolist() if number in known)
 
     def interest(self, id: int) -> tuple[int, Floats]:
-        slot = self._store.slot_of[id]
-        return int(self._store.client[slot]), self._store.rows[slot].copy()
+        store = self._home.store
+        slot = store.slot_of[self._number[id]]
+        return int(store.client[slot]), store.rows[slot].copy()

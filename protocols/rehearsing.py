@@ -20,7 +20,7 @@ from brokers.errors import InvalidInput
 from brokers.registry import did_you_mean
 from topology import draws
 from topology.build import build
-from topology.links import LinkModel
+from topology.links import Links
 from topology.servers import Server, with_servers
 
 SCRIPT = "protocols.rehearsing:Script"
@@ -139,8 +139,8 @@ class Rehearsal:
         return self.topology in ("line", "star", "balanced-tree", "random-tree")
 
 
-_UNIFORM = {"delay": {"kind": "uniform", "low_ns": 200_000, "high_ns": 9_000_000}}
-_EQUAL = {"delay": {"kind": "constant", "delay_ns": 2_000_000}}
+_UNIFORM = {"delay": {"kind": "uniform", "low": 200_000, "high": 9_000_000}}
+_EQUAL = {"delay": {"kind": "constant", "delay": 2_000_000}}
 
 REHEARSALS = (
     Rehearsal("a tree of unequal links", "random-tree", {"nodes": 9}, _UNIFORM),
@@ -155,14 +155,14 @@ REHEARSALS = (
         "a tree with jitter, little bandwidth and brokers in overload",
         "random-tree",
         {"nodes": 8},
-        {**_UNIFORM, "jitter_ns": 3_000_000, "bandwidth_bps": 400_000},
+        {**_UNIFORM, "jitter": 3_000_000, "bandwidth": 400_000},
         {"base": 2e6, "per_entry": 9e3, "per_match": 5e4, "per_link": 2e4, "per_byte": 100.0},
     ),
     Rehearsal(
         "a tree that loses messages",
         "random-tree",
         {"nodes": 8},
-        {**_UNIFORM, "jitter_ns": 1_000_000, "loss": 0.05},
+        {**_UNIFORM, "jitter": 1_000_000, "loss": 0.05},
     ),
     Rehearsal("subscriptions that stand from the start", "random-tree", {"nodes": 7}, _UNIFORM, settled=True),
     Rehearsal("a ring of equal links, ties everywhere", "ring", {"nodes": 6}, _EQUAL, grid_ns=2_000_000),
@@ -181,7 +181,7 @@ def rehearse(
 ) -> Model:
     """The model of a rehearsal for one protocol. `service` goes into the service's description."""
     spec = service_of(protocol, **{"cost": dict(rehearsal.cost), **service})
-    links = LinkModel.model_validate(dict(rehearsal.links))
+    links = Links.model_validate(dict(rehearsal.links))
     overlay = build(rehearsal.topology, dict(rehearsal.params), links, seed)
     kind = names.load_as("kinds", spec.kind_target)
     if not kind.rehearsal:

@@ -13,7 +13,7 @@ from brokers.contract import BrokerProtocol, ShardProtocol
 from brokers.errors import BrokerlabError
 from scenarios.problems import Path, ScenarioErrors
 from scenarios.schema import ResolvedService, Scenario
-from scenarios.units import format_duration
+from topology.units import format_duration
 
 if TYPE_CHECKING:
     from brokers.contract import SourceContext

@@ -28,7 +28,7 @@ from brokers import names
 from brokers.errors import InvalidInput
 from scenarios.checks import check_samples, check_service, check_source
 from scenarios.problems import Path as DataPath
-from scenarios.schema import ExplicitPlacement, LinkOverride, Links, Placement, ResolvedService, Scenario
+from scenarios.schema import ResolvedService, Scenario
 
 if TYPE_CHECKING:
     import numpy as np
@@ -100,39 +100,6 @@ def resolve(scenario: Scenario) -> Model:
     )
 
 
-def link_model(links: Links) -> Any:
-    """The section `links` in the terms of `topology.links`."""
-    from topology.links import LinkModel
-
-    return LinkModel.model_validate(
-        {
-            "delay": _delay(links.delay),
-            "regions": [
-                {"inside": each.inside, "between": each.between, "delay": _delay(each.delay)} for each in links.regions
-            ],
-            "jitter_ns": links.jitter,
-            "bandwidth_bps": links.bandwidth,
-            "loss": links.loss,
-            "overrides": [_override(each) for each in links.overrides],
-        }
-    )
-
-
-def _delay(delay: Any) -> dict[str, Any]:
-    renamed = ("delay", "low", "high", "mean", "stdev", "delay_min")
-    return {f"{key}_ns" if key in renamed else key: value for key, value in delay.model_dump().items()}
-
-
-def _override(override: LinkOverride) -> dict[str, Any]:
-    return {
-        "between": tuple(override.between),
-        "delay_ns": override.delay,
-        "jitter_ns": override.jitter,
-        "bandwidth_bps": override.bandwidth,
-        "loss": override.loss,
-    }
-
-
 def _overlay(scenario: Scenario) -> Overlay:
     from topology.build import build
     from topology.errors import TopologyError
@@ -142,7 +109,7 @@ def _overlay(scenario: Scenario) -> Overlay:
     try:
         kind, params = model.topology.kind, scenario.topology_params
         generator = None if kind in TOPOLOGIES else names.load_as("topologies", scenario.topology)
-        return build(kind, params, link_model(model.links), model.seed, scenario.folder, generator)
+        return build(kind, params, model.links, model.seed, scenario.folder, generator)
     except TopologyError as error:
         section, _, rest = str(error).partition(": ")
         path: DataPath = ("links",) if section == "links" else ("topology",)
@@ -180,22 +147,13 @@ def _clients(
     brokers, groups, first = [], {}, 0
     for name, group in scenario.model.clients.items():
         try:
-            brokers.append(place(overlay, group.count, _how(group.placement), scenario.model.seed, name))
+            brokers.append(place(overlay, group.count, group.placement, scenario.model.seed, name))
         except TopologyError as error:
             message = str(error).removeprefix("placement: ")
             raise scenario.wrong(("clients", name, "placement"), message) from error
         groups[name] = (first, group.count)
         first += group.count
     return brokers, groups
-
-
-def _how(placement: Placement) -> dict[str, Any]:
-    if isinstance(placement, ExplicitPlacement) and placement.counts is not None:
-        counts: dict[str | int, int] = {}
-        for broker, count in zip(placement.brokers, placement.counts):
-            counts[broker] = counts.get(broker, 0) + count
-        return {"kind": "explicit", "brokers": counts}
-    return placement.model_dump(exclude={"counts"})
 
 
 def _params(scenario: Scenario, i: int, service: ResolvedService, files: dict[str, str]) -> dict[str, Any]:

@@ -13,8 +13,10 @@ from pydantic import BaseModel, BeforeValidator
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
-from scenarios import lookup, units
-from scenarios.schema import ScenarioModel, Section
+from scenarios import lookup
+from scenarios.schema import ScenarioModel
+from topology import units
+from topology.sections import Section
 
 _QUANTITIES = {
     units.parse_duration: ("duration", units.format_duration),

@@ -2,7 +2,8 @@
 
 Rules: unknown keys are refused; every default stands here, with a line of prose; quantities are in base units
 after validation. What depends on a name (the parameters of a topology, a workload, a kind, a protocol) is
-not fixed here: its model belongs to whatever the name stands for, and is looked up by `scenarios.lookup`.
+not fixed here: its model belongs to whatever the name stands for, and is looked up by `scenarios.lookup`. What links
+and placements are like is said where they are made, in `topology.links` and `topology.placement`.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import re
 from copy import copy
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal
 
 from pydantic import (
     AfterValidator,
@@ -20,27 +21,18 @@ from pydantic import (
     Field,
     WithJsonSchema,
     field_validator,
-    model_validator,
 )
 
 from scenarios.document import Document
 from scenarios.many import expect
 from scenarios.problems import Path, ScenarioErrors
-from scenarios.units import Bandwidth, Cost, Duration, Fraction, PositiveDuration, format_duration
+from topology.links import LinkBandwidth, LinkDelay, LinkJitter, LinkLoss, Links
+from topology.placement import Placement, UniformPlacement
+from topology.sections import Count, Section
+from topology.units import Cost, Duration, PositiveDuration
 
 NAME = re.compile(r"[a-z0-9](?:[a-z0-9_-]{0,62}[a-z0-9])?")
 CLIENTS_MAX = 100_000_000  # of a group: some 30 bytes each before any of them acts
-
-
-def _whole_number(value: object) -> object:
-    """Accept 1e3 and "1e3" for a count, refuse true and 1.5."""
-    if isinstance(value, bool):
-        raise ValueError("must be a whole number")
-    if isinstance(value, str) and re.fullmatch(r"\d{1,9}(\.\d{1,9})?[eE]\+?\d", value.strip()):
-        value = float(value)
-    if isinstance(value, float) and value == value and abs(value) < 2**53 and value == int(value):
-        return int(value)
-    return value
 
 
 def _name(value: object) -> object:
@@ -49,27 +41,9 @@ def _name(value: object) -> object:
     return value
 
 
-# As `topology.links` bounds them: eleven days, and a petabit per second.
-LINK_DELAY_NS_MAX = 10**15
-LINK_BANDWIDTH_BPS_MAX = 10**15
-LinkDelay = Annotated[PositiveDuration, Field(le=LINK_DELAY_NS_MAX)]
-LinkJitter = Annotated[Duration, Field(le=LINK_DELAY_NS_MAX)]
-LinkBandwidth = Annotated[Bandwidth, Field(le=LINK_BANDWIDTH_BPS_MAX)]
-LinkLoss = Annotated[Fraction, Field(lt=1)]
-
-Count = Annotated[int, BeforeValidator(_whole_number), WithJsonSchema({"type": "number"})]
 _NAME_SCHEMA = {"type": "string", "pattern": f"^{NAME.pattern}$"}
 Name = Annotated[str, BeforeValidator(_name), WithJsonSchema(_NAME_SCHEMA)]
 Expectation = Annotated[str, AfterValidator(expect.checked)]
-
-
-_Bounds = TypeVar("_Bounds", bound="UniformDelay | NormalDelay")
-
-
-class Section(BaseModel):
-    """A part of a scenario: nothing unknown in it, unchangeable once read."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 class Named(BaseModel):
@@ -94,173 +68,6 @@ class Engine(Section):
     window_max: PositiveDuration | None = Field(
         default=None, description="upper bound of a window; default: the smallest delay of a cut link"
     )
-
-
-def _low_below_high(delay: _Bounds) -> _Bounds:
-    if delay.low > delay.high:
-        raise ValueError(
-            f"low is above high (got {format_duration(delay.low)} and {format_duration(delay.high)})"
-        )
-    return delay
-
-
-class UniformDelay(Section):
-    """Drawn once per link, evenly between low and high."""
-
-    kind: Literal["uniform"] = "uniform"
-    low: LinkDelay
-    high: LinkDelay
-
-    @model_validator(mode="after")
-    def _ordered(self) -> UniformDelay:
-        return _low_below_high(self)
-
-
-class NormalDelay(Section):
-    """Drawn once per link from a normal distribution, cut off at low and high."""
-
-    kind: Literal["normal"] = "normal"
-    mean: LinkDelay
-    stdev: LinkJitter
-    low: LinkDelay = 1
-    high: LinkDelay = LINK_DELAY_NS_MAX
-
-    @model_validator(mode="after")
-    def _ordered(self) -> NormalDelay:
-        return _low_below_high(self)
-
-
-class GeographyDelay(Section):
-    """Great circle between the brokers' positions at two thirds of the speed of light."""
-
-    kind: Literal["geography"] = "geography"
-    delay_min: LinkDelay = Field(
-        default=100_000, description="for brokers at one place or without a position"
-    )
-    scale_km_per_unit: Annotated[float, Field(gt=0, le=1e9)] | None = Field(
-        default=None, description="for positions on a plane: kilometres per unit"
-    )
-
-
-class ConstantDelay(Section):
-    """The same for every link."""
-
-    kind: Literal["constant"] = "constant"
-    delay: LinkDelay
-
-
-def _delay_form(value: object) -> object:
-    if isinstance(value, str) and value in ("geography",):
-        return {"kind": value}
-    return value if isinstance(value, dict) else {"kind": "constant", "delay": value}
-
-
-Delay = Annotated[
-    Annotated[ConstantDelay | UniformDelay | NormalDelay | GeographyDelay, Field(discriminator="kind")],
-    BeforeValidator(_delay_form, json_schema_input_type=Any),
-]
-
-
-class LinkOverride(Section):
-    """Other figures for one link."""
-
-    between: Annotated[list[str | int], Field(min_length=2, max_length=2)] = Field(
-        description="the two brokers, by name or number"
-    )
-    delay: LinkDelay | None = None
-    jitter: LinkJitter | None = None
-    bandwidth: LinkBandwidth | None = None
-    loss: LinkLoss | None = None
-
-
-RegionPair = Annotated[list[Annotated[Count, Field(ge=0)]], Field(min_length=2, max_length=2)]
-
-
-class RegionDelay(Section):
-    """The delays of all links inside regions, or between them; for a topology that has regions."""
-
-    inside: Literal["all"] | Annotated[Count, Field(ge=0)] | None = Field(
-        default=None, description="of one region, by number from 0, or of `all`"
-    )
-    between: Literal["all"] | RegionPair | None = Field(default=None, description="two regions, or `all`")
-    delay: Delay = Field(description="as `links.delay`")
-
-    @model_validator(mode="after")
-    def _one_of_two(self) -> RegionDelay:
-        if (self.inside is None) == (self.between is None):
-            raise ValueError("needs either `inside` or `between`")
-        return self
-
-
-class Links(Section):
-    """Delay, jitter, bandwidth and loss of the links between brokers."""
-
-    delay: Delay = Field(
-        default=ConstantDelay(delay=10_000_000), description="one value for all links, or a section with kind"
-    )
-    regions: list[RegionDelay] = Field(
-        default=[],
-        description="where the topology has regions (`hierarchical`): delays instead of `delay`, later ones over "
-        "earlier ones; `overrides` over both",
-    )
-    jitter: LinkJitter = Field(
-        default=0, description="extra delay per message, evenly from 0 to this; order is kept"
-    )
-    bandwidth: LinkBandwidth = Field(default=0, description="unlimited unless given")
-    loss: LinkLoss = Field(default=0.0, description="probability that a message is lost")
-    overrides: list[LinkOverride] = Field(default=[], description="other figures for single links")
-
-
-class UniformPlacement(Section):
-    """Every broker equally likely."""
-
-    kind: Literal["uniform"] = "uniform"
-
-
-class EvenPlacement(Section):
-    """One after the other over the brokers."""
-
-    kind: Literal["even"] = "even"
-
-
-class DegreePlacement(Section):
-    """In proportion to the broker's number of links."""
-
-    kind: Literal["degree"] = "degree"
-
-
-class ZipfPlacement(Section):
-    """A few brokers have most clients, in an order drawn from the seed."""
-
-    kind: Literal["zipf"] = "zipf"
-    exponent: Annotated[float, Field(ge=0, le=20)] = 1.0
-
-
-class ExplicitPlacement(Section):
-    """Named brokers: in turn, or as many on each as `counts` says."""
-
-    kind: Literal["explicit"] = "explicit"
-    brokers: Annotated[list[str | int], Field(min_length=1)]
-    counts: list[Annotated[Count, Field(ge=0)]] | None = None
-
-    @model_validator(mode="after")
-    def _one_count_each(self) -> ExplicitPlacement:
-        if self.counts is not None and len(self.counts) != len(self.brokers):
-            raise ValueError(f"{len(self.brokers)} brokers need as many counts (got {len(self.counts)})")
-        return self
-
-
-def _placement_form(value: object) -> object:
-    return {"kind": value} if isinstance(value, str) else value
-
-
-Placement = Annotated[
-    Annotated[
-        UniformPlacement | EvenPlacement | DegreePlacement | ZipfPlacement | ExplicitPlacement,
-        Field(discriminator="kind"),
-    ],
-    BeforeValidator(_placement_form, json_schema_input_type=Any),
-]
 
 
 class Clients(Section):

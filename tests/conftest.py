@@ -76,7 +76,7 @@ def outside(tmp_path_factory: pytest.TempPathFactory):
 @pytest.fixture(scope="session")
 def listeners() -> Callable[[], set[tuple[str, str]]]:
     """Tells who listens for TCP among this process and those below it, and on which address: (name, address)."""
-    from brokers.engine.trial_cluster import children
+    from analysis.bench.trial_cluster import children
 
     def find() -> set[tuple[str, str]]:
         address_of = {inode: address for table in ("tcp", "tcp6") for inode, address in _listening(table)}

@@ -17,7 +17,7 @@ import networkx as nx
 from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 
 from topology.errors import TopologyError
-from topology.links import LinkModel, apply
+from topology.links import Links, apply
 from topology.overlay import Overlay, did_you_mean
 from topology.registry import TOPOLOGIES
 from topology.repair import normalise
@@ -64,7 +64,7 @@ def parameters(kind: str, function: Generator | None = None) -> type[BaseModel]:
 def build(
     kind: str,
     params: Mapping[str, Any],
-    links: LinkModel,
+    links: Links,
     seed: int,
     base: str | None = None,
     generator: Generator | None = None,
@@ -87,7 +87,7 @@ def build(
 
     Examples
     --------
-    >>> build("ring", {"nodes": 5}, LinkModel(), seed=1).links
+    >>> build("ring", {"nodes": 5}, Links(), seed=1).links
     5
     """
     return apply(graph_of(kind, params, seed, base, generator), links, seed)

@@ -2,115 +2,153 @@
 
 Rules. A link's delay is drawn once, from the stream named after its two ends, so that it does not depend on
 any other link. It is an integer of at least one nanosecond. Jitter comes on top of it per message, so the
-delay stays the lower bound. Quantities arrive in base units: nanoseconds, bits per second, kilometres.
+delay stays the lower bound. `Links` is the section of a scenario: quantities may be written with units, and are in base
+units once read: nanoseconds, bits per second, kilometres.
 """
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 import networkx as nx
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
 from topology.errors import TopologyError
 from topology.geography import LIGHT_IN_FIBRE_M_PER_S, great_circle_m, travel_ns
 from topology.overlay import Overlay, broker_number
 from topology.repair import counted
+from topology.sections import Count, Section
+from topology.units import Bandwidth, Duration, Fraction, PositiveDuration, format_duration
 
 DELAY_NS_MAX = 10**15  # eleven days
+BANDWIDTH_BPS_MAX = 10**15  # a petabit per second
 
-Bounded = TypeVar("Bounded", "UniformDelay", "NormalDelay")
+LinkDelay = Annotated[PositiveDuration, Field(le=DELAY_NS_MAX)]
+LinkJitter = Annotated[Duration, Field(le=DELAY_NS_MAX)]
+LinkBandwidth = Annotated[Bandwidth, Field(le=BANDWIDTH_BPS_MAX)]
+LinkLoss = Annotated[Fraction, Field(lt=1)]
 
-DelayNs = Annotated[int, Field(ge=1, le=DELAY_NS_MAX)]
-JitterNs = Annotated[int, Field(ge=0, le=DELAY_NS_MAX)]
-BandwidthBps = Annotated[int, Field(ge=0, le=10**15, description="0 is unlimited")]
-Loss = Annotated[float, Field(ge=0, lt=1)]
-
-
-class _Model(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+_Bounds = TypeVar("_Bounds", bound="UniformDelay | NormalDelay")
 
 
-class ConstantDelay(_Model):
-    """The same delay on every link."""
+def _low_below_high(delay: _Bounds) -> _Bounds:
+    if delay.low > delay.high:
+        raise ValueError(
+            f"low is above high (got {format_duration(delay.low)} and {format_duration(delay.high)})"
+        )
+    return delay
 
-    kind: Literal["constant"] = "constant"
-    delay_ns: DelayNs
 
-
-class UniformDelay(_Model):
-    """Drawn once per link, uniformly from the integers low to high."""
+class UniformDelay(Section):
+    """Drawn once per link, evenly between low and high."""
 
     kind: Literal["uniform"] = "uniform"
-    low_ns: DelayNs
-    high_ns: DelayNs
+    low: LinkDelay
+    high: LinkDelay
 
     @model_validator(mode="after")
     def _ordered(self) -> UniformDelay:
-        return _in_order(self)
+        return _low_below_high(self)
 
 
-class NormalDelay(_Model):
-    """Drawn once per link from a normal distribution, truncated to low..high."""
+class NormalDelay(Section):
+    """Drawn once per link from a normal distribution, cut off at low and high."""
 
     kind: Literal["normal"] = "normal"
-    mean_ns: Annotated[int, Field(ge=-DELAY_NS_MAX, le=DELAY_NS_MAX)]
-    stdev_ns: Annotated[int, Field(ge=0, le=DELAY_NS_MAX)]
-    low_ns: DelayNs = 1
-    high_ns: DelayNs = DELAY_NS_MAX
+    mean: LinkDelay
+    stdev: LinkJitter
+    low: LinkDelay = 1
+    high: LinkDelay = DELAY_NS_MAX
 
     @model_validator(mode="after")
     def _ordered(self) -> NormalDelay:
-        return _in_order(self)
+        return _low_below_high(self)
 
 
-class GeographyDelay(_Model):
-    """Distance at two thirds of light speed: along the great circle, or on the plane with a scale."""
+class GeographyDelay(Section):
+    """Great circle between the brokers' positions at two thirds of the speed of light."""
 
     kind: Literal["geography"] = "geography"
-    delay_min_ns: Annotated[DelayNs, Field(description="also for brokers at one place, or without one")] = (
-        100_000
+    delay_min: LinkDelay = Field(
+        default=100_000, description="for brokers at one place or without a position"
     )
-    scale_km_per_unit: Annotated[
-        float | None, Field(gt=0, le=1e9, description="for positions on a plane")
-    ] = None
+    scale_km_per_unit: Annotated[float, Field(gt=0, le=1e9)] | None = Field(
+        default=None, description="for positions on a plane: kilometres per unit"
+    )
 
 
-Delay = Annotated[ConstantDelay | UniformDelay | NormalDelay | GeographyDelay, Field(discriminator="kind")]
+class ConstantDelay(Section):
+    """The same for every link."""
+
+    kind: Literal["constant"] = "constant"
+    delay: LinkDelay
 
 
-class LinkOverride(_Model):
-    """What one link has instead of what the model gives it."""
-
-    between: tuple[str | int, str | int]
-    delay_ns: DelayNs | None = None
-    jitter_ns: JitterNs | None = None
-    bandwidth_bps: BandwidthBps | None = None
-    loss: Loss | None = None
+def _delay_form(value: object) -> object:
+    if isinstance(value, str) and value in ("geography",):
+        return {"kind": value}
+    return value if isinstance(value, dict | Section) else {"kind": "constant", "delay": value}
 
 
-class RegionDelay(_Model):
-    """The delays of all links inside regions, or between them, where the topology has regions."""
-
-    inside: Literal["all"] | Annotated[int, Field(ge=0)] | None = None
-    between: Literal["all"] | tuple[Annotated[int, Field(ge=0)], Annotated[int, Field(ge=0)]] | None = None
-    delay: Delay
+Delay = Annotated[
+    Annotated[ConstantDelay | UniformDelay | NormalDelay | GeographyDelay, Field(discriminator="kind")],
+    BeforeValidator(_delay_form, json_schema_input_type=Any),
+]
 
 
-class LinkModel(_Model):
-    """The links of an overlay."""
+class LinkOverride(Section):
+    """Other figures for one link."""
 
-    delay: Delay = ConstantDelay(delay_ns=10_000_000)
-    regions: tuple[RegionDelay, ...] = ()
-    jitter_ns: JitterNs = 0
-    bandwidth_bps: BandwidthBps = 0
-    loss: Loss = 0.0
-    overrides: tuple[LinkOverride, ...] = ()
+    between: Annotated[list[str | int], Field(min_length=2, max_length=2)] = Field(
+        description="the two brokers, by name or number"
+    )
+    delay: LinkDelay | None = None
+    jitter: LinkJitter | None = None
+    bandwidth: LinkBandwidth | None = None
+    loss: LinkLoss | None = None
 
 
-def apply(graph: nx.Graph, model: LinkModel, seed: int) -> Overlay:
+RegionPair = Annotated[list[Annotated[Count, Field(ge=0)]], Field(min_length=2, max_length=2)]
+
+
+class RegionDelay(Section):
+    """The delays of all links inside regions, or between them; for a topology that has regions."""
+
+    inside: Literal["all"] | Annotated[Count, Field(ge=0)] | None = Field(
+        default=None, description="of one region, by number from 0, or of `all`"
+    )
+    between: Literal["all"] | RegionPair | None = Field(default=None, description="two regions, or `all`")
+    delay: Delay = Field(description="as `links.delay`")
+
+    @model_validator(mode="after")
+    def _one_of_two(self) -> RegionDelay:
+        if (self.inside is None) == (self.between is None):
+            raise ValueError("needs either `inside` or `between`")
+        return self
+
+
+class Links(Section):
+    """Delay, jitter, bandwidth and loss of the links between brokers."""
+
+    delay: Delay = Field(
+        default=ConstantDelay(delay=10_000_000), description="one value for all links, or a section with kind"
+    )
+    regions: list[RegionDelay] = Field(
+        default=[],
+        description="where the topology has regions (`hierarchical`): delays instead of `delay`, later ones over "
+        "earlier ones; `overrides` over both",
+    )
+    jitter: LinkJitter = Field(
+        default=0, description="extra delay per message, evenly from 0 to this; order is kept"
+    )
+    bandwidth: LinkBandwidth = Field(default=0, description="unlimited unless given")
+    loss: LinkLoss = Field(default=0.0, description="probability that a message is lost")
+    overrides: list[LinkOverride] = Field(default=[], description="other figures for single links")
+
+
+def apply(graph: nx.Graph, model: Links, seed: int) -> Overlay:
     """The overlay of a repaired graph (nodes 0..n-1) under a link model.
 
     Raises
@@ -135,8 +173,8 @@ def apply(graph: nx.Graph, model: LinkModel, seed: int) -> Overlay:
             mine = _links_of(rule, region, link_a, link_b, f"links: regions[{i}]")
             delay[mine] = _delays(rule.delay, link_a[mine], link_b[mine], position, on_globe, seed, notes)
     size = len(ends)
-    jitter = np.full(size, model.jitter_ns, np.int64)
-    bandwidth = np.full(size, model.bandwidth_bps, np.int64)
+    jitter = np.full(size, model.jitter, np.int64)
+    bandwidth = np.full(size, model.bandwidth, np.int64)
     loss = np.full(size, model.loss, np.float64)
     number_of = {name: b for b, name in enumerate(names)}
     link_of = {(int(a), int(b)): e for e, (a, b) in enumerate(ends)} if model.overrides else {}
@@ -147,9 +185,9 @@ def apply(graph: nx.Graph, model: LinkModel, seed: int) -> Overlay:
             raise TopologyError(f"{where}: there is no link between {names[a]!r} and {names[b]!r}")
         e = link_of[a, b]
         for column, value in (
-            (delay, override.delay_ns),
-            (jitter, override.jitter_ns),
-            (bandwidth, override.bandwidth_bps),
+            (delay, override.delay),
+            (jitter, override.jitter),
+            (bandwidth, override.bandwidth),
             (loss, override.loss),
         ):
             if value is not None:
@@ -200,7 +238,7 @@ def _delays(
     notes: list[str],
 ) -> NDArray[np.int64]:
     if isinstance(model, ConstantDelay):
-        return np.full(len(link_a), model.delay_ns, np.int64)
+        return np.full(len(link_a), model.delay, np.int64)
     if isinstance(model, GeographyDelay):
         return _by_geography(model, position[link_a], position[link_b], on_globe, notes)
     from topology import draws
@@ -208,8 +246,8 @@ def _delays(
     keys = draws.streams(draws.purpose_key(seed, "topology/link-delay"), link_a << 32 | link_b)
     u = draws.uniform_each(keys, np.zeros(len(keys), np.int64))
     if isinstance(model, UniformDelay):
-        span = model.high_ns - model.low_ns + 1
-        return np.minimum(model.low_ns + np.floor(u * span).astype(np.int64), model.high_ns)
+        span = model.high - model.low + 1
+        return np.minimum(model.low + np.floor(u * span).astype(np.int64), model.high)
     return truncated_normal_ns(u, model)
 
 
@@ -217,10 +255,10 @@ def truncated_normal_ns(u: NDArray[np.float64], model: NormalDelay) -> NDArray[n
     """The quantiles `u` of the truncated distribution, each within low..high whatever the mean."""
     from topology import draws
 
-    if model.stdev_ns == 0:
-        return np.full(len(u), min(max(model.mean_ns, model.low_ns), model.high_ns), np.int64)
-    low = (model.low_ns - model.mean_ns) / model.stdev_ns
-    high = (model.high_ns - model.mean_ns) / model.stdev_ns
+    if model.stdev == 0:
+        return np.full(len(u), min(max(model.mean, model.low), model.high), np.int64)
+    low = (model.low - model.mean) / model.stdev
+    high = (model.high - model.mean) / model.stdev
     sign = 1.0
     if low > 0.0:  # the lower tail has the finer probabilities
         low, high, sign = -high, -low, -1.0
@@ -228,8 +266,8 @@ def truncated_normal_ns(u: NDArray[np.float64], model: NormalDelay) -> NDArray[n
     along = u if sign > 0.0 else 1.0 - u
     drawn = np.array([draws.normal(p) for p in (bottom + along * (top - bottom)).tolist()], np.float64)
     z = sign * np.minimum(np.maximum(drawn, low), high)
-    value = np.floor(model.mean_ns + z * model.stdev_ns + 0.5).astype(np.int64)
-    return np.minimum(np.maximum(value, model.low_ns), model.high_ns)
+    value = np.floor(model.mean + z * model.stdev + 0.5).astype(np.int64)
+    return np.minimum(np.maximum(value, model.low), model.high)
 
 
 def _probability_below(z: float) -> float:
@@ -285,18 +323,12 @@ def _by_geography(
         )
     together = ~unknown & (metres == 0.0)
     travel = travel_ns(metres)
-    floored = ~unknown & ~together & (travel < model.delay_min_ns)
+    floored = ~unknown & ~together & (travel < model.delay_min)
     for mask, why in (
         (unknown, "with an end without a position"),
         (together, "between brokers at one place"),
         (floored, "shorter than it"),
     ):
         if mask.any():
-            notes.append(f"{counted(int(mask.sum()), 'link')} {why} given delay_min, {model.delay_min_ns} ns")
-    return np.maximum(travel, model.delay_min_ns)
-
-
-def _in_order(model: Bounded) -> Bounded:
-    if model.low_ns > model.high_ns:
-        raise ValueError(f"low_ns {model.low_ns} is above high_ns {model.high_ns}")
-    return model
+            notes.append(f"{counted(int(mask.sum()), 'link')} {why} given delay_min, {model.delay_min} ns")
+    return np.maximum(travel, model.delay_min)

@@ -11,56 +11,70 @@ from typing import Annotated, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import BeforeValidator, Field, TypeAdapter, ValidationError, model_validator
 
 from topology.errors import TopologyError
 from topology.overlay import Overlay, broker_number, did_you_mean
+from topology.sections import Count, Section
 
 
-class _Model(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class Uniform(_Model):
-    """Every broker is equally likely."""
+class UniformPlacement(Section):
+    """Every broker equally likely."""
 
     kind: Literal["uniform"] = "uniform"
 
 
-class ByDegree(_Model):
-    """A broker is the likelier the more links it has."""
+class EvenPlacement(Section):
+    """One after the other over the brokers."""
+
+    kind: Literal["even"] = "even"
+
+
+class DegreePlacement(Section):
+    """In proportion to the broker's number of links."""
 
     kind: Literal["degree"] = "degree"
 
 
-class Zipf(_Model):
-    """Brokers in a random order; the one of rank r is likely in proportion to r ** -exponent."""
+class ZipfPlacement(Section):
+    """A few brokers have most clients, in an order drawn from the seed."""
 
     kind: Literal["zipf"] = "zipf"
     exponent: Annotated[float, Field(ge=0, le=20)] = 1.0
 
 
-class Even(_Model):
-    """Client i at broker i modulo the number of brokers."""
-
-    kind: Literal["even"] = "even"
-
-
-class Explicit(_Model):
-    """Brokers by name or number: a list, taken in turn and repeated, or a mapping to numbers of clients."""
+class ExplicitPlacement(Section):
+    """Named brokers: in turn, or as many on each as `counts` says."""
 
     kind: Literal["explicit"] = "explicit"
-    brokers: list[str | int] | dict[str | int, Annotated[int, Field(ge=0)]]
+    brokers: Annotated[list[str | int], Field(min_length=1)]
+    counts: list[Annotated[Count, Field(ge=0)]] | None = None
+
+    @model_validator(mode="after")
+    def _one_count_each(self) -> ExplicitPlacement:
+        if self.counts is not None and len(self.counts) != len(self.brokers):
+            raise ValueError(f"{len(self.brokers)} brokers need as many counts (got {len(self.counts)})")
+        return self
 
 
-Placement = Annotated[Uniform | ByDegree | Zipf | Even | Explicit, Field(discriminator="kind")]
+def _placement_form(value: object) -> object:
+    return {"kind": value} if isinstance(value, str) else value
+
+
+AnyPlacement = UniformPlacement | EvenPlacement | DegreePlacement | ZipfPlacement | ExplicitPlacement
+Placement = Annotated[
+    Annotated[AnyPlacement, Field(discriminator="kind")],
+    BeforeValidator(_placement_form, json_schema_input_type=Any),
+]
+
+
 PLACEMENTS = ("uniform", "degree", "zipf", "even", "explicit")
 
 
 def place(
     overlay: Overlay,
     count: int,
-    how: Uniform | ByDegree | Zipf | Even | Explicit | str | Mapping[str, Any],
+    how: AnyPlacement | str | Mapping[str, Any],
     seed: int,
     group: str | int = 0,
 ) -> NDArray[np.int32]:
@@ -83,16 +97,16 @@ def place(
         raise TopologyError(f"placement: the number of clients is {count}")
     chosen = _placement(how)
     n = overlay.brokers
-    if isinstance(chosen, Even):
+    if isinstance(chosen, EvenPlacement):
         return (np.arange(count) % n).astype(np.int32)
-    if isinstance(chosen, Explicit):
-        return _explicit(overlay, count, chosen.brokers)
+    if isinstance(chosen, ExplicitPlacement):
+        return _explicit(overlay, count, chosen)
     from topology import draws
 
     u = draws.uniforms(draws.stream(seed, 0, f"topology/placement/{group}"), 0, count)
-    if isinstance(chosen, Uniform) or (isinstance(chosen, ByDegree) and overlay.links == 0):
+    if isinstance(chosen, UniformPlacement) or (isinstance(chosen, DegreePlacement) and overlay.links == 0):
         return np.minimum((u * n).astype(np.int64), n - 1).astype(np.int32)
-    if isinstance(chosen, ByDegree):
+    if isinstance(chosen, DegreePlacement):
         ends = np.cumsum(overlay.degree.astype(np.float64))
         return np.searchsorted(ends / ends[-1], u, side="right").astype(np.int32)
     key = draws.stream(seed, 0, f"topology/placement/{group}/order")
@@ -101,8 +115,8 @@ def place(
     return order[np.minimum(rank, n - 1)].astype(np.int32)
 
 
-def _placement(how: Any) -> Uniform | ByDegree | Zipf | Even | Explicit:
-    if isinstance(how, _Model):
+def _placement(how: Any) -> AnyPlacement:
+    if isinstance(how, Section):
         return how  # type: ignore[return-value]
     if isinstance(how, str):
         if how not in PLACEMENTS:
@@ -115,18 +129,15 @@ def _placement(how: Any) -> Uniform | ByDegree | Zipf | Even | Explicit:
         raise TopologyError(f"placement: {'; '.join(said)}") from None
 
 
-def _explicit(
-    overlay: Overlay, count: int, brokers: list[str | int] | dict[str | int, int]
-) -> NDArray[np.int32]:
+def _explicit(overlay: Overlay, count: int, how: ExplicitPlacement) -> NDArray[np.int32]:
     number_of = {name: b for b, name in enumerate(overlay.names)}
-    listed = [broker_number(b, number_of, "placement") for b in brokers]
-    if isinstance(brokers, dict):
-        total = sum(brokers.values())
-        if total != count:
-            raise TopologyError(
-                f"placement: the brokers' counts add up to {total}, there are {count} clients"
-            )
-        return np.repeat(np.array(listed, np.int32), list(brokers.values()))
-    if not listed and count:
-        raise TopologyError("placement: the list of brokers is empty")
-    return np.resize(np.array(listed, np.int32), count)
+    listed = [broker_number(b, number_of, "placement") for b in how.brokers]
+    if how.counts is None:
+        return np.resize(np.array(listed, np.int32), count)
+    total = sum(how.counts)
+    if total != count:
+        raise TopologyError(f"placement: the brokers' counts add up to {total}, there are {count} clients")
+    clients: dict[str | int, list[int]] = {}  # what is said of one broker in several places is said of it at once
+    for broker, number, here in zip(how.brokers, listed, how.counts):
+        clients.setdefault(broker, []).extend([number] * here)
+    return np.array([number for each in clients.values() for number in each], np.int32)

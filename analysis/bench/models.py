@@ -49,9 +49,9 @@ class Setting:
 def overlay(brokers: int, fast_links: bool = False) -> Any:
     """The tree of so many brokers."""
     from topology.build import build
-    from topology.links import LinkModel, UniformDelay
+    from topology.links import Links, UniformDelay
 
-    links = LinkModel(delay=UniformDelay(low_ns=5_000_000, high_ns=50_000_000))
+    links = Links(delay=UniformDelay(low=5_000_000, high=50_000_000))
     tree = build("barabasi-albert", {"nodes": brokers, "attach": 1}, links, SEED)
     if not fast_links:
         return tree

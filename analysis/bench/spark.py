@@ -64,7 +64,7 @@ def rows() -> Iterator[Row]:
 
 def reading(sizes: Sizes) -> Iterator[Row]:
     """Analyze and audit of a long trace."""
-    from scenarios.run import run
+    from scenarios.running import run
 
     overrides = [
         f"topology.nodes={sizes.brokers}", f"services.0.workload.1.rate={sizes.rate}", f"duration={sizes.seconds} s",
@@ -87,7 +87,7 @@ def reading(sizes: Sizes) -> Iterator[Row]:
 
 def checkpoints(sizes: Sizes) -> Iterator[Row]:
     """What checkpoints cost a run that lasts ten times as long as the quickstart."""
-    from scenarios.run import run
+    from scenarios.running import run
 
     with tempfile.TemporaryDirectory(prefix="brokerlab-bench-") as folder:
 

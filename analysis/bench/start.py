@@ -23,7 +23,7 @@ from analysis.bench.rows import Row, row
 from analysis.bench.spark import Cost, cost_of
 from brokers.verdicts import EXIT_CODES, UNKNOWN, VALID
 from scenarios.many.pool import cpus
-from scenarios.run import Run
+from scenarios.running import Run
 
 SCENARIO = "quickstart"
 

@@ -22,10 +22,10 @@ from typing import TYPE_CHECKING, Any
 
 from analysis.bench.rows import Row, row
 from brokers.errors import BrokerlabError
-from scenarios.run import resume, run
+from scenarios.running import resume, run
 
 if TYPE_CHECKING:
-    from brokers.engine.trial_cluster import TrialCluster
+    from analysis.bench.trial_cluster import TrialCluster
 
 SCENARIO = "news"
 CHECKPOINTS = "engine.checkpoint_every=200 ms"
@@ -41,7 +41,7 @@ def overrides(duration: str) -> list[str]:
 @contextmanager
 def cluster() -> Iterator[TrialCluster]:
     """A cluster while the block lasts."""
-    from brokers.engine.trial_cluster import TrialCluster
+    from analysis.bench.trial_cluster import TrialCluster
 
     made = TrialCluster()
     try:

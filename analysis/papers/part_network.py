@@ -17,12 +17,12 @@ from brokers.engine.run import MemoryTraces, execute, tables_of
 from protocols.conformance import service_of
 from protocols.spatial.kind import EXPIRE, PUBLISH, Spatial
 from topology.build import build
-from topology.links import LinkModel
+from topology.links import Links
 
 PROTOCOLS = ("spatial-flooding", "spatial-keyword", "spatial")
 PAYLOADS = (1 << 10, 100 << 10)
 _SOURCES = "scenarios.workloads.objects"
-_LINKS = LinkModel.model_validate({"delay": {"kind": "uniform", "low_ns": 2_000_000, "high_ns": 10_000_000}})
+_LINKS = Links.model_validate({"delay": {"kind": "uniform", "low": 2_000_000, "high": 10_000_000}})
 _SECOND = 1_000_000_000
 _SORTS = {PUBLISH: "objects", EXPIRE: "ends", 16: "questions", 17: "questions", 18: "answers", 19: "heads",
           20: "summaries", 22: "summaries"}  # fmt: skip

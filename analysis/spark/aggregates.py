@@ -19,9 +19,10 @@ Rules:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -339,7 +340,7 @@ AGGREGATES: dict[str, tuple[Callable[[_Aggregates], DataFrame], tuple[str, ...]]
 
 
 def analyze(
-    paths: list[str],
+    paths: Sequence[str | PathLike[str]],
     *,
     warm_up_ns: int = 0,
     master: str | None = None,

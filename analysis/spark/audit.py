@@ -18,7 +18,7 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import reduce
-from pathlib import Path
+from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 from analysis.spark.changes import BEHIND, behind_links, changes_of, settlement
@@ -130,7 +130,7 @@ class Audit:
 
 
 def audit(
-    path: str | Path,
+    path: str | PathLike[str],
     *,
     master: str | None = None,
     remote: str | None = None,

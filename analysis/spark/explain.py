@@ -6,7 +6,7 @@ Reads the rows it needs from the trace with Arrow, so it needs no Spark. Level f
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
+from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 from analysis.spark.graph import Network
@@ -24,7 +24,9 @@ if TYPE_CHECKING:
 _SHOWN_HOPS_MAX = 200
 
 
-def explain(path: str | Path, message: str, client: int | None = None, *, trust: bool = False) -> dict[str, Any]:
+def explain(
+    path: str | PathLike[str], message: str, client: int | None = None, *, trust: bool = False
+) -> dict[str, Any]:
     """Everything the trace tells about a message, and about its delivery to a client, given by its number.
 
     `trust` lets the run name code from outside.
@@ -202,7 +204,7 @@ def _said(
 
 def text(found: dict[str, Any]) -> str:
     """The explanation for people."""
-    from scenarios.units import format_duration
+    from topology.units import format_duration
 
     values = ", ".join("-" if v is None else v if isinstance(v, str) else f"{v:g}" for v in found["values"])
     lines = [

@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from os import PathLike
 from pathlib import Path
 from threading import RLock
 from typing import TYPE_CHECKING, Any
@@ -48,7 +49,7 @@ class Service:
         return declared(network) if declared is not None else self.protocol.guarantees
 
 
-def checked(path: str | Path, tables: Collection[str] | None = None) -> RunFolder:
+def checked(path: str | PathLike[str], tables: Collection[str] | None = None) -> RunFolder:
     """A finished run with these tables (default: what an audit reads) as the run wrote them."""
     run = open_run(path)
     wanted = set(run.model_tables()) - {"samples"} if tables is None else tables

@@ -98,7 +98,7 @@ def _protocols(kind: str, index: str | None) -> None:
 
 
 def _scenario(name: str) -> None:
-    from scenarios.run import run
+    from scenarios.running import run
 
     with tempfile.TemporaryDirectory(prefix="bl-") as folder:
         run(name, engine="inline", actors=2, overrides=MOMENT, out=folder)
@@ -107,7 +107,7 @@ def _scenario(name: str) -> None:
 def looking() -> None:
     """What the audit and `explain` compute on the overlay of a run."""
     from analysis.spark.graph import Network
-    from scenarios.run import run
+    from scenarios.running import run
 
     with tempfile.TemporaryDirectory(prefix="bl-") as folder:
         Network.of(run("lossy", engine="inline", overrides=("duration=1 s",), out=folder).folder).distances(0)

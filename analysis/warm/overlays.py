@@ -12,7 +12,7 @@ from brokers.contract import NEVER
 from brokers.engine.model import Model, ServiceSpec, SourceSpec
 from brokers.engine.run import execute
 from topology.build import build
-from topology.links import LinkModel
+from topology.links import Links
 
 _MS = 1_000_000
 _SHAPES: tuple[tuple[str, dict[str, Any]], ...] = (
@@ -33,13 +33,13 @@ def run_each() -> None:
             for settled in (False, True):
                 execute(_model(*shape, protocol, settled), actors=2)
     for shape in _GEOMETRIC:
-        build(*shape, LinkModel(), 1)
+        build(*shape, Links(), 1)
 
 
 def interrupt_and_resume() -> None:
     """A run that goes on from a checkpoint, on another number of shards."""
     from brokers.errors import Interrupted
-    from scenarios.run import resume, run
+    from scenarios.running import resume, run
 
     def interrupt(now_ns: int, events: int, under_way: int) -> None:
         if now_ns > 1_500 * _MS:
@@ -78,11 +78,11 @@ def reweigh() -> None:
 
 
 def _model(kind: str, params: dict[str, Any], protocol: str, settled: bool) -> Model:
-    links = LinkModel.model_validate(
+    links = Links.model_validate(
         {
-            "delay": {"kind": "uniform", "low_ns": _MS, "high_ns": 3 * _MS},
-            "jitter_ns": 1000,
-            "bandwidth_bps": 10**9,
+            "delay": {"kind": "uniform", "low": _MS, "high": 3 * _MS},
+            "jitter": 1000,
+            "bandwidth": 10**9,
             "loss": 0.01,
         }
     )

@@ -369,7 +369,7 @@ class RunFolder:
         raise InvalidInput(f"{self.path} has no table {table!r}; {hint}; it has {', '.join(self.tables())}")
 
 
-def open_run(path: str | Path) -> RunFolder:
+def open_run(path: str | os.PathLike[str]) -> RunFolder:
     """A finished run, with every file there and of its size. What is not complete or damaged is refused and named."""
     folder = Path(path)
     if not folder.is_dir():

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from brokers.errors import InvalidInput
 
 Ids = NDArray[np.int64]
+Floats = NDArray[np.float64]
 
 _INT64 = np.dtype(np.int64)
 
@@ -77,6 +78,33 @@ class Index(ABC):
     @abstractmethod
     def check(self) -> None:
         """Raise AssertionError unless every invariant holds. As slow as it needs to be."""
+
+
+class RowIndex(Index):
+    """Rows of numbers in, and the ids of those out that a message's numbers answer, each row by itself.
+
+    That is what tables ask (`brokers.tables`): where no row hides another, what a broker learns late joins an answer
+    that was found before, and takes nothing from it.
+    """
+
+    @abstractmethod
+    def insert(self, ids: Any, rows: Any) -> None:
+        """Add rows: ids int64[n], rows float64[n, w], NaN padded."""
+
+    @abstractmethod
+    def delete(self, ids: Any) -> None:
+        """Remove rows by id."""
+
+    @abstractmethod
+    def match_many(self, values: Any) -> tuple[Ids, Ids]:
+        """Messages float64[n, v] -> (ptr int64[n + 1], ids), ids[ptr[i]:ptr[i + 1]] for message i, ascending."""
+
+    @abstractmethod
+    def late_matches(self, values: Floats, since: Ids, log: Ids, rows: Floats) -> tuple[Ids, Ids]:
+        """Pairs of a message i and an id of log[since[i]:] that it answers; the row of an id is rows[id].
+
+        Below 0, `since` means all of the log, which no longer goes back so far.
+        """
 
 
 def claim(holds: Any, invariant: str) -> None:

@@ -25,6 +25,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_serializer
 
 from brokers.contract import Floats, Ints, Kind
 from brokers.errors import InvalidInput
+from brokers.indexes.contract import RowIndex
 from brokers.indexes.spatial.contract import ReverseTopK
 from brokers.indexes.spatial.geometry import geometry_named
 from brokers.indexes.spatial.materialised import Materialised
@@ -129,6 +130,11 @@ class Spatial(Kind):
         if issubclass(index, Materialised):
             return index(self.geometry, self.vocabulary, k_max=self.k_max)
         return index(self.geometry, self.vocabulary)
+
+    def row_index(self, index: Any) -> RowIndex:
+        from protocols.spatial.sharing import Sharing
+
+        return Sharing(self, index)
 
     def asked(self, row: Floats) -> int:
         """The k of an object's row."""

@@ -21,6 +21,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 from brokers.contract import Floats, Ints, Kind
 from brokers.engine.trace_schema import Column, Table
 from brokers.errors import InvalidInput
+from brokers.indexes.contract import RowIndex
 from brokers.indexes.topk.contract import Answer, Message, Query, message
 from brokers.indexes.topk.scan import Scan
 
@@ -110,6 +111,11 @@ class TopK(Kind):
 
     def new_index(self, index: type) -> Any:
         return index(self.attributes)
+
+    def row_index(self, index: Any) -> RowIndex:
+        from protocols.topk.scored import Scored
+
+        return Scored(self, index)
 
     def query(self, publisher: int) -> Query:
         """What is asked about a publication of this client."""

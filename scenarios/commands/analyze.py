@@ -30,11 +30,11 @@ def command(arguments: list[str]) -> int:
 
     from brokers.errors import InvalidInput
     from brokers.registry import load
-    from scenarios.units import parse_duration
+    from topology.units import QuantityError, parse_duration
 
     try:
         warm_up_ns = parse_duration(options.warm_up)
-    except InvalidInput as error:
+    except QuantityError as error:
         raise InvalidInput(f"--warm-up: {error}") from None
     analyze = load("analysis.spark.aggregates:analyze")
     found = analyze(

@@ -32,7 +32,7 @@ def command(arguments: list[str]) -> int:
     from scenarios.commands.run import engine_reason, summary
     from scenarios.loader import load
     from scenarios.plan import resolve
-    from scenarios.run import chosen_engine, execute, run
+    from scenarios.running import chosen_engine, execute, run
 
     scenario = load(SCENARIO)
     engine = chosen_engine(options.engine, None)

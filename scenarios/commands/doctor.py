@@ -9,7 +9,7 @@ import re
 import shutil
 import subprocess
 import sys
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import PackageNotFoundError, packages_distributions, version
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,6 +17,7 @@ from scenarios.commands import parser
 
 JAVA_MIN = 17
 PYTHON_MIN, PYTHON_MAX = (3, 11), (3, 13)
+OWN_NAMES = ("analysis", "brokerlab", "brokers", "protocols", "scenarios", "topology")
 CORE = ("numpy", "numba", "networkx", "simpy", "msgpack", "pydantic", "ruamel.yaml", "pyarrow")
 
 
@@ -33,7 +34,7 @@ class Finding(NamedTuple):
 def command(arguments: list[str]) -> int:
     result = parser(
         "doctor",
-        "Look at what brokerlab needs: Python, its packages, the Numba cache, Ray, Java, Spark. Exit code 4 "
+        "Look at what brokerlab needs: Python, its packages and names, the Numba cache, Ray, Java, Spark. Exit code 4 "
         "if something is missing.",
         """
         brokerlab doctor
@@ -42,7 +43,7 @@ def command(arguments: list[str]) -> int:
     )
     result.add_argument("--json", action="store_true", help="a list of findings")
     options = result.parse_args(arguments)
-    findings = [python(), *packages(), numba_cache(), ray(), java(), spark()]
+    findings = [python(), *packages(), own_names(), numba_cache(), ray(), java(), spark()]
     if options.json:
         print(json.dumps([finding._asdict() for finding in findings], indent=2))
     else:
@@ -75,6 +76,25 @@ def packages() -> list[Finding]:
     found = ", ".join(f"{name} {_version(name)}" for name in CORE if name not in missing)
     absent = f"without {', '.join(missing)}" if missing else found
     return [Finding("packages", not missing, absent, "pip install -e .", "no run")]
+
+
+def own_names() -> Finding:
+    """Whether what brokerlab's packages are called is theirs alone: of two, Python imports the one it finds first."""
+    owners = packages_distributions()
+    clashes = []
+    for name in OWN_NAMES:
+        others = sorted({owner for owner in owners.get(name, ()) if owner != "brokerlab"})
+        if others:
+            spec = importlib.util.find_spec(name)
+            origin = "nothing" if spec is None else spec.origin or "a folder without __init__.py"
+            clashes.append(f"{name} is of {' and '.join(others)} too, and imported from {origin}")
+    return Finding(
+        "own names",
+        not clashes,
+        "; ".join(clashes) or ", ".join(OWN_NAMES),
+        "uninstall the other package, or give brokerlab an environment of its own: python -m venv",
+        "commands may import the other package for brokerlab's",
+    )
 
 
 def numba_cache() -> Finding:

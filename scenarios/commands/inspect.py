@@ -36,12 +36,12 @@ def command(arguments: list[str]) -> int:
     options = result.parse_args(arguments)
 
     from brokers.engine.runfolder import open_run
-    from scenarios.run import scenario_of
-    from scenarios.units import parse_duration
+    from scenarios.running import scenario_of
+    from topology.units import QuantityError, parse_duration
 
     try:
         at_ns = parse_duration(options.at)
-    except InvalidInput as error:
+    except QuantityError as error:
         raise InvalidInput(f"--at: {error}") from None
     state = inspect(scenario_of(open_run(options.run), trust=options.trust), options.broker, at_ns)
     print(json.dumps(state, indent=2, default=str) if options.json else text(state))
@@ -51,7 +51,7 @@ def command(arguments: list[str]) -> int:
 def inspect(scenario: Scenario, broker: str, at_ns: int) -> dict[str, Any]:
     """A broker's links, clients, queue and tables at a moment, as plain data."""
     from scenarios.plan import resolve
-    from scenarios.run import execute
+    from scenarios.running import execute
     from topology.overlay import broker_label
 
     if at_ns < 1:
@@ -84,7 +84,7 @@ def inspect(scenario: Scenario, broker: str, at_ns: int) -> dict[str, Any]:
 
 def text(state: dict[str, Any]) -> str:
     """The state for people."""
-    from scenarios.units import format_duration
+    from topology.units import format_duration
 
     lines = [
         f"broker {state['broker']} ({state['name']}) at {format_duration(state['at_ns'])}",

@@ -11,7 +11,7 @@ from brokers.errors import InvalidInput
 from scenarios.commands import add_scenario, overrides_of, parser, shown
 
 if TYPE_CHECKING:
-    from scenarios.run import Run
+    from scenarios.running import Run
 
 
 def command(arguments: list[str]) -> int:
@@ -22,7 +22,7 @@ def command(arguments: list[str]) -> int:
         return _resume(options)
 
     from scenarios.loader import load
-    from scenarios.run import chosen_engine, run
+    from scenarios.running import chosen_engine, run
 
     scenario = load(options.scenario, overrides_of(options), trust=options.trust)
     engine = chosen_engine(options.engine, options.address)
@@ -42,7 +42,7 @@ def command(arguments: list[str]) -> int:
 
 
 def _resume(options: argparse.Namespace) -> int:
-    from scenarios.run import resume
+    from scenarios.running import resume
 
     if overrides_of(options) or options.out or options.overwrite:
         raise InvalidInput(
@@ -81,7 +81,7 @@ def engine_reason(engine: str) -> str:
 
 def simulated(seconds: float) -> str:
     """A simulated time, as exact as people want it."""
-    from scenarios.units import format_duration
+    from topology.units import format_duration
 
     return f"{seconds:,.1f} s" if seconds >= 0.1 else format_duration(round(seconds * 1e9))
 

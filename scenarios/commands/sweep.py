@@ -45,7 +45,7 @@ def command(arguments: list[str]) -> int:
 
     from scenarios.many.reader import load_sweep
 
-    return execute(load_sweep(options.sweep, options.overrides, trust=options.trust), options)
+    return carry_out(load_sweep(options.sweep, options.overrides, trust=options.trust), options)
 
 
 def add_execution(result: argparse.ArgumentParser) -> None:
@@ -71,11 +71,11 @@ def add_execution(result: argparse.ArgumentParser) -> None:
     )
 
 
-def execute(sweep: Sweep, options: argparse.Namespace) -> int:
+def carry_out(sweep: Sweep, options: argparse.Namespace) -> int:
     """Carry a sweep out and tell what came of it."""
     from scenarios.commands.run import engine_reason
     from scenarios.many.carry import carry_out
-    from scenarios.run import chosen_engine
+    from scenarios.running import chosen_engine
 
     engine = chosen_engine(options.engine, options.address)
     if getattr(options, "dry_run", False):

@@ -20,7 +20,7 @@ def command(arguments: list[str]) -> int:
 
     from scenarios.loader import load
     from scenarios.plan import resolve
-    from scenarios.run import fitting
+    from scenarios.running import fitting
 
     scenario = load(options.scenario, overrides_of(options), trust=options.trust)
     model = resolve(scenario)

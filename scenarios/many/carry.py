@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any
 from brokers.errors import BrokerlabError, EnvironmentProblem, Interrupted, InvalidInput, RunIncomplete
 from scenarios.many import expect, metrics
 from scenarios.many.pool import Answer, answers
-from scenarios.many.sweep import Point, Sweep, value_key
+from scenarios.many.sweep import Point, Sweep, repeated, value_key
 from scenarios.problems import ScenarioErrors, path_text
 from scenarios.progress import PointProgress
 
@@ -115,6 +115,43 @@ class SweepResult:
         }
 
 
+def sweep(
+    file: str | Path,
+    overrides: Sequence[str] = (),
+    *,
+    trust: bool = False,
+    engine: str | None = None,
+    jobs: int | None = None,
+    address: str | None = None,
+    out: str | Path | None = None,
+    again: bool = False,
+    progress: bool | Callable[[int, int, int], None] = False,
+) -> SweepResult:
+    """Carry out the sweep of a file, `overrides` as in `["repeats=10"]`; the rest as for `carry_out`."""
+    from scenarios.many.reader import load_sweep
+
+    loaded = load_sweep(file, overrides, trust=trust)
+    return carry_out(loaded, engine=engine, jobs=jobs, address=address, out=out, again=again, progress=progress)
+
+
+def repeat(
+    scenario: str | Path,
+    times: int,
+    overrides: Sequence[str] = (),
+    *,
+    trust: bool = False,
+    engine: str | None = None,
+    jobs: int | None = None,
+    address: str | None = None,
+    out: str | Path | None = None,
+    again: bool = False,
+    progress: bool | Callable[[int, int, int], None] = False,
+) -> SweepResult:
+    """Run a scenario with so many independent seeds, its own first; the rest as for `carry_out`."""
+    loaded = repeated(scenario, times, overrides, trust=trust)
+    return carry_out(loaded, engine=engine, jobs=jobs, address=address, out=out, again=again, progress=progress)
+
+
 def carry_out(
     sweep: Sweep,
     *,
@@ -136,7 +173,7 @@ def carry_out(
     again : run every point from its beginning, as after a change to a protocol's code
     progress : True for a line on stderr, or a function of (points ended, failed, points to run)
     """
-    from scenarios.run import chosen_engine
+    from scenarios.running import chosen_engine
 
     chosen = chosen_engine(engine, address)
     if jobs is not None and jobs < 1:
@@ -208,7 +245,7 @@ def _task(point: Point, runs: str, again: bool) -> Task:
 def run_point(task: Task) -> Outcome:
     """Run one point in this process; whatever goes wrong with it is the answer."""
     from scenarios.loader import from_data
-    from scenarios.run import resume, run
+    from scenarios.running import resume, run
 
     if not Path(task.runs).is_dir():
         return Outcome(

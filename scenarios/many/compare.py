@@ -17,6 +17,7 @@ import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -136,7 +137,7 @@ def _row_data(row: Row) -> dict[str, Any]:
     }
 
 
-def samples_of(paths: Sequence[str | Path]) -> tuple[list[Sample], list[str]]:
+def samples_of(paths: Sequence[str | PathLike[str]]) -> tuple[list[Sample], list[str]]:
     """The runs behind run folders and sweep folders, and what has to be said about them."""
     from brokers.engine.runfolder import open_run
 
@@ -233,7 +234,7 @@ def _name_of(entry: Any) -> str | None:
 
 
 def compare(
-    paths: Sequence[str | Path], confidence: float = CONFIDENCE, baseline: str | None = None
+    paths: Sequence[str | PathLike[str]], confidence: float = CONFIDENCE, baseline: str | None = None
 ) -> Comparison:
     """Compare run folders, or the points of sweep folders; `baseline` is the label of a variant, or part of one."""
     if not 0.5 <= confidence < 1:

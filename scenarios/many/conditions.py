@@ -23,8 +23,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from brokers.errors import InvalidInput
-from scenarios import units
 from scenarios.problems import did_you_mean
+from topology import units
 
 LENGTH_MAX = 2000
 _BINARY: dict[type[ast.operator], Callable[[Any, Any], Any]] = {

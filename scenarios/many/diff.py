@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
+from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 from scenarios.many import metrics
@@ -52,7 +52,7 @@ class RunDifference:
         }
 
 
-def diff(first: str | Path, second: str | Path) -> RunDifference:
+def diff(first: str | PathLike[str], second: str | PathLike[str]) -> RunDifference:
     """Compare two finished runs, all of whose files are what they wrote: equal is said of these, not of two digests."""
     from brokers.engine.runfolder import open_run
 

@@ -23,9 +23,9 @@ from typing import TYPE_CHECKING, Any
 
 from brokers.errors import InvalidInput
 from brokers.verdicts import VERDICTS
-from scenarios import units
 from scenarios.many import metrics
 from scenarios.problems import did_you_mean
+from topology import units
 
 if TYPE_CHECKING:
     from brokers.engine.runfolder import RunFolder

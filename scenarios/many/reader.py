@@ -21,7 +21,8 @@ from scenarios.loader import SHIPPED, load, locate, shipped
 from scenarios.many import conditions, expect
 from scenarios.many.sweep import REPEATS_MAX, Sweep, identity, label_of, points_of, value_key
 from scenarios.problems import Path, Problem, ScenarioErrors, explain, got, path_text
-from scenarios.schema import NAME, Count, Name, Scenario, Section
+from scenarios.schema import NAME, Name, Scenario
+from topology.sections import Count, Section
 
 POINTS_MAX = 100_000
 _NOT_VARIED = {

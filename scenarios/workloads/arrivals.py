@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from brokers.contract import NEVER, Ints
-from scenarios.units import Duration, PositiveDuration, PositiveRate, format_duration
 from scenarios.workloads.common import Parameters
+from topology.units import Duration, PositiveDuration, PositiveRate, format_duration
 
 _PROCESSES = ("constant", "poisson", "bursts")
 _RATE_MAX = 1e9  # one event per nanosecond

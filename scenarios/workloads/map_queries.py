@@ -21,11 +21,11 @@ from pydantic import Field, model_validator
 from brokers.contract import Emission, Floats, Ints, Rates, SourceContext
 from protocols.channels.database import hot_spots
 from protocols.channels.kind import PERIOD_NS_MIN, SUBSCRIBE, Channels
-from scenarios.units import Duration, PositiveDuration, PositiveRate, format_duration
 from scenarios.workloads.arrivals import ArrivalParameters, Arrivals
 from scenarios.workloads.common import Parameters, RealRange, WholeRange, emission, subscription_ids
 from scenarios.workloads.subscribe import ChurnParameters, Subscribe, rates_over_time
 from topology.draws import normal, stream_of, uniform
+from topology.units import Duration, PositiveDuration, PositiveRate, format_duration
 
 
 class MapQueryParameters(Parameters):

@@ -22,7 +22,6 @@ from brokers.contract import NEVER, Emission, Floats, Ints, Rates, SourceContext
 from brokers.errors import InvalidInput
 from brokers.indexes.spatial.geometry import geometry_named
 from protocols.spatial.kind import EXPIRE, PUBLISH
-from scenarios.units import Duration, PositiveDuration
 from scenarios.workloads.arrivals import ArrivalParameters, Arrivals
 from scenarios.workloads.common import (
     SUBSCRIPTIONS_PER_SOURCE,
@@ -35,6 +34,7 @@ from scenarios.workloads.common import (
 )
 from scenarios.workloads.subscribe import ChurnParameters, Subscribe, rates_over_time
 from topology.draws import pick, power_weights, purpose_key, stream_of, streams, uniform
+from topology.units import Duration, PositiveDuration
 
 Region = Annotated[
     float | None, Field(gt=0, description="how far from their broker's centre its clients' places lie, along each axis")

@@ -11,10 +11,10 @@ from pydantic import Field
 
 from brokers.contract import Emission, Rates, SourceContext
 from protocols.content.kind import PUBLISH
-from scenarios.units import Fraction
 from scenarios.workloads.arrivals import ArrivalParameters, Arrivals
 from scenarios.workloads.common import GroupSource, Parameters, emission
 from scenarios.workloads.values import ValueParameters
+from topology.units import Fraction
 
 
 class PublishParameters(ArrivalParameters, ValueParameters):

@@ -19,12 +19,12 @@ from brokers.contract import Emission, Floats, Ints, Rates, SourceContext
 from brokers.errors import InvalidInput
 from brokers.indexes.topk.contract import WEIGHT_MAX
 from protocols.topk.kind import REWEIGHT
-from scenarios.units import PositiveRate
 from scenarios.workloads.arrivals import ArrivalParameters, Arrivals
 from scenarios.workloads.common import Parameters, emission, subscription_ids
 from scenarios.workloads.publish import Publish, PublishParameters
 from scenarios.workloads.subscribe import Subscribe, SubscribeParameters, rates_over_time
 from topology.draws import purpose_key, stream_of, streams, uniform
+from topology.units import PositiveRate
 
 Region = Annotated[
     float | None,

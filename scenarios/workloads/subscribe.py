@@ -22,7 +22,6 @@ from pydantic import Field, model_validator
 from brokers.contract import NEVER, Emission, Floats, Ints, Rates, SourceContext
 from brokers.errors import InvalidInput
 from protocols.content.kind import SUBSCRIBE, UNSUBSCRIBE
-from scenarios.units import Duration, PositiveDuration, PositiveRate
 from scenarios.workloads.common import (
     SUBSCRIPTIONS_PER_SOURCE,
     GroupSource,
@@ -33,6 +32,7 @@ from scenarios.workloads.common import (
     subscription_ids,
 )
 from scenarios.workloads.values import ValueParameters
+from topology.units import Duration, PositiveDuration, PositiveRate
 
 _ROOM = 8192  # rows of a buffer; a chunk with more is written in several parts
 _SOURCES_MAX = (1 << 32) // SUBSCRIPTIONS_PER_SOURCE  # their numbers share half of an id

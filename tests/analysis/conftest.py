@@ -49,7 +49,7 @@ def news(tmp_path_factory):
     def make(
         protocol="covering", topology=TREE, loss="0", level="full", duration="4 s", drain="60 s", rate="10/s"
     ) -> RunFolder:
-        from scenarios.run import run
+        from scenarios.running import run
 
         key = (protocol, topology, loss, level, duration, drain, rate)
         if key not in made:
@@ -74,7 +74,7 @@ def filled(tmp_path_factory):
     made: dict[tuple, RunFolder] = {}
 
     def make(text: str, **gaps: str) -> RunFolder:
-        from scenarios.run import run
+        from scenarios.running import run
 
         key = (text, *sorted(gaps.items()))
         if key not in made:

@@ -9,7 +9,8 @@ from dataclasses import replace
 
 import pytest
 
-from analysis.bench import engine, run, spark
+from analysis.bench import __main__ as program
+from analysis.bench import engine, spark
 from analysis.bench.alone import measure, peak_bytes
 from analysis.bench.baselines import heap_loop, problem, simpy_loop
 from analysis.bench.models import FAST_LINKS_NS, SCAN, Setting, model, overlay
@@ -267,7 +268,7 @@ def few(monkeypatch):
 
 @pytest.mark.usefixtures("few")
 def test_a_figure_that_does_not_hold_makes_the_exit_code_1_and_all_are_in_the_json(capsys):
-    assert run.main(["few"], as_json=True) == 1
+    assert program.main(["few"], as_json=True) == 1
     assert [r["holds"] for r in json.loads(capsys.readouterr().out)] == [True, False]
 
 
@@ -275,7 +276,7 @@ def test_a_figure_that_does_not_hold_makes_the_exit_code_1_and_all_are_in_the_js
 def test_only_the_section_of_the_group_is_written_into_a_page(tmp_path, capsys):
     page = tmp_path / "performance.md"
     page.write_text("# Top\n<!-- bench: few -->\nwhat was here\n<!-- end bench: few -->\nBottom\n", encoding="utf-8")
-    run.main(["few"], write=str(page))
+    program.main(["few"], write=str(page))
     text = page.read_text(encoding="utf-8")
     assert text.startswith("# Top\n<!-- bench: few -->\n- Measured ")
     assert text.endswith("<!-- end bench: few -->\nBottom\n")
@@ -283,7 +284,7 @@ def test_only_the_section_of_the_group_is_written_into_a_page(tmp_path, capsys):
     assert "| bad " in text
     assert f"{os.cpu_count()} CPUs" in text
     once = text
-    run.main(["few"], write=str(page))
+    program.main(["few"], write=str(page))
     assert page.read_text(encoding="utf-8") == once
     assert "does not hold" in capsys.readouterr().out
 
@@ -292,11 +293,11 @@ def test_only_the_section_of_the_group_is_written_into_a_page(tmp_path, capsys):
 def test_an_unknown_group_or_page_is_refused_before_anything_is_measured(tmp_path):
     measured.clear()
     with pytest.raises(InvalidInput, match="no group 'fwe'"):
-        run.main(["fwe"])
+        program.main(["fwe"])
     with pytest.raises(InvalidInput, match="no such page"):
-        run.main(["few"], write=str(tmp_path / "missing.md"))
+        program.main(["few"], write=str(tmp_path / "missing.md"))
     page = tmp_path / "page.md"
     page.write_text("nothing", encoding="utf-8")
     with pytest.raises(InvalidInput, match="no section"):
-        run.main(["few"], write=str(page))
+        program.main(["few"], write=str(page))
     assert not measured

@@ -8,7 +8,7 @@ import pytest
 
 from analysis.bench import start
 from analysis.bench.spark import Cost, cost_of
-from scenarios.run import run
+from scenarios.running import run
 
 
 class Calls:

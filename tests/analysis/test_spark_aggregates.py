@@ -10,7 +10,7 @@ import pytest
 
 from brokers.errors import InvalidInput, RunDamaged
 from scenarios import cli
-from scenarios.run import Run, run
+from scenarios.running import Run, run
 
 pytest.importorskip("pyspark")
 pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.usefixtures("spark")]

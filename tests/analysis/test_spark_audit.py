@@ -18,7 +18,7 @@ from brokers.engine.runfolder import open_run
 from brokers.errors import InvalidInput, RunDamaged
 from brokers.naming import message_id
 from scenarios import cli
-from scenarios.run import Run
+from scenarios.running import Run
 
 pytest.importorskip("pyspark")
 pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.usefixtures("spark")]
@@ -89,7 +89,7 @@ def test_forced_and_free_are_as_brute_force_counts_them(topology, news):
     from brokers.engine.run import MemoryTraces, execute
     from protocols.conformance import audit as brute_force
     from scenarios.plan import resolve
-    from scenarios.run import scenario_of
+    from scenarios.running import scenario_of
 
     run = news("flooding", topology)
     traces = MemoryTraces("full")
@@ -119,7 +119,7 @@ def test_a_run_over_the_limit_is_sampled(news, monkeypatch):
 
 
 def test_services_side_by_side_are_audited_each_for_itself(tmp_path):
-    from scenarios.run import run
+    from scenarios.running import run
 
     done = run("three-protocols", engine="inline", out=tmp_path, overrides=["duration=4 s", "topology.nodes=15"])
     found = audit(done.path)
@@ -472,7 +472,7 @@ def test_nothing_but_examples_and_totals_goes_through_the_driver(news, spark):
 @pytest.fixture(scope="module")
 def podium(tmp_path_factory):
     """The run of the kind that docs/analysis.md writes a rule for: three clients get what is published."""
-    from scenarios.run import run
+    from scenarios.running import run
 
     folder = tmp_path_factory.mktemp("podium")
     page = (Path(__file__).parents[2] / "docs" / "analysis.md").read_text("utf-8")

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from brokers.engine.trial_cluster import children
+from analysis.bench.trial_cluster import children
 from brokers.errors import EnvironmentProblem
 from scenarios import cli
 from scenarios.commands.doctor import Java, find_java

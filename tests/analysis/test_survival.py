@@ -9,7 +9,7 @@ from uuid import uuid4
 import pytest
 
 from analysis.bench import survival
-from scenarios.run import run
+from scenarios.running import run
 
 SECONDS = 6
 pytestmark = [pytest.mark.ray, pytest.mark.xdist_group("survival")]

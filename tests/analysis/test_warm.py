@@ -30,7 +30,7 @@ from analysis.warm.events import listening
 
 def scenarios():
     from scenarios.loader import shipped
-    from scenarios.run import resume, run
+    from scenarios.running import resume, run
     for name in sorted(shipped()):
         with tempfile.TemporaryDirectory() as folder:
             overrides = ["duration=2500 ms", "engine.checkpoint_every=1 s"]

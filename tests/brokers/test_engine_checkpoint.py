@@ -79,7 +79,7 @@ CASES = [
 
 
 @pytest.mark.parametrize(("protocol", "rehearsal", "before", "after", "share"), CASES)
-@pytest.mark.parametrize("view", ["auto", "message"])
+@pytest.mark.parametrize("view", ["auto", pytest.param("message", marks=pytest.mark.full)])
 def test_a_resumed_run_equals_the_whole_run(
     tmp_path, outside, protocol, rehearsal, before, after, share, view
 ):

@@ -21,7 +21,7 @@ from protocols.conformance import (
     variants,
 )
 from topology.build import build
-from topology.links import LinkModel
+from topology.links import Links
 
 SUBSCRIBERS = {
     "number": 3,
@@ -37,8 +37,8 @@ def crowd(
     protocols, topology="random-tree", params=None, links=None, cost=None, publish=None, seed=3, **more
 ):
     """A model of the shipped workloads: every protocol named is a service of its own."""
-    given = {"delay": {"kind": "uniform", "low_ns": 1_500_000, "high_ns": 9_000_000}, **(links or {})}
-    overlay = build(topology, params or {"nodes": 8}, LinkModel.model_validate(given), seed)
+    given = {"delay": {"kind": "uniform", "low": 1_500_000, "high": 9_000_000}, **(links or {})}
+    overlay = build(topology, params or {"nodes": 8}, Links.model_validate(given), seed)
     services = [
         service_of(
             protocol,
@@ -101,7 +101,7 @@ def test_no_way_of_running_shows_where_everything_ties():
 
 
 def test_no_way_of_running_shows_with_jitter_bandwidth_and_loss():
-    links = {"jitter_ns": 4_000_000, "bandwidth_bps": 300_000, "loss": 0.08}
+    links = {"jitter": 4_000_000, "bandwidth": 300_000, "loss": 0.08}
     model = crowd(["flooding"], links=links, cost={"base": 20_000.0})
     assert execute(model).metrics["network"]["lost"] > 10
     agrees(model)
@@ -116,7 +116,7 @@ def test_no_way_of_running_shows_on_a_graph_with_cycles():
 
 
 def test_no_way_of_running_shows_where_one_link_is_a_thousand_times_faster():
-    fast = {"overrides": [{"between": (0, 1), "delay_ns": 1_000}, {"between": (1, 2), "delay_ns": 9_000}]}
+    fast = {"overrides": [{"between": (0, 1), "delay": 1_000}, {"between": (1, 2), "delay": 9_000}]}
     agrees(crowd(["flooding"], "line", {"nodes": 7}, fast))
 
 
@@ -137,7 +137,7 @@ def test_no_way_of_running_shows_for_the_routing_protocols_together(protocol, se
 
 
 def test_timers_and_a_protocols_own_messages_and_bodies_do_not_show_how_they_are_run(outside):
-    model = crowd(["flooding"], cost={"base": 30_000.0, "per_link": 900.0}, links={"jitter_ns": 900_000})
+    model = crowd(["flooding"], cost={"base": 30_000.0, "per_link": 900.0}, links={"jitter": 900_000})
     pings = service_of("pings:Pings", "pings", cost={"base": 5_000.0}, sources=model.services[0].sources)
     model.services.append(pings)
     agrees(model)
@@ -157,7 +157,7 @@ def test_timers_and_a_protocols_own_messages_and_bodies_do_not_show_how_they_are
 
 def test_timers_tie_with_messages_without_showing_how_they_are_run(outside):
     rehearsal = replace(
-        REHEARSALS[1], grid_ns=1_000_000, links={"delay": {"kind": "constant", "delay_ns": 1_000_000}}
+        REHEARSALS[1], grid_ns=1_000_000, links={"delay": {"kind": "constant", "delay": 1_000_000}}
     )
     agrees(rehearse(rehearsal, "pings:Pings"))
 
@@ -252,7 +252,7 @@ def test_no_way_of_running_shows_in_any_rehearsal(protocol, rehearsal, seed, out
 @pytest.mark.parametrize("seed", range(40))
 def test_no_random_cutting_shows(seed):
     model = crowd(
-        ["flooding", "subscription"], cost={"base": 40_000.0}, links={"jitter_ns": 700_000}, seed=seed + 10
+        ["flooding", "subscription"], cost={"base": 40_000.0}, links={"jitter": 700_000}, seed=seed + 10
     )
     ways = [
         ORACLE,

@@ -154,7 +154,7 @@ def test_a_cluster_that_is_not_there_is_one_clear_sentence():
 
 
 def test_three_nodes_of_a_cluster_run_shipped_code_and_give_the_same_digest(request, monkeypatch):
-    from brokers.engine.trial_cluster import TrialCluster
+    from analysis.bench.trial_cluster import TrialCluster
 
     shipped = request.config.cache.mkdir("shipped")
     monkeypatch.setenv("XDG_CACHE_HOME", str(shipped))

@@ -9,14 +9,14 @@ from brokers.engine.model import Model, ServiceSpec, SourceSpec
 from brokers.engine.run import MemoryTraces, execute, tables_of
 from brokers.errors import ProtocolFault
 from topology.build import build
-from topology.links import LinkModel
+from topology.links import Links
 
 MS = 1_000_000
 
 
 def model(protocol: str = "ledger:Stamper") -> Model:
     overlay = build(
-        "line", {"nodes": 3}, LinkModel.model_validate({"delay": {"kind": "constant", "delay_ns": 5 * MS}}), 1
+        "line", {"nodes": 3}, Links.model_validate({"delay": {"kind": "constant", "delay": 5 * MS}}), 1
     )
     publish = SourceSpec("scenarios.workloads.publish:Publish", {"process": "constant", "rate": 100.0}, "all")
     service = ServiceSpec("s", "ledger:Ledger", protocol, None, params={"attributes": 2}, sources=[publish])

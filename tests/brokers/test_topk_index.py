@@ -181,7 +181,11 @@ QUERIES = [
 @pytest.mark.parametrize("weights", ["uniform", "equal", "pareto", "integers", "signed"])
 @pytest.mark.parametrize(
     ("attributes", "constraints", "width"),
-    [(20, 5, 0.2), (4, 3, 0.1), (3, 3, 0.0), (100, 3, 0.4), (20, 10, 0.5)],
+    [
+        (20, 5, 0.2),
+        (3, 3, 0.0),
+        *(pytest.param(*each, marks=pytest.mark.full) for each in ((4, 3, 0.1), (100, 3, 0.4), (20, 10, 0.5))),
+    ],
 )
 @pytest.mark.parametrize("name", [name for name in RANKED if name != "topk-scan"])
 def test_an_index_ranks_thousands_of_filters_as_the_scan_does(

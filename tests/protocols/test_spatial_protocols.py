@@ -48,7 +48,7 @@ def options(protocol):
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-@pytest.mark.parametrize("rehearsal", [TREE, CYCLES], ids=lambda r: r.name)
+@pytest.mark.parametrize("rehearsal", [pytest.param(TREE, marks=pytest.mark.full), CYCLES], ids=lambda r: r.name)
 def test_every_way_of_running_gives_one_trace_and_a_right_one(protocol, rehearsal):
     model = rehearse(rehearsal, protocol, params=params(), options=options(protocol))
     assert check_digests(model, variants(model)[::6]) == []

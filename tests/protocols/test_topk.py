@@ -31,7 +31,11 @@ def params(**said):
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-@pytest.mark.parametrize("rehearsal", [TREE, STRAINED, CYCLES], ids=lambda r: r.name)
+@pytest.mark.parametrize(
+    "rehearsal",
+    [CYCLES, pytest.param(TREE, marks=pytest.mark.full), pytest.param(STRAINED, marks=pytest.mark.full)],
+    ids=lambda r: r.name,
+)
 def test_every_way_of_running_gives_one_trace_and_a_right_one(protocol, rehearsal):
     model = rehearse(rehearsal, protocol, params=params())
     assert check_digests(model, variants(model)[::6]) == []

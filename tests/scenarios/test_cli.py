@@ -268,7 +268,7 @@ def test_init_where_nothing_can_be_written_is_the_environments_fault(tmp_path, c
 def test_doctor_finds_what_the_tests_need(capsys):
     code = cli.main(["doctor", "--json"])
     findings = {finding["what"]: finding for finding in json.loads(capsys.readouterr().out)}
-    assert set(findings) == {"Python", "packages", "Numba cache", "Ray", "Java", "Spark"}
+    assert set(findings) == {"Python", "packages", "own names", "Numba cache", "Ray", "Java", "Spark"}
     assert findings["packages"]["fine"]
     assert code == (0 if all(finding["fine"] for finding in findings.values()) else 4)
 
@@ -280,6 +280,22 @@ def test_doctor_says_how_to_get_what_is_missing(capsys, monkeypatch):
     text = capsys.readouterr().out
     assert "MISSING  Ray" in text
     assert "pip install x" in text
+
+
+@pytest.mark.parametrize("name", ["analysis", "brokerlab", "brokers", "protocols", "scenarios", "topology"])
+def test_doctor_names_a_package_that_is_called_as_one_of_ours(name, tmp_path, capsys, monkeypatch):
+    assert doctor.own_names().fine
+    (tmp_path / name).mkdir()
+    (tmp_path / name / "__init__.py").touch()
+    about = tmp_path / "lab_tools-2.0.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: lab-tools\nVersion: 2.0\n", encoding="utf-8")
+    (about / "RECORD").write_text(f"{name}/__init__.py,,\nlab_tools-2.0.dist-info/METADATA,,\n", encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    assert cli.main(["doctor"]) == 4
+    text = capsys.readouterr().out
+    assert f"MISSING  own names    {name} is of lab-tools too, and imported from " in text
+    assert "an environment of its own" in text
 
 
 @pytest.mark.parametrize(

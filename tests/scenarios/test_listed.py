@@ -11,7 +11,7 @@ from brokers import registry
 from scenarios import lookup
 from scenarios.commands.list import GROUPS, names_of
 from scenarios.loader import shipped
-from scenarios.run import run
+from scenarios.running import run
 
 # What a topology cannot do without, by parameter.
 TOPOLOGY: dict[str, Any] = {

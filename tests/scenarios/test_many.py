@@ -20,7 +20,7 @@ from scenarios.many.pool import answers
 from scenarios.many.reader import load_sweep
 from scenarios.many.sweep import repeated, seed_of, short_names
 from scenarios.problems import ScenarioErrors
-from scenarios.run import run
+from scenarios.running import run
 
 # A third party's publishers, who misbehave when they are told to.
 MISCHIEF = """\

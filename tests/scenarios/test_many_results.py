@@ -16,7 +16,7 @@ from scenarios.many.diff import diff
 from scenarios.many.reader import load_sweep
 from scenarios.many.student import difference, estimate, quantile, two_sided_tail
 from scenarios.problems import ScenarioErrors
-from scenarios.run import run
+from scenarios.running import run
 
 SECOND = """\
   - {name: alerts, kind: content, attributes: 2, protocol: covering, workload: *work}

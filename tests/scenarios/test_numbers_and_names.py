@@ -8,7 +8,7 @@ import re
 import pytest
 
 from scenarios import cli
-from scenarios.run import run
+from scenarios.running import run
 
 # Broker 0 is called 3, broker 1 is called 0, and so on: a line 3 - 0 - 10 - 1 - 2 with a server behind broker 0.
 SCENARIO = """\

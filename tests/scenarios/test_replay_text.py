@@ -15,7 +15,7 @@ from brokers.errors import InvalidInput
 from brokers.words import beginning_with
 from scenarios.loader import loads
 from scenarios.plan import resolve
-from scenarios.run import run
+from scenarios.running import run
 
 TICKS = """\
 duration: 10 s

@@ -11,7 +11,7 @@ from brokers.errors import Interrupted, InvalidInput, RunIncomplete
 from scenarios import cli
 from scenarios.loader import load
 from scenarios.problems import ScenarioErrors
-from scenarios.run import Run, choose_engine, resume, run
+from scenarios.running import Run, choose_engine, resume, run
 
 FULL = "trace: {level: full}\n"
 SLOW = (("500 ms", "1 s"), ("protocol: flooding", "protocol: flooding\n    cost: {base: 1 ms}"))
@@ -250,15 +250,15 @@ def test_a_demo_without_spark_says_so_and_is_fine(scenario, capsys, monkeypatch)
 
 
 def test_a_demo_whose_digests_differ_fails(scenario, capsys, monkeypatch):
-    import scenarios.run
+    import scenarios.running
 
     def another(ready, model, *arguments, **more):
         model.seed += 1
         return honest(ready, model, *arguments, **more)
 
-    honest = scenarios.run.execute
+    honest = scenarios.running.execute
     monkeypatch.setattr("scenarios.commands.demo.SCENARIO", str(scenario))
     calls = iter([honest, another])
-    monkeypatch.setattr(scenarios.run, "execute", lambda *arguments, **more: next(calls)(*arguments, **more))
+    monkeypatch.setattr(scenarios.running, "execute", lambda *arguments, **more: next(calls)(*arguments, **more))
     assert cli.main(["demo", "--engine", "inline", "--out", str(scenario.parent / "demo")]) == 1
     assert "THE DIGESTS DIFFER" in capsys.readouterr().out

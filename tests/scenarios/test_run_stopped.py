@@ -12,7 +12,7 @@ import tempfile
 
 import pytest
 
-from scenarios.run import resume, run
+from scenarios.running import resume, run
 
 pytestmark = pytest.mark.ray
 
@@ -22,8 +22,8 @@ STOPPED = """\
 import json, os, signal, sys, threading, time
 from pathlib import Path
 
-import scenarios.run
-from brokers.engine.trial_cluster import children
+import scenarios.running
+from analysis.bench.trial_cluster import children
 from scenarios import cli
 
 name, target, notes, *arguments = sys.argv[1:]
@@ -53,7 +53,7 @@ class Stop:
     def close(self):
         pass
 
-scenarios.run.Progress = Stop
+scenarios.running.Progress = Stop
 sys.argv = ["brokerlab", *arguments]
 cli.entry()
 """

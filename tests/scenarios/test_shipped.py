@@ -5,7 +5,7 @@ import pytest
 from brokers import registry
 from scenarios.loader import load, shipped
 from scenarios.plan import plan
-from scenarios.run import run
+from scenarios.running import run
 
 # What it takes to run each for a moment; the rest of a scenario stays as it is.
 SHORT = ["duration=4 s", "trace.level=none"]

@@ -16,7 +16,7 @@ from brokers import names
 from brokers.errors import InvalidInput, RunDamaged
 from scenarios import cli
 from scenarios.loader import from_data, load, loads
-from scenarios.run import run
+from scenarios.running import run
 
 OUTSIDE = Path(__file__).parents[1] / "outside" / "visitors.py"
 # What stands in `tree.yaml` (tests/scenarios/conftest.py) for each thing that has a name.

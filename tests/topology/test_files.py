@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from topology.build import build
 from topology.errors import TopologyError
 from topology.files import DATA, file, locate, parse, shipped
-from topology.links import GeographyDelay, LinkModel
+from topology.links import GeographyDelay, Links
 
-BY_PLACE = LinkModel(delay=GeographyDelay(scale_km_per_unit=1.0))
+BY_PLACE = Links(delay=GeographyDelay(scale_km_per_unit=1.0))
 REPOSITORY = Path(__file__).parents[2]
 FORMATS = ("auto", "gml", "graphml", "edgelist", "json")
 
@@ -97,7 +97,7 @@ def test_a_file_that_is_not_there_is_named_and_a_near_name_offered(tmp_path):
 def test_a_relative_path_starts_from_the_base(tmp_path):
     (tmp_path / "two.edges").write_text("a b\n")
     assert locate("two.edges", str(tmp_path)) == tmp_path / "two.edges"
-    assert build("file", {"path": "two.edges"}, LinkModel(), seed=1, base=str(tmp_path)).names == ("a", "b")
+    assert build("file", {"path": "two.edges"}, Links(), seed=1, base=str(tmp_path)).names == ("a", "b")
     assert locate("Abilene", str(tmp_path)).parent == DATA
 
 

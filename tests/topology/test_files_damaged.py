@@ -44,8 +44,51 @@ JSON = json.dumps(
         "links": [{"source": 0, "target": "b"}, ["b", 2], {"from": 2, "to": "d"}, {"between": ["d", 0]}],
     }
 )
+SNDLIB_XML = """<?xml version="1.0" encoding="UTF-8"?>
+<network xmlns="http://sndlib.zib.de/network" version="1.0">
+ <networkStructure>
+  <nodes coordinatesType="geographical">
+   <node id="Bonn"><coordinates><x>7.10</x><y>50.73</y></coordinates></node>
+   <node id="Ulm"><coordinates><x>9.99</x><y>48.40</y></coordinates></node>
+   <node id="Jena"><coordinates><x>11.59</x><y>50.93</y></coordinates></node>
+  </nodes>
+  <links>
+   <link id="L1"><source>Bonn</source><target>Ulm</target></link>
+   <link id="L2"><source>Ulm</source><target>Jena</target></link>
+  </links>
+ </networkStructure>
+</network>
+"""
+SNDLIB = """?SNDlib native format; type: network; version: 1.0
+NODES (
+  Bonn ( 7.10 50.73 )
+  Ulm ( 9.99 48.40 )
+  Jena ( 11.59 50.93 )
+)
+LINKS (
+  L1 ( Bonn Ulm ) 0.00 0.00 0.00 0.00 ( 40.00 1.00 155.00 2.00 )
+  L2 ( Ulm Jena ) 0.00 0.00 0.00 0.00 ( UNLIMITED 1.00 )
+)
+"""
+REPETITA = """NODES 3
+label x y
+0_Bonn 7.10 50.73
+1_Ulm 9.99 48.40
+2_Jena 11.59 50.93
+
+EDGES 4
+label src dest weight bw delay
+edge_0 0 1 1 10000000 126
+edge_1 1 0 1 10000000 126
+edge_2 1 2 5 10000000 1600
+edge_3 2 1 5 10000000 1600
+"""
+AS_REL = "# input clique: 701 7018\n701|7018|0\n701|64500|-1|bgp\n7018|64500|-1|mlp\n64500|64501|-1\n"
 # name of a file -> a whole one; a new format is one line here
-WHOLE = {"net.gml": GML, "net.graphml": GRAPHML, "net.edges": EDGES, "net.csv": CSV, "net.json": JSON}
+WHOLE = {
+    "net.gml": GML, "net.graphml": GRAPHML, "net.edges": EDGES, "net.csv": CSV, "net.json": JSON,
+    "net.xml": SNDLIB_XML, "net.txt": SNDLIB, "net.graph": REPETITA, "as-rel.txt": AS_REL,
+}  # fmt: skip
 
 # What means something in one of the formats.
 _PIECES = [
@@ -89,9 +132,15 @@ def read(path: Path, strict: bool = False) -> nx.Graph | None:
     return graph
 
 
-def test_every_format_that_is_read_is_damaged_here():
-    suffixes = {Path(name).suffix for name in WHOLE}
-    assert {files._SUFFIXES[suffix] for suffix in suffixes} == set(files._READERS)
+def test_every_format_that_is_read_is_damaged_here(tmp_path, monkeypatch):
+    used = []
+    for format, reader in files._READERS.items():
+        noted = lambda text, where, format=format, reader=reader: (used.append(format), reader(text, where))[1]  # noqa: E731
+        monkeypatch.setitem(files._READERS, format, noted)
+    for name, text in WHOLE.items():
+        (tmp_path / name).write_text(text, "utf-8")
+        read(tmp_path / name)
+    assert set(used) == set(files._READERS)
 
 
 @pytest.mark.parametrize("name", WHOLE)

@@ -11,7 +11,7 @@ import pytest
 from topology import generators
 from topology.build import build, graph_of, parameters
 from topology.errors import TopologyError
-from topology.links import ConstantDelay, LinkModel, UniformDelay
+from topology.links import ConstantDelay, Links, UniformDelay
 from topology.registry import TOPOLOGIES
 
 SMALL = {
@@ -40,7 +40,7 @@ RANDOM = [
     "waxman",
     "hierarchical",
 ]
-LINKS = LinkModel(delay=UniformDelay(low_ns=1_000, high_ns=9_000))
+LINKS = Links(delay=UniformDelay(low=1_000, high=9_000))
 
 
 def columns(overlay):
@@ -66,7 +66,7 @@ def test_a_topology_is_connected_and_the_same_for_the_same_seed(kind):
 
 @pytest.mark.parametrize("kind", RANDOM)
 def test_another_seed_gives_another_random_topology(kind):
-    still = LinkModel(delay=ConstantDelay(delay_ns=5))
+    still = Links(delay=ConstantDelay(delay=5))
     first, second = (build(kind, SMALL[kind], still, seed=seed) for seed in (1, 2))
     assert columns(first) != columns(second)
 

@@ -17,8 +17,8 @@ from topology.geography import EARTH_RADIUS_M, arc_tangent, great_circle_m, sine
 from topology.links import (
     ConstantDelay,
     GeographyDelay,
-    LinkModel,
     LinkOverride,
+    Links,
     NormalDelay,
     UniformDelay,
     apply,
@@ -42,12 +42,12 @@ def placed(*places, coordinates="degrees"):
 
 
 def test_a_constant_delay_is_on_every_link():
-    overlay = build("ring", {"nodes": 5}, LinkModel(delay=ConstantDelay(delay_ns=77)), seed=1)
+    overlay = build("ring", {"nodes": 5}, Links(delay=ConstantDelay(delay=77)), seed=1)
     assert overlay.delay_ns.tolist() == [77] * 5
 
 
 def test_uniform_delays_reach_both_bounds_and_have_the_mean_between_them():
-    delay = build("line", MANY, LinkModel(delay=UniformDelay(low_ns=5, high_ns=14)), seed=1).delay_ns
+    delay = build("line", MANY, Links(delay=UniformDelay(low=5, high=14)), seed=1).delay_ns
     counts = np.bincount(delay)
     assert len(counts) == 15
     assert counts[:5].sum() == 0
@@ -55,7 +55,7 @@ def test_uniform_delays_reach_both_bounds_and_have_the_mean_between_them():
 
 
 def test_a_links_delay_depends_on_its_ends_and_the_seed_alone():
-    model = LinkModel(delay=UniformDelay(low_ns=1, high_ns=10**9))
+    model = Links(delay=UniformDelay(low=1, high=10**9))
     short, long = (build("line", {"nodes": n}, model, seed=4) for n in (10, 50))
     other = build("line", {"nodes": 50}, model, seed=5)
     assert short.delay_ns.tolist() == long.delay_ns[:9].tolist()
@@ -63,15 +63,15 @@ def test_a_links_delay_depends_on_its_ends_and_the_seed_alone():
 
 
 def test_truncated_normal_delays_have_the_mean_and_spread_of_their_distribution():
-    model = NormalDelay(mean_ns=10**7, stdev_ns=10**6, low_ns=1, high_ns=2 * 10**7)
-    delay = build("line", MANY, LinkModel(delay=model), seed=1).delay_ns
+    model = NormalDelay(mean=10**7, stdev=10**6, low=1, high=2 * 10**7)
+    delay = build("line", MANY, Links(delay=model), seed=1).delay_ns
     assert abs(delay.mean() - 1e7) < 5 * 1e6 / 3000**0.5
     assert abs(delay.std() - 1e6) < 5e4
 
 
 def test_a_half_normal_delay_has_its_known_mean():
-    model = NormalDelay(mean_ns=10**7, stdev_ns=10**6, low_ns=10**7)
-    delay = build("line", MANY, LinkModel(delay=model), seed=1).delay_ns
+    model = NormalDelay(mean=10**7, stdev=10**6, low=10**7)
+    delay = build("line", MANY, Links(delay=model), seed=1).delay_ns
     assert delay.min() >= 10**7
     assert abs(delay.mean() - (1e7 + 1e6 * math.sqrt(2 / math.pi))) < 6e4
 
@@ -86,7 +86,7 @@ def test_a_half_normal_delay_has_its_known_mean():
 )
 def test_a_truncated_normal_stays_within_its_bounds_wherever_they_are(mean, stdev, low, width, u):
     high = min(low + width, 10**15)
-    model = NormalDelay(mean_ns=mean, stdev_ns=stdev, low_ns=low, high_ns=high)
+    model = NormalDelay.model_construct(mean=mean, stdev=stdev, low=low, high=high)
     drawn = truncated_normal_ns(np.array(sorted(u)), model)
     assert ((low <= drawn) & (drawn <= high)).all()
     assert np.all(np.diff(drawn) >= -1 - stdev * 1e-7)  # a quantile function, up to the quantile's own error
@@ -94,7 +94,7 @@ def test_a_truncated_normal_stays_within_its_bounds_wherever_they_are(mean, stde
 
 @pytest.mark.parametrize("sigmas", [1, 4, 7, 12, 30])
 def test_a_far_tail_decays_as_a_normal_tail_does(sigmas):
-    model = NormalDelay(mean_ns=1, stdev_ns=10**6, low_ns=sigmas * 10**6, high_ns=10**9)
+    model = NormalDelay(mean=1, stdev=10**6, low=sigmas * 10**6, high=10**9)
     median = truncated_normal_ns(np.array([0.5]), model)[0] / 1e6
     tail = math.erfc(median / math.sqrt(2)) / math.erfc(sigmas / math.sqrt(2))
     assert abs(tail - 0.5) < 1e-3
@@ -153,7 +153,7 @@ def test_light_in_fibre_takes_five_microseconds_a_kilometre():
 
 def test_links_without_a_distance_get_the_floor_and_are_counted():
     graph = placed((0.0, 0.0), (0.0, 0.0), None, (10.0, 0.0), (10.0001, 0.0), (20.0, 0.0))
-    overlay = apply(graph, LinkModel(delay=GeographyDelay(delay_min_ns=200_000)), seed=1)
+    overlay = apply(graph, Links(delay=GeographyDelay(delay_min=200_000)), seed=1)
     assert overlay.delay_ns[:4].tolist() == [200_000] * 4
     assert overlay.delay_ns[4] == pytest.approx(10 / 360 * 2 * math.pi * EARTH_RADIUS_M * 5.0035, rel=1e-3)
     assert overlay.notes == (
@@ -166,29 +166,29 @@ def test_links_without_a_distance_get_the_floor_and_are_counted():
 def test_a_plane_needs_a_scale_to_become_time():
     graph = placed((0.0, 0.0), (3.0, 4.0), coordinates="plane")
     with pytest.raises(TopologyError, match="needs scale_km_per_unit"):
-        apply(graph, LinkModel(delay=GeographyDelay()), seed=1)
-    overlay = apply(graph, LinkModel(delay=GeographyDelay(scale_km_per_unit=100.0)), seed=1)
+        apply(graph, Links(delay=GeographyDelay()), seed=1)
+    overlay = apply(graph, Links(delay=GeographyDelay(scale_km_per_unit=100.0)), seed=1)
     assert overlay.delay_ns.tolist() == travel_ns(np.array([500_000.0])).tolist()
 
 
 def test_a_distance_beyond_all_measure_is_refused():
     graph = placed((0.0, 0.0), (1e300, 4.0), coordinates="plane")
     with pytest.raises(TopologyError, match="lower scale_km_per_unit"):
-        apply(graph, LinkModel(delay=GeographyDelay(scale_km_per_unit=100.0)), seed=1)
+        apply(graph, Links(delay=GeographyDelay(scale_km_per_unit=100.0)), seed=1)
 
 
 # ---- the rest of a link ------------------------------------------------------------------------------
 
 
 def test_an_override_changes_what_it_names_on_its_link_only():
-    model = LinkModel(
-        delay=ConstantDelay(delay_ns=10),
-        jitter_ns=3,
-        bandwidth_bps=8,
+    model = Links(
+        delay=ConstantDelay(delay=10),
+        jitter=3,
+        bandwidth=8,
         loss=0.5,
         overrides=(
-            LinkOverride(between=("b2", 1), delay_ns=99),
-            LinkOverride(between=(0, 1), jitter_ns=0, bandwidth_bps=7, loss=0.0),
+            LinkOverride(between=("b2", 1), delay=99),
+            LinkOverride(between=(0, 1), jitter=0, bandwidth=7, loss=0.0),
         ),
     )
     overlay = build("line", {"nodes": 4}, model, seed=1)
@@ -207,7 +207,7 @@ def test_an_override_changes_what_it_names_on_its_link_only():
     ],
 )
 def test_an_override_of_a_link_that_is_not_there_is_refused(between, said):
-    model = LinkModel(overrides=(LinkOverride(between=between, delay_ns=1),))
+    model = Links(overrides=(LinkOverride(between=between, delay=1),))
     with pytest.raises(TopologyError, match=said):
         build("line", {"nodes": 4}, model, seed=1)
 
@@ -215,25 +215,25 @@ def test_an_override_of_a_link_that_is_not_there_is_refused(between, said):
 @pytest.mark.parametrize(
     "wrong",
     [
-        {"delay": {"kind": "constant", "delay_ns": 0}},
-        {"delay": {"kind": "uniform", "low_ns": 9, "high_ns": 3}},
-        {"delay": {"kind": "normal", "mean_ns": 9, "stdev_ns": -3}},
+        {"delay": {"kind": "constant", "delay": 0}},
+        {"delay": {"kind": "uniform", "low": 9, "high": 3}},
+        {"delay": {"kind": "normal", "mean": 9, "stdev": -3}},
         {"delay": {"kind": "gamma"}},
         {"loss": 1.0},
-        {"bandwidth_bps": -1},
-        {"jitter": 3},
+        {"bandwidth": -1},
+        {"jitter_ns": 3},
     ],
 )
 def test_an_impossible_link_model_is_refused_by_its_schema(wrong):
     with pytest.raises(ValidationError):
-        LinkModel.model_validate(wrong)
+        Links.model_validate(wrong)
 
 
 def test_an_overlay_has_the_promised_types_and_one_broker_is_enough():
-    overlay = build("line", {"nodes": 1}, LinkModel(delay=GeographyDelay()), seed=1)
+    overlay = build("line", {"nodes": 1}, Links(delay=GeographyDelay()), seed=1)
     assert (overlay.brokers, overlay.links, overlay.is_tree) == (1, 0, True)
     assert overlay.degree.tolist() == [0]
-    overlay = build("grid", {"rows": 2, "columns": 3}, LinkModel(), seed=1)
+    overlay = build("grid", {"rows": 2, "columns": 3}, Links(), seed=1)
     assert [overlay.link_a.dtype, overlay.link_b.dtype, overlay.degree.dtype] == [np.int32] * 3
     assert [overlay.delay_ns.dtype, overlay.jitter_ns.dtype, overlay.bandwidth_bps.dtype] == [np.int64] * 3
     assert [overlay.loss.dtype, overlay.position.dtype] == [np.float64] * 2
@@ -280,13 +280,13 @@ REGIONS = {"regions": [5, 1, 4], "region": "line"}
 
 def test_links_of_regions_have_the_delays_of_the_last_rule_that_is_about_them():
     rules = [
-        {"inside": "all", "delay": {"kind": "constant", "delay_ns": 2}},
-        {"between": "all", "delay": {"kind": "constant", "delay_ns": 30}},
-        {"inside": 2, "delay": {"kind": "uniform", "low_ns": 5, "high_ns": 9}},
-        {"between": [2, 0], "delay": {"kind": "constant", "delay_ns": 80}},
+        {"inside": "all", "delay": {"kind": "constant", "delay": 2}},
+        {"between": "all", "delay": {"kind": "constant", "delay": 30}},
+        {"inside": 2, "delay": {"kind": "uniform", "low": 5, "high": 9}},
+        {"between": [2, 0], "delay": {"kind": "constant", "delay": 80}},
     ]
-    override = {"between": ("r0", "r1"), "delay_ns": 31}
-    overlay = build("hierarchical", REGIONS, LinkModel.model_validate({"regions": rules, "overrides": [override]}), 1)
+    override = {"between": ("r0", "r1"), "delay": 31}
+    overlay = build("hierarchical", REGIONS, Links.model_validate({"regions": rules, "overrides": [override]}), 1)
     region = [int(name[1:].split(".")[0]) for name in overlay.names]
     found = {}
     for a, b, delay in zip(overlay.link_a.tolist(), overlay.link_b.tolist(), overlay.delay_ns.tolist()):
@@ -296,10 +296,10 @@ def test_links_of_regions_have_the_delays_of_the_last_rule_that_is_about_them():
 
 
 def test_a_rule_for_a_region_draws_as_the_same_delay_for_all_links_would():
-    drawn = {"kind": "uniform", "low_ns": 5, "high_ns": 9999}
-    everywhere = build("hierarchical", REGIONS, LinkModel.model_validate({"delay": drawn}), 1)
+    drawn = {"kind": "uniform", "low": 5, "high": 9999}
+    everywhere = build("hierarchical", REGIONS, Links.model_validate({"delay": drawn}), 1)
     rules = [{"inside": "all", "delay": drawn}, {"between": "all", "delay": drawn}]
-    by_rules = build("hierarchical", REGIONS, LinkModel.model_validate({"regions": rules}), 1)
+    by_rules = build("hierarchical", REGIONS, Links.model_validate({"regions": rules}), 1)
     assert by_rules.delay_ns.tolist() == everywhere.delay_ns.tolist()
 
 
@@ -313,6 +313,6 @@ def test_a_rule_for_a_region_draws_as_the_same_delay_for_all_links_would():
     ],
 )
 def test_a_rule_for_what_is_not_there_is_refused(kind, params, rule, words):
-    model = LinkModel.model_validate({"regions": [{**rule, "delay": {"kind": "constant", "delay_ns": 2}}]})
+    model = Links.model_validate({"regions": [{**rule, "delay": {"kind": "constant", "delay": 2}}]})
     with pytest.raises(TopologyError, match=words):
         build(kind, params, model, 1)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from topology.build import build
 from topology.errors import TopologyError
-from topology.links import LinkModel
+from topology.links import Links
 from topology.overlay import broker_label, broker_number
 from topology.placement import place
 from topology.servers import Server, with_servers
@@ -19,7 +19,7 @@ NUMBER_OF = {name: number for number, name in enumerate(SHUFFLED)}
 
 
 def overlay(**links):
-    return build("explicit", {"nodes": SHUFFLED, "links": LINKS}, LinkModel(**links), seed=1)
+    return build("explicit", {"nodes": SHUFFLED, "links": LINKS}, Links(**links), seed=1)
 
 
 def test_links_of_a_list_with_names_go_by_these_names():
@@ -55,7 +55,7 @@ def test_what_means_no_broker_is_refused(reference):
     "ask",
     [
         lambda: place(overlay(), 4, {"kind": "explicit", "brokers": [3]}, seed=1),
-        lambda: place(overlay(), 4, {"kind": "explicit", "brokers": {"3": 4}}, seed=1),
+        lambda: place(overlay(), 4, {"kind": "explicit", "brokers": ["3"], "counts": [4]}, seed=1),
         lambda: overlay(overrides=[{"between": (3, "hub"), "loss": 0.5}]),
         lambda: with_servers(overlay(), [Server("server", 3, 1000)]),
         lambda: overlay().broker(3),

@@ -11,12 +11,12 @@ from topology import bisection
 from topology.build import build
 from topology.describe import describe
 from topology.errors import TopologyError
-from topology.links import ConstantDelay, GeographyDelay, LinkModel, LinkOverride, UniformDelay
+from topology.links import ConstantDelay, GeographyDelay, LinkOverride, Links, UniformDelay
 from topology.overlay import NEVER
 from topology.partition import METHODS, partition
 
-SPREAD = LinkModel(delay=UniformDelay(low_ns=5_000_000, high_ns=50_000_000))
-EVEN = LinkModel(delay=ConstantDelay(delay_ns=10_000_000))
+SPREAD = Links(delay=UniformDelay(low=5_000_000, high=50_000_000))
+EVEN = Links(delay=ConstantDelay(delay=10_000_000))
 
 
 def checked(overlay, shards, method="auto", weight=None):
@@ -82,8 +82,8 @@ def test_a_grid_of_equal_delays_is_cut_about_straight():
 
 def test_clouds_joined_by_slow_links_are_cut_there_and_nowhere_else():
     params = {"regions": 6, "region_size": 20, "region": "random-tree"}
-    slow = tuple(LinkOverride(between=(g, (g + 1) % 6), delay_ns=40_000_000) for g in range(6))
-    fast = LinkModel(delay=ConstantDelay(delay_ns=100_000), overrides=slow)
+    slow = tuple(LinkOverride(between=(g, (g + 1) % 6), delay=40_000_000) for g in range(6))
+    fast = Links(delay=ConstantDelay(delay=100_000), overrides=slow)
     found = checked(build("hierarchical", params, fast, seed=1), 3)
     assert found.lookahead_ns == 40_000_000
     assert found.cut_links.size == 3
@@ -91,7 +91,7 @@ def test_clouds_joined_by_slow_links_are_cut_there_and_nowhere_else():
 
 
 def test_one_fast_link_among_many_is_never_cut():
-    fast = (LinkOverride(between=(0, 1), delay_ns=10_000), LinkOverride(between=(3, 4), delay_ns=100_000))
+    fast = (LinkOverride(between=(0, 1), delay=10_000), LinkOverride(between=(3, 4), delay=100_000))
     model = SPREAD.model_copy(update={"overrides": fast})
     overlay = build("line", {"nodes": 30}, model, seed=1)
     for shards in (2, 3, 5):
@@ -99,7 +99,7 @@ def test_one_fast_link_among_many_is_never_cut():
 
 
 def test_a_shipped_network_is_cut_at_long_links():
-    overlay = build("file", {"path": "Cogentco"}, LinkModel(delay=GeographyDelay()), seed=1)
+    overlay = build("file", {"path": "Cogentco"}, Links(delay=GeographyDelay()), seed=1)
     found = checked(overlay, 2)
     assert found.imbalance <= 0.1
     assert found.lookahead_ns > 5 * overlay.delay_ns.min()
@@ -178,7 +178,7 @@ def test_components_are_named_by_their_lowest_node():
 
 
 def test_a_description_gives_the_known_facts_of_a_line_and_a_single_broker():
-    model = LinkModel(delay=ConstantDelay(delay_ns=5), overrides=(LinkOverride(between=(0, 1), delay_ns=9),))
+    model = Links(delay=ConstantDelay(delay=5), overrides=(LinkOverride(between=(0, 1), delay=9),))
     assert describe(build("line", {"nodes": 10}, model, seed=1)) == {
         "brokers": 10,
         "links": 9,

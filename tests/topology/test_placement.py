@@ -7,10 +7,10 @@ import pytest
 
 from topology.build import build
 from topology.errors import TopologyError
-from topology.links import LinkModel
-from topology.placement import PLACEMENTS, Explicit, Zipf, place
+from topology.links import Links
+from topology.placement import PLACEMENTS, ExplicitPlacement, ZipfPlacement, place
 
-STAR = build("star", {"nodes": 11}, LinkModel(), seed=1)
+STAR = build("star", {"nodes": 11}, Links(), seed=1)
 
 
 @pytest.mark.parametrize("how", [name for name in PLACEMENTS if name != "explicit"])
@@ -40,11 +40,11 @@ def test_placement_by_degree_gives_the_hub_of_a_star_half():
 
 
 def test_zipf_placement_follows_its_exponent_over_brokers_in_a_drawn_order():
-    counts = np.sort(np.bincount(place(STAR, 20_000, Zipf(exponent=1.0), seed=1), minlength=11))[::-1]
+    counts = np.sort(np.bincount(place(STAR, 20_000, ZipfPlacement(exponent=1.0), seed=1), minlength=11))[::-1]
     share = 1 / np.arange(1, 12)
     expected = 20_000 * share / share.sum()
     assert (abs(counts - expected) < 5 * expected**0.5).all()
-    top = {int(np.bincount(place(STAR, 200, Zipf(exponent=3.0), seed=s)).argmax()) for s in range(8)}
+    top = {int(np.bincount(place(STAR, 200, ZipfPlacement(exponent=3.0), seed=s)).argmax()) for s in range(8)}
     assert len(top) > 2
 
 
@@ -53,14 +53,16 @@ def test_even_placement_goes_round():
 
 
 def test_explicit_placement_takes_a_list_in_turn_or_counts():
-    assert place(STAR, 5, Explicit(brokers=["b3", 7]), seed=1).tolist() == [3, 7, 3, 7, 3]
-    counted = {"kind": "explicit", "brokers": {"b3": 2, 7: 1, "b0": 0}}
+    assert place(STAR, 5, ExplicitPlacement(brokers=["b3", 7]), seed=1).tolist() == [3, 7, 3, 7, 3]
+    counted = {"kind": "explicit", "brokers": ["b3", 7, "b0"], "counts": [2, 1, 0]}
     assert place(STAR, 3, counted, seed=1).tolist() == [3, 3, 7]
-    assert place(STAR, 0, Explicit(brokers=[]), seed=1).tolist() == []
+    again = {"kind": "explicit", "brokers": ["b3", 7, "b3"], "counts": [1, 1, 1]}
+    assert place(STAR, 3, again, seed=1).tolist() == [3, 3, 7]
+    assert place(STAR, 0, ExplicitPlacement(brokers=["b3"]), seed=1).tolist() == []
 
 
 def test_a_network_of_one_broker_takes_all_clients():
-    single = build("line", {"nodes": 1}, LinkModel(), seed=1)
+    single = build("line", {"nodes": 1}, Links(), seed=1)
     for how in ("uniform", "degree", "zipf", "even"):
         assert place(single, 3, how, seed=1).tolist() == [0, 0, 0]
 
@@ -73,10 +75,11 @@ def test_a_network_of_one_broker_takes_all_clients():
         (3, {"kind": "zipf", "exponent": -1}, "exponent"),
         (3, {"kind": "nearest"}, "placement"),
         (3, "explicit", "brokers"),
-        (3, Explicit(brokers=["b11"]), "no broker named 'b11'"),
-        (3, Explicit(brokers=[11]), "no broker 11"),
-        (3, Explicit(brokers=[]), "empty"),
-        (3, Explicit(brokers={"b1": 2}), "add up to 2, there are 3 clients"),
+        (3, ExplicitPlacement(brokers=["b11"]), "no broker named 'b11'"),
+        (3, ExplicitPlacement(brokers=[11]), "no broker 11"),
+        (3, {"kind": "explicit", "brokers": []}, "brokers: List should have at least 1 item"),
+        (3, ExplicitPlacement(brokers=["b1"], counts=[2]), "add up to 2, there are 3 clients"),
+        (3, {"kind": "explicit", "brokers": ["b1"], "counts": [1, 2]}, "1 brokers need as many counts"),
     ],
 )
 def test_an_impossible_placement_is_refused(count, how, said):

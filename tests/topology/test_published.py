@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from topology.build import build
 from topology.errors import TopologyError
 from topology.files import BYTES_MAX, _unpacked, file, parse
-from topology.links import GeographyDelay, LinkModel
+from topology.links import GeographyDelay, Links
 
 SNDLIB_XML = """<?xml version="1.0" encoding="ISO-8859-1"?>
 <!-- three towns -->
@@ -163,7 +163,7 @@ def test_what_positions_mean_is_told_by_the_lengths_of_links():
 def test_delays_by_geography_follow_from_a_published_file(tmp_path):
     for name in ("sndlib.xml", "topohub.json"):
         (tmp_path / name).write_bytes(FILES[name])
-        overlay = build("file", {"path": name}, LinkModel(delay=GeographyDelay()), seed=1, base=str(tmp_path))
+        overlay = build("file", {"path": name}, Links(delay=GeographyDelay()), seed=1, base=str(tmp_path))
         assert overlay.delay_ns.tolist() == pytest.approx([126_500, 1_673_000], rel=0.01)
 
 

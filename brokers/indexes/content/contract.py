@@ -17,9 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from brokers.errors import InvalidInput
-from brokers.indexes.contract import BadEvent, BadSubscription, Ids, Index, UnknownId, checked_ids
-
-Floats = NDArray[np.float64]
+from brokers.indexes.content.late import late_matches
+from brokers.indexes.contract import BadEvent, BadSubscription, Floats, Ids, RowIndex, UnknownId, checked_ids
 
 ATTRIBUTES_MAX = 32_767  # attributes are kept as int16
 
@@ -37,7 +36,7 @@ class FailedRange(NamedTuple):
         return f"{asked}, but it is missing" if self.value != self.value else f"{asked}, but it is {self.value:g}"
 
 
-class ContentIndex(Index):
+class ContentIndex(RowIndex):
     """Subscriptions in, the ids that match an event out, in ascending order."""
 
     question: ClassVar[str] = "content-match"
@@ -73,6 +72,10 @@ class ContentIndex(Index):
     def match(self, values: Any) -> Ids:
         """One event float64[attributes] -> the ids that match it, ascending."""
         return self.match_many(one_event(values, self.attributes)[None, :])[1]
+
+    def late_matches(self, values: Floats, since: Ids, log: Ids, rows: Floats) -> tuple[Ids, Ids]:
+        """Pairs of an event i and an id of log[since[i]:] that matches it; the row of an id is rows[id]."""
+        return late_matches(values, since, log, rows)
 
     def update(self, ids: Any, rows: Any) -> None:
         """Give ids that are held other ranges; nothing changes if one is unknown or a row is bad."""

@@ -19,13 +19,13 @@ from brokers.errors import InvalidInput
 from brokers.replaying import Form, Op, form_of
 from brokers.words import Words, words_of
 from scenarios.problems import did_you_mean
-from scenarios.units import format_duration
 from scenarios.workloads.replaying import cells as cell
 from scenarios.workloads.replaying.files import EventFile, open_events
 from scenarios.workloads.replaying.header import Header, read_header
 from scenarios.workloads.replaying.lives import NOT_SAID, Counter, Lives
 from scenarios.workloads.replaying.problems import Problems
 from scenarios.workloads.replaying.times import FIRST, UNITS, Times, ratio
+from topology.units import format_duration
 
 WORDS_MAX = 1_000_000  # of an attribute: names of things, not sentences
 SAMPLE_MAX = 200  # rows of a sort, from which is guessed how many an interest asks for

@@ -21,8 +21,6 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field, WithJsonSchema
 
-from brokers.errors import InvalidInput
-
 NS_PER_S = 1_000_000_000
 # Sums of two times must stay in int64, and 2**62 is the engine's "never".
 DURATION_NS_MAX = 2**62 - 1
@@ -74,7 +72,7 @@ _NUMBER = r"[+-]?(?:\d{1,30}(?:\.\d{0,30})?|\.\d{1,30})(?:[eE][+-]?\d{1,3})?(?![
 _QUANTITY = re.compile(rf"\s*({_NUMBER})\s*([^\d\s.].*?)?\s*", re.ASCII)
 
 
-class QuantityError(InvalidInput, ValueError):
+class QuantityError(ValueError):
     """A text that is no quantity of this sort; a ValueError so that pydantic collects it with the others."""
 
 

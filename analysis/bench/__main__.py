@@ -1,8 +1,8 @@
 """Run groups of measurements; print them, or write them into a page.
 
-    python -m analysis.bench.run engine
-    python -m analysis.bench.run engine --json
-    python -m analysis.bench.run engine --write docs/performance.md
+    python -m analysis.bench engine
+    python -m analysis.bench engine --json
+    python -m analysis.bench engine --write docs/performance.md
 
 In a page the table of a group stands between `<!-- bench: GROUP -->` and `<!-- end bench: GROUP -->`, with
 the machine, the versions and the command that made it; everything else in the page is left alone.
@@ -60,7 +60,7 @@ def main(groups: Sequence[str], as_json: bool = False, write: str | None = None)
 def section(group: str, rows: Iterable[Row]) -> str:
     """What a page says of a group's figures."""
     facts = [
-        f"- Measured {datetime.now(UTC):%Y-%m-%d} by `python -m analysis.bench.run {group}`",
+        f"- Measured {datetime.now(UTC):%Y-%m-%d} by `python -m analysis.bench {group}`",
         f"- Machine: {machine()}",
         f"- Versions: {', '.join(versions())}",
     ]
@@ -102,7 +102,7 @@ def versions() -> list[str]:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(prog="python -m analysis.bench.run", description="Measure.")
+    parser = argparse.ArgumentParser(prog="python -m analysis.bench", description="Measure.")
     parser.add_argument("groups", nargs="*", metavar="GROUP", help=f"of {', '.join(BENCHES)}; default: all")
     parser.add_argument("--json", action="store_true", help="print the rows as one JSON list")
     parser.add_argument("--write", metavar="PAGE", help="also replace the groups' sections in this page")

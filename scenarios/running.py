@@ -45,7 +45,7 @@ class Run:
     folder: RunFolder
 
     @classmethod
-    def load(cls, path: str | Path) -> Run:
+    def load(cls, path: str | os.PathLike[str]) -> Run:
         """Open the folder of a finished run."""
         from brokers.engine.runfolder import open_run
 
@@ -54,6 +54,10 @@ class Run:
     @property
     def path(self) -> Path:
         return self.folder.path
+
+    def __fspath__(self) -> str:
+        """So that a run goes wherever the path of its folder does."""
+        return str(self.path)
 
     @property
     def digest(self) -> str:

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from brokers.engine.trial_cluster import TrialCluster, children
+from analysis.bench.trial_cluster import TrialCluster, children
 
 pytestmark = pytest.mark.ray
 
 STARTED = """
 import ray
-from brokers.engine.trial_cluster import TrialCluster
+from analysis.bench.trial_cluster import TrialCluster
 
 cluster = TrialCluster()
 print(len([node for node in ray.nodes() if node["Alive"]]), flush=True)
