@@ -21,9 +21,9 @@ from typing import Any, NamedTuple
 
 from brokers import names
 from brokers.contract import BrokerProtocol
+from brokers.engine.batching import Cutting
 from brokers.engine.model import Model
 from brokers.engine.run import MemoryTraces, Result, execute, tables_of
-from brokers.engine.shard import Cutting
 from brokers.engine.trace import DRIVER
 from brokers.errors import BrokerlabError
 from brokers.verdicts import VALID

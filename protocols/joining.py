@@ -150,7 +150,7 @@ class Joined:
         return self._result
 
     def _observe(self, shards: Any) -> None:
-        protocol = shards.shards[0].protocols[0]
+        protocol = shards.shards[0].services.protocols[0]
         self._described = [protocol.describe(b) for b in range(self._overlay.nodes)]
         self._entries = protocol.entries().tolist()
 

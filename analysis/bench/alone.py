@@ -30,7 +30,7 @@ def measure(setting: Setting) -> dict[str, Any]:
 
     def count(shards: Any) -> None:
         nonlocal entries
-        entries = sum(int(p.entries().sum()) for shard in shards.shards for p in shard.protocols)
+        entries = sum(int(p.entries().sum()) for shard in shards.shards for p in shard.services.protocols)
 
     result = execute(model(setting), observe=count)
     run, service = result.metrics["run"], result.metrics["services"]["bench"]

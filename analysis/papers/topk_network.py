@@ -91,7 +91,7 @@ def measure(setting: Setting, protocol: str, seed: int) -> Cost:
     seen: dict[str, Any] = {}
 
     def observe(shards: Any) -> None:
-        adaptor = shards.shards[0].protocols[0]
+        adaptor = shards.shards[0].services.protocols[0]
         seen["refreshes"] = sum(getattr(broker, "refreshes", 0) for broker in adaptor.brokers.values())
         seen["state"] = float(np.mean(adaptor.entries()))
         bounds = [b.bounds.memory_bytes() for b in adaptor.brokers.values() if hasattr(b, "bounds")]

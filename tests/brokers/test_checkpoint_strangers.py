@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from brokers.engine import checkpoint
+from brokers.engine.model import protocol_class
 from brokers.engine.run import FileTraces, execute, tables_of
 from brokers.engine.runfolder import create_run
 from brokers.errors import InvalidInput, RunIncomplete
@@ -131,7 +132,7 @@ def test_no_source_unpickles_or_runs_what_lies_in_a_file():
 @pytest.mark.parametrize("protocol", ["flooding", "topk-gather", "channels"])
 def test_another_version_of_a_protocol_is_refused_by_name_and_both_versions(tmp_path, monkeypatch, protocol):
     run = Interrupted(tmp_path / "run", protocol)
-    kind = checkpoint.protocol_class(run.model.services[0])
+    kind = protocol_class(run.model.services[0])
     kind = kind.server if protocol == "channels" else kind
     monkeypatch.setattr(kind, "state_version", 7)
     before = files_of(run.folder)

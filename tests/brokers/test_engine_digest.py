@@ -7,9 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from brokers.engine.batching import Cutting
 from brokers.engine.model import Model, SourceSpec
 from brokers.engine.run import MemoryTraces, execute
-from brokers.engine.shard import Cutting
 from protocols.conformance import (
     ORACLE,
     REHEARSALS,

@@ -171,13 +171,13 @@ def test_a_message_within_a_shard_that_comes_too_late_names_its_link():
     """One link is taken for slower than it is, so that horizons reach too far."""
     model = rehearse(REHEARSALS[0], "flooding")
     shard = Shard(model, 0, np.zeros(model.overlay.brokers, np.int32), MemoryTraces("none")(0))
-    link = int(np.argmax(shard.links.delay_ns))
-    shard._in_delay[shard._in_link == link] += 10**9
+    link = int(np.argmax(shard.links.table.delay_ns))
+    shard.links.in_delay[shard.links.table.in_link == link] += 10**9
     with pytest.raises(ProtocolFault, match="lookahead violated: a message over link") as caught:
         while (now := shard.next_time()) < NEVER:
             shard.window(now + 10**9, [b""])
     names = model.overlay.names
-    source, target = names[shard.links.source[link]], names[shard.links.target[link]]
+    source, target = names[shard.links.table.source[link]], names[shard.links.table.target[link]]
     assert f"link {link} ({source} to {target})" in str(caught.value)
 
 

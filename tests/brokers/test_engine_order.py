@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from brokers.contract import TIMER, BrokerProtocol, Message
+from brokers.engine.batching import Cutting
 from brokers.engine.run import MemoryTraces, execute
-from brokers.engine.shard import Cutting
 from protocols.conformance import REHEARSALS, join, rehearse
 
 TIES, STRAINED, LOSSY = REHEARSALS[1], REHEARSALS[2], REHEARSALS[3]

@@ -387,7 +387,7 @@ def same(a, b):
 def brokers_after(model):
     """The brokers of a model when all is done."""
     found = {}
-    execute(model, observe=lambda shards: found.update(shards.shards[0].protocols[0].brokers))
+    execute(model, observe=lambda shards: found.update(shards.shards[0].services.protocols[0].brokers))
     return found
 
 
