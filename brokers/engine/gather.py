@@ -253,23 +253,23 @@ def _take_inputs(wide, narrow, rows, inputs, at, stop, limits):
     """
     before, room = limits
     time = inputs[at, M_TIME]
-    going = True
-    while going:
-        wide[W_TIME, rows] = time
-        wide[W_SOURCE, rows] = inputs[at, I_SOURCE]
-        wide[W_SEQUENCE, rows] = inputs[at, M_SEQUENCE]
-        wide[W_WORD, rows] = inputs[at, M_WORD]
+    for row in range(rows, room):
+        wide[W_TIME, row] = time
+        wide[W_SOURCE, row] = inputs[at, I_SOURCE]
+        wide[W_SEQUENCE, row] = inputs[at, M_SEQUENCE]
+        wide[W_WORD, row] = inputs[at, M_WORD]
         carried = inputs[at, M_PACKED]
-        narrow[N_KIND, rows] = KIND_MESSAGE
-        narrow[N_LINK, rows] = -1
-        narrow[N_TYPE, rows] = (carried >> 8) & 0xFFFF
-        narrow[N_SERVICE, rows] = carried & 0xFF
-        narrow[N_BODY, rows] = carried >> 24
-        narrow[N_CAUSE, rows] = inputs[at, M_CAUSE]
+        narrow[N_KIND, row] = KIND_MESSAGE
+        narrow[N_LINK, row] = -1
+        narrow[N_TYPE, row] = (carried >> 8) & 0xFFFF
+        narrow[N_SERVICE, row] = carried & 0xFF
+        narrow[N_BODY, row] = carried >> 24
+        narrow[N_CAUSE, row] = inputs[at, M_CAUSE]
         rows += 1
         at += 1
         time = inputs[at, M_TIME] if at < stop else NEVER
-        going = rows < room and time < before
+        if time >= before:
+            break
     return time, rows, at
 
 
@@ -287,25 +287,25 @@ def _take_ring(wide, narrow, rows, rings, arena, heap, best, limits):
     head = rings[ring, R_HEAD]
     count = rings[ring, R_COUNT]
     time = heap[HEAP_TIME, best]
-    going = True
-    while going:
+    for row in range(rows, room):
         at = offset + head
-        wide[W_TIME, rows] = time
-        wide[W_SOURCE, rows] = source
-        wide[W_SEQUENCE, rows] = arena[at, M_SEQUENCE]
-        wide[W_WORD, rows] = arena[at, M_WORD]
+        wide[W_TIME, row] = time
+        wide[W_SOURCE, row] = source
+        wide[W_SEQUENCE, row] = arena[at, M_SEQUENCE]
+        wide[W_WORD, row] = arena[at, M_WORD]
         carried = arena[at, M_PACKED]
-        narrow[N_KIND, rows] = kind
-        narrow[N_LINK, rows] = link
-        narrow[N_TYPE, rows] = (carried >> 8) & 0xFFFF
-        narrow[N_SERVICE, rows] = carried & 0xFF
-        narrow[N_BODY, rows] = carried >> 24
-        narrow[N_CAUSE, rows] = arena[at, M_CAUSE]
+        narrow[N_KIND, row] = kind
+        narrow[N_LINK, row] = link
+        narrow[N_TYPE, row] = (carried >> 8) & 0xFFFF
+        narrow[N_SERVICE, row] = carried & 0xFF
+        narrow[N_BODY, row] = carried >> 24
+        narrow[N_CAUSE, row] = arena[at, M_CAUSE]
         rows += 1
         head = (head + 1) & mask
         count -= 1
         time = arena[offset + head, M_TIME] if count > 0 else NEVER
-        going = rows < room and time < before
+        if time >= before:
+            break
     rings[ring, R_HEAD] = head
     rings[ring, R_COUNT] = count
     return time, rows
