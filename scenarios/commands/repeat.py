@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from scenarios.commands import add_scenario, overrides_of, parser
-from scenarios.commands.sweep import add_execution, execute
+from scenarios.commands.sweep import add_execution, carry_out
 
 
 def command(arguments: list[str]) -> int:
@@ -24,4 +24,4 @@ def command(arguments: list[str]) -> int:
     from scenarios.many.sweep import repeated
 
     sweep = repeated(options.scenario, options.times, overrides_of(options), trust=options.trust)
-    return execute(sweep, options)
+    return carry_out(sweep, options)

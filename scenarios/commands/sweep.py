@@ -45,7 +45,7 @@ def command(arguments: list[str]) -> int:
 
     from scenarios.many.reader import load_sweep
 
-    return execute(load_sweep(options.sweep, options.overrides, trust=options.trust), options)
+    return carry_out(load_sweep(options.sweep, options.overrides, trust=options.trust), options)
 
 
 def add_execution(result: argparse.ArgumentParser) -> None:
@@ -71,7 +71,7 @@ def add_execution(result: argparse.ArgumentParser) -> None:
     )
 
 
-def execute(sweep: Sweep, options: argparse.Namespace) -> int:
+def carry_out(sweep: Sweep, options: argparse.Namespace) -> int:
     """Carry a sweep out and tell what came of it."""
     from scenarios.commands.run import engine_reason, terminated_as_interrupted
     from scenarios.many.carry import carry_out

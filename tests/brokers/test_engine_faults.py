@@ -12,8 +12,8 @@ import pytest
 
 import topology.partition
 from brokers.contract import NEVER, BrokerProtocol, Message, ShardProtocol
-from brokers.engine.run import MemoryTraces, execute
 from brokers.engine.shard import Shard
+from brokers.engine.simulate import MemoryTraces, simulate
 from brokers.errors import InvalidInput, ProtocolFault
 from protocols.conformance import REHEARSALS, join, rehearse, service_of
 
@@ -41,7 +41,7 @@ def fault_of(act, protocol: Any = Careless, beside: bool = False) -> str:
     if beside:
         model.services.insert(0, service_of("flooding", "beside", sources=model.services[0].sources))
     with pytest.raises(ProtocolFault) as caught:
-        execute(model)
+        simulate(model)
     return str(caught.value)
 
 
@@ -154,12 +154,12 @@ def test_a_message_between_shards_that_comes_too_late_names_its_link(monkeypatch
         return dataclasses.replace(found, lookahead_ns=40 * found.lookahead_ns)
 
     model = rehearse(REHEARSALS[0], "flooding")
-    assert execute(model, actors=3).digest == execute(model).digest
+    assert simulate(model, actors=3).digest == simulate(model).digest
     monkeypatch.setattr(topology.partition, "partition", boastful)
     brokers = model.overlay.brokers
     for actors in (3, brokers):
         with pytest.raises(ProtocolFault) as caught:
-            execute(model, actors=actors)
+            simulate(model, actors=actors)
         assert re.match(r"lookahead violated: a message over link \d+ \(b\d to b\d\) ", str(caught.value))
     # where every broker is a shard of its own it can only have come in a blob
     assert re.search(

@@ -59,11 +59,11 @@ def test_latency_buckets_follow_each_other_without_gaps():
 
 
 def test_a_percentile_of_a_run_is_within_1_6_percent_of_its_deliveries():
-    from brokers.engine.run import MemoryTraces, execute
+    from brokers.engine.simulate import MemoryTraces, simulate
     from protocols.conformance import REHEARSALS, rehearse
 
     traces = MemoryTraces("deliveries")
-    told = execute(rehearse(REHEARSALS[2], "flooding"), trace=traces).metrics["services"]["service"][
+    told = simulate(rehearse(REHEARSALS[2], "flooding"), trace=traces).metrics["services"]["service"][
         "latency"
     ]
     got = traces.tables()["deliveries"]

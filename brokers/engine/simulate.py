@@ -89,7 +89,7 @@ class MemoryTraces:
         }
 
 
-def execute(
+def simulate(
     model: Model,
     *,
     engine: str = "inline",
@@ -338,7 +338,7 @@ __all__ = [
     "MemoryTraces",
     "ProtocolFault",
     "Result",
-    "execute",
     "resumable",
+    "simulate",
     "tables_of",
 ]
