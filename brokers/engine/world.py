@@ -137,7 +137,7 @@ class World(structref.StructRefProxy):
             fits = array.flags.c_contiguous and array.flags.writeable and array.ndim == type_.ndim
             if not fits or array.dtype != as_dtype(type_.dtype):
                 raise TypeError(f"{name!r} is {array.dtype} in {array.ndim} dimensions; kernels take {type_}")
-        return _made(Arrays(**arrays))
+        return _made(_WORLD, Arrays(**arrays))
 
 
 structref.define_boxing(WorldType, World)
@@ -145,8 +145,9 @@ _WORLD = WorldType()
 
 
 @njit(cache=True)
-def _made(arrays):
-    world: Any = structref.new(_WORLD)  # type: ignore[call-arg]
+def _made(type_, arrays):
+    """The type is an argument: as a constant it would be, in a factory from the cache, the type of another day."""
+    world: Any = structref.new(type_)  # type: ignore[call-arg]
     world.facts, world.link_state = arrays.facts, arrays.link_state
     world.loss_limit, world.loss_key, world.jitter_key = arrays.loss_limit, arrays.loss_key, arrays.jitter_key
     world.link_source = arrays.link_source
