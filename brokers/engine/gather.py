@@ -172,16 +172,7 @@ def _lay(world, turns_taken):
         b, until = turns[TURN_BROKER, turn], turns[TURN_UNTIL, turn]
         room = min(rows + turns[TURN_ROWS, turn], limit)
         begun = rows
-        size, rest = 0, NEVER
-        for i in range(lane_start[b], lane_start[b + 1]):
-            ring = lane_ring[i]
-            if rings[ring, R_COUNT] > 0:
-                time = arena[rings[ring, R_OFFSET] + rings[ring, R_HEAD], M_TIME]
-                if time < until:
-                    heap[HEAP_TIME, size], heap[HEAP_ORDER, size], heap[HEAP_RING, size] = time, lane_order[i], ring
-                    size += 1
-                elif time < rest:
-                    rest = time
+        size, rest = _open(heap, rings, arena, lane_ring, lane_order, (lane_start[b], lane_start[b + 1]), until)
         at, stop = input_at[b], input_end[b]
         if at < stop:
             time = inputs[at, M_TIME]
@@ -207,8 +198,8 @@ def _lay(world, turns_taken):
             if time >= until:
                 rest = min(rest, time)
                 size -= 1
-                heap[HEAP_TIME, best], heap[HEAP_ORDER, best] = heap[HEAP_TIME, size], heap[HEAP_ORDER, size]
-                heap[HEAP_RING, best] = heap[HEAP_RING, size]
+                for row in range(HEAP):
+                    heap[row, best] = heap[row, size]
             if ordered and size > 1:
                 _sift(heap, best, size)
         for j in range(size):
@@ -223,6 +214,22 @@ def _lay(world, turns_taken):
             cut[CUT_CURSOR] = b
             break
     return rows
+
+
+@njit(inline="always")
+def _open(heap, rings, arena, lane_ring, lane_order, lanes, until):
+    """List the rings of lanes that hold something before `until`; returns how many, and the earliest of the rest."""
+    size, rest = 0, NEVER
+    for i in range(lanes[0], lanes[1]):
+        ring = lane_ring[i]
+        if rings[ring, R_COUNT] > 0:
+            time = arena[rings[ring, R_OFFSET] + rings[ring, R_HEAD], M_TIME]
+            if time < until:
+                heap[HEAP_TIME, size], heap[HEAP_ORDER, size], heap[HEAP_RING, size] = time, lane_order[i], ring
+                size += 1
+            elif time < rest:
+                rest = time
+    return size, rest
 
 
 @njit(inline="always")
