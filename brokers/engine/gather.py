@@ -64,8 +64,7 @@ _S8, _S32, _COIN, _HEADS, _STRETCHES, _CUTS = (np.uint64(n) for n in (8, 32, 3, 
 @njit(cache=True)
 def gather(world, end):
     """Lay what may be handled now into the batch; returns its rows. None: the window is done."""
-    first = _earliest(world.next_time)
-    floor = world.next_time[first]
+    first, floor = _earliest(world.next_time)
     if floor >= end:
         return 0
     if world.cut[CUT_MODE] != MODE_ONE:
@@ -75,11 +74,11 @@ def gather(world, end):
 
 @njit(inline="always")
 def _earliest(next_time):
-    first = 0
+    first, floor = 0, NEVER
     for b in range(next_time.size):
-        if next_time[b] < next_time[first]:
-            first = b
-    return first
+        if next_time[b] < floor:
+            first, floor = b, next_time[b]
+    return first, floor
 
 
 @njit(cache=True)
