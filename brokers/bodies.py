@@ -13,10 +13,11 @@ from hashlib import blake2b
 from typing import Any
 
 import numpy as np
+from numba import njit
 from numpy.typing import NDArray
 
 from brokers.contract import Floats, Ints, Kind
-from brokers.engine import kernels
+from brokers.fingerprint import hash_rows
 from brokers.wire import decode_body, encode_body
 
 _COLUMNS = {
@@ -97,6 +98,7 @@ class Bodies:
         self._objects: list[Any] = [None] * self._capacity
         self._encoded: list[bytes | None] = [None] * self._capacity
         self._used = np.zeros(self._capacity, np.bool_)
+        self._shard = shard
         self.made = shard << 48
         self._by_uid: dict[int, int] = {}
         self.shared = False  # true where bodies cross to other shards
@@ -152,7 +154,7 @@ class Bodies:
         handles = self._take(n)
         self.row[handles] = store.add(rows)
         hashes = np.empty(n, np.uint64)
-        kernels.hash_rows(rows, service, type, hashes)
+        hash_rows(rows, service, type, hashes)
         self.hash[handles] = hashes
         self.size[handles] = self.kinds[service].row_bytes(type, rows)
         self._describe(handles, service, type, time, key, broker, uid)
@@ -222,6 +224,22 @@ class Bodies:
             row = self._rows[(service, type_)].matrix[self.row[handle]]
             found = self._objects[handle] = self.kinds[service].row_to_object(type_, row.copy())
         return found
+
+    def carry(self, handles: Ints, by: int) -> None:
+        """So many more messages under way (or fewer) carry each of these; -1 is none."""
+        _count(handles, self.refs, by)
+
+    def uids(self, handles: Ints) -> Ints:
+        """What names bodies between shards; -1 for none."""
+        return np.where(handles >= 0, self.uid[np.maximum(handles, 0)], -1)
+
+    def keys(self, handles: Ints) -> Ints:
+        """The publications or changes that bodies are of; -1 for none."""
+        return np.where(handles >= 0, self.key[np.maximum(handles, 0)], -1)
+
+    def arrays(self) -> dict[str, Any]:
+        """What the engine's kernels see; all of it is replaced when there are more bodies than ever."""
+        return {"body_hash": self.hash, "body_size": self.size, "body_refs": self.refs, "body_time": self.time}
 
     def sweep(self, held: Sequence[Any]) -> int:
         """Free what no message and no protocol needs; returns how many. O(bodies)."""
@@ -306,3 +324,25 @@ class Bodies:
             else:
                 found[uid] = self.add_object(service, type_, decode_body(data), time, key, broker, uid, data)
         return found
+
+    # ---- checkpoints ---------------------------------------------------------------------------------
+
+    def state(self, handles: NDArray[np.int32]) -> dict[str, Any]:
+        """What a checkpoint keeps of these bodies, and how many were made."""
+        return {"bodies": self.pack(handles), "bodies_made": self.made}
+
+    def load(self, states: Sequence[dict[str, Any]]) -> dict[int, int]:
+        """Make the bodies that all shards kept; returns uid -> handle."""
+        made = max(int(state["bodies_made"]) & ((1 << 48) - 1) for state in states)
+        self.made = (self._shard << 48) | made
+        handle_of: dict[int, int] = {}
+        for state in states:
+            handle_of.update(self.unpack(state["bodies"]))
+        return handle_of
+
+
+@njit(cache=True)
+def _count(handles, refs, by):
+    for i in range(handles.size):
+        if handles[i] >= 0:
+            refs[handles[i]] += by

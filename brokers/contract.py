@@ -33,10 +33,9 @@ if TYPE_CHECKING:
     from pydantic import BaseModel
 
     from brokers.bodies import Bodies
-    from brokers.engine.adaptor import Node, Run
-    from brokers.engine.causes import Causes
-    from brokers.engine.out import Out
-    from brokers.engine.trace_schema import Table
+    from brokers.node import Node, Run
+    from brokers.out import Out
+    from brokers.schema import Table
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -193,6 +192,18 @@ class CostModel(NamedTuple):
     per_byte: float = 0.0  # per byte received
 
 
+class Causes(Protocol):
+    """The changes that a shard has met: a handle within the shard, an id everywhere."""
+
+    def keys(self, handles: Ints) -> Ints:
+        """The ids of handles; -1 for none."""
+        ...
+
+    def handles(self, keys: Ints) -> Ints:
+        """The handles of ids, made where they are new; -1 for none."""
+        ...
+
+
 @dataclass
 class ShardEnv:
     """The world of one service on one shard."""
@@ -309,6 +320,10 @@ class Batch:
             cuts = np.flatnonzero(broker[1:] != broker[:-1]) + 1
             self._starts = np.concatenate(([0], cuts, [self.size])).astype(np.int64)
         return self._starts
+
+    def recut(self) -> None:
+        """Its rows are others now."""
+        self._starts = None
 
     _starts: Ints | None
 

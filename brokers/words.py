@@ -11,7 +11,7 @@ from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from brokers.engine.trace_schema import Column, Table
+from brokers.schema import Column, Table
 
 KEYWORDS = -1  # the place of an attribute, for words that belong to none
 PARAMETER = "words"  # of a kind: {attribute: words in order}

@@ -21,9 +21,9 @@ from typing import Any, NamedTuple
 
 from brokers import names
 from brokers.contract import BrokerProtocol
+from brokers.engine.batching import Cutting
 from brokers.engine.model import Model
-from brokers.engine.run import MemoryTraces, Result, execute, tables_of
-from brokers.engine.shard import Cutting
+from brokers.engine.simulate import MemoryTraces, Result, simulate, tables_of
 from brokers.engine.trace import DRIVER
 from brokers.errors import BrokerlabError
 from brokers.verdicts import VALID
@@ -67,7 +67,7 @@ class Variant:
 
     def run(self, model: Model, trace: Callable[[int], Any] | None = None) -> Result:
         with _run_from(self.run_from):
-            return execute(
+            return simulate(
                 self.model(model),
                 engine=self.engine,
                 actors=self.actors,
@@ -198,7 +198,7 @@ def _said(error: Exception) -> str:
 def audit_run(model: Model, service: int = 0) -> Audit:
     """Run a model and audit one of its services on what its protocol declares."""
     traces = MemoryTraces("full", tables_of(model))
-    execute(model, trace=traces)
+    simulate(model, trace=traces)
     spec = model.services[service]
     return audit(
         traces.tables(),

@@ -11,7 +11,7 @@ import numpy as np
 from brokers import names
 from brokers.contract import Kind
 from brokers.engine.model import Model, ServiceSpec, SourceSpec
-from brokers.engine.run import MemoryTraces, Result, execute, tables_of
+from brokers.engine.simulate import MemoryTraces, Result, simulate, tables_of
 from brokers.errors import InvalidInput
 from protocols.judging import Audit, audit
 from protocols.rehearsing import SCRIPT, service_of
@@ -146,11 +146,11 @@ class Joined:
     def _run(self) -> Result:
         if self._result is None:
             self._traces = MemoryTraces("full", tables_of(self.model()))
-            self._result = execute(self.model(), trace=self._traces, observe=self._observe)
+            self._result = simulate(self.model(), trace=self._traces, observe=self._observe)
         return self._result
 
     def _observe(self, shards: Any) -> None:
-        protocol = shards.shards[0].protocols[0]
+        protocol = shards.shards[0].services.protocols[0]
         self._described = [protocol.describe(b) for b in range(self._overlay.nodes)]
         self._entries = protocol.entries().tolist()
 

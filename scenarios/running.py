@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from brokers.engine.model import Model
-    from brokers.engine.run import Result, Start
     from brokers.engine.runfolder import NewRun, RunFolder
+    from brokers.engine.simulate import Result, Start
     from topology.overlay import Overlay
 
 RUNS = "runs"
@@ -137,8 +137,8 @@ def run(
     EnvironmentProblem
         If Ray is asked for and missing, or the folder cannot be written.
     """
-    from brokers.engine.run import tables_of
     from brokers.engine.runfolder import create_run
+    from brokers.engine.simulate import tables_of
 
     changes = [*overrides, *([] if seed is None else [f"seed={seed}"])]
     if isinstance(scenario, Scenario):
@@ -177,8 +177,8 @@ def resume(
     With any engine and number of actors: the digest is that of the undisturbed run. `trust` lets the run name code from
     outside.
     """
-    from brokers.engine.run import resumable, tables_of
     from brokers.engine.runfolder import reopen_run, run_id
+    from brokers.engine.simulate import resumable, tables_of
 
     reopened = reopen_run(folder)
     with reopened:
@@ -219,7 +219,7 @@ def _carry_out(
     start: Start | None = None,
 ) -> Run:
     """Run a model into its folder, and finish the folder."""
-    from brokers.engine.run import FileTraces, tables_of
+    from brokers.engine.simulate import FileTraces, tables_of
 
     bar = Progress(model.duration_ns) if progress is True else None
     callback = bar.update if bar is not None else progress if callable(progress) else None
@@ -287,10 +287,10 @@ def execute(
     **more: Any,
 ) -> Result:
     """Run a resolved model, with the engine options of its scenario."""
-    from brokers.engine.run import execute as execute_model
+    from brokers.engine.simulate import simulate
 
     section = scenario.model.engine
-    return execute_model(
+    return simulate(
         model,
         engine=engine,
         actors=actors,

@@ -243,8 +243,8 @@ def test_no_page_names_a_place_on_somebodys_machine():
 
 def test_the_reference_names_everything_a_protocol_may_call():
     from brokers.contract import Batch, BrokerProtocol, Guarantees, Message, ShardProtocol
-    from brokers.engine.adaptor import Node, Run
-    from brokers.engine.out import Out
+    from brokers.node import Node, Run
+    from brokers.out import Out
 
     text = (ROOT / "docs" / "protocols.md").read_text(encoding="utf-8")
     reference = text[text.index("\n## Reference") :]

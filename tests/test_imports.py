@@ -142,6 +142,19 @@ def test_a_protocol_knows_neither_files_nor_processes():
             }
 
 
+# The kit runs models; what it rehearses and joins for that are models of the engine.
+THE_KIT = {"conformance.py", "joining.py", "rehearsing.py"}
+
+
+def test_what_protocols_and_kinds_are_written_against_lies_outside_of_the_engine():
+    written = [path for path in (ROOT / "protocols").rglob("*.py") if path.name not in THE_KIT]
+    written += (ROOT / "tests" / "outside").rglob("*.py")
+    contract = list((ROOT / "brokers").glob("*.py"))
+    assert len(written) > 40 and ROOT / "brokers" / "contract.py" in contract
+    knowing = [path for path in written + contract if any(n.startswith("brokers.engine") for n in imported(path))]
+    assert knowing == []
+
+
 def test_indexes_and_wire_are_usable_without_the_engine():
     for folder in ("indexes", "wire"):
         for path in (ROOT / "brokers" / folder).rglob("*.py"):

@@ -24,7 +24,7 @@ HEAP = "goes down or up one level of a heap in an array"
 STRETCH = "goes on to the end of the stretch it looked at, which is further along"
 ENDED_BY = {
     ("analysis/spark/graph.py", "_distances"): HEAP,
-    ("brokers/engine/kernels.py", "_sift"): HEAP,
+    ("brokers/engine/gather.py", "_sift"): HEAP,
     ("brokers/indexes/content/cells_build.py", "_split"): STRETCH,
     ("brokers/indexes/content/cells_match.py", "match"): STRETCH,
     ("brokers/indexes/content/cells_plan.py", "_cost"): STRETCH,

@@ -19,20 +19,20 @@ from analysis.bench.models import Setting, model
 
 def measure(setting: Setting) -> dict[str, Any]:
     """Run the setting once; figures as plain data."""
-    from brokers.engine.run import execute
+    from brokers.engine.simulate import simulate
 
     small = replace(
         setting, brokers=min(setting.brokers, 50), subscriptions=min(setting.subscriptions, 200),
         publications_per_s=min(setting.publications_per_s, 100.0),
     )
-    execute(model(small))
+    simulate(model(small))
     entries = 0
 
     def count(shards: Any) -> None:
         nonlocal entries
-        entries = sum(int(p.entries().sum()) for shard in shards.shards for p in shard.protocols)
+        entries = sum(int(p.entries().sum()) for shard in shards.shards for p in shard.services.protocols)
 
-    result = execute(model(setting), observe=count)
+    result = simulate(model(setting), observe=count)
     run, service = result.metrics["run"], result.metrics["services"]["bench"]
     return {
         "peak_bytes": peak_bytes(), "events": result.metrics["network"]["events"], "entries": entries,

@@ -123,9 +123,9 @@ def hops_per_s(setting: Setting) -> Callable[[], float]:
     built = model(setting)
 
     def measure() -> float:
-        from brokers.engine.run import execute
+        from brokers.engine.simulate import simulate
 
-        return float(execute(built).metrics["run"]["events_per_s"])
+        return float(simulate(built).metrics["run"]["events_per_s"])
 
     return measure
 
@@ -135,12 +135,12 @@ def traced_hops_per_s(setting: Setting, folder: Path) -> Callable[[], float]:
     built = model(setting)
 
     def measure() -> float:
-        from brokers.engine.run import FileTraces, execute
+        from brokers.engine.simulate import FileTraces, simulate
 
         target = tempfile.mkdtemp(dir=folder)
 
         def run() -> int:
-            return int(execute(built, trace=FileTraces(target, "full")).metrics["network"]["events"])
+            return int(simulate(built, trace=FileTraces(target, "full")).metrics["network"]["events"])
 
         try:
             return timed(run)
@@ -220,9 +220,9 @@ def two_actors(sizes: Sizes, engine: str = "ray") -> Iterator[Row]:
 
 
 def _execute(built: Any, engine: str, actors: int) -> Any:
-    from brokers.engine.run import execute
+    from brokers.engine.simulate import simulate
 
-    return execute(built, engine=engine, actors=actors)
+    return simulate(built, engine=engine, actors=actors)
 
 
 def _actors(count: int) -> str:
@@ -233,7 +233,7 @@ def empty_window_s(sizes: Sizes, engine: str, actors: int) -> float:
     """Wall time of a window in which nothing happens. A run skips them, so they are asked for once it is over."""
     import time
 
-    from brokers.engine.run import execute
+    from brokers.engine.simulate import simulate
 
     took_s: list[float] = []
 
@@ -245,7 +245,7 @@ def empty_window_s(sizes: Sizes, engine: str, actors: int) -> float:
         took_s.append(time.perf_counter() - begin)
 
     built = model(Setting(brokers=sizes.brokers, publications_per_s=0.0, seconds=0.001))
-    execute(built, engine=engine, actors=actors, observe=idle)
+    simulate(built, engine=engine, actors=actors, observe=idle)
     return took_s[0] / sizes.empty_windows
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from analysis.papers.report import Report
-from brokers.engine.run import MemoryTraces, execute, tables_of
+from brokers.engine.simulate import MemoryTraces, simulate, tables_of
 from protocols.context.common import RANGE
 from protocols.context.kind import PUBLISH, UPDATE
 from scenarios.loader import from_data
@@ -56,7 +56,7 @@ def measure(protocol: str, rate: float, seed: int, brokers: int) -> dict[str, An
     """Run one protocol at one rate of updates."""
     model = resolve(from_data(data(protocol, rate, seed, brokers)))
     traces = MemoryTraces("full", tables_of(model))
-    metrics = execute(model, trace=traces).metrics
+    metrics = simulate(model, trace=traces).metrics
     hops = traces.tables()["hops"]
     sent = hops["type"][hops["link"] >= 0]
     service = metrics["services"]["near"]

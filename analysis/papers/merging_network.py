@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from analysis.papers.report import Report
-from brokers.engine.run import MemoryTraces, execute, tables_of
+from brokers.engine.simulate import MemoryTraces, simulate, tables_of
 from scenarios.loader import from_data
 from scenarios.plan import resolve
 
@@ -76,7 +76,7 @@ def measure(setting: Setting, seed: int = 1) -> Measured:
     """Run one network."""
     model = resolve(from_data(setting.data(seed)))
     traces = MemoryTraces("deliveries", tables_of(model))
-    execute(model, trace=traces)
+    simulate(model, trace=traces)
     tables = traces.tables()
     plans, answers = tables["plans"], tables["answers"]
     clients = setting.queries * ROUNDS

@@ -13,7 +13,7 @@ import numpy as np
 
 from analysis.papers.report import Report
 from brokers.engine.model import Model, ServiceSpec, SourceSpec
-from brokers.engine.run import MemoryTraces, execute, tables_of
+from brokers.engine.simulate import MemoryTraces, simulate, tables_of
 from protocols.conformance import service_of
 from protocols.spatial.kind import EXPIRE, PUBLISH, Spatial
 from topology.build import build
@@ -84,7 +84,7 @@ def model(protocol: str, payload: int, seed: int, full: bool, brokers: int = 100
 def measured(one: Model) -> dict[str, Any]:
     """A run's traffic between brokers, by sort of message."""
     traces = MemoryTraces("full", tables_of(one))
-    result = execute(one, trace=traces)
+    result = simulate(one, trace=traces)
     tables = traces.tables()
     hops = tables["hops"]
     types = hops["type"][hops["link"] >= 0]

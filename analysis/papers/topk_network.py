@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from analysis.papers.report import Report
-from brokers.engine.run import execute
+from brokers.engine.simulate import simulate
 from scenarios.loader import from_data
 from scenarios.plan import resolve
 
@@ -91,13 +91,13 @@ def measure(setting: Setting, protocol: str, seed: int) -> Cost:
     seen: dict[str, Any] = {}
 
     def observe(shards: Any) -> None:
-        adaptor = shards.shards[0].protocols[0]
+        adaptor = shards.shards[0].services.protocols[0]
         seen["refreshes"] = sum(getattr(broker, "refreshes", 0) for broker in adaptor.brokers.values())
         seen["state"] = float(np.mean(adaptor.entries()))
         bounds = [b.bounds.memory_bytes() for b in adaptor.brokers.values() if hasattr(b, "bounds")]
         seen["bounds"] = float(np.mean(bounds)) if bounds else 0.0
 
-    metrics = execute(model, observe=observe).metrics
+    metrics = simulate(model, observe=observe).metrics
     service, network = metrics["services"]["best"], metrics["network"]
     published = max(service["publications"], 1)
     return Cost(

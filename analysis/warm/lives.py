@@ -77,7 +77,7 @@ def _call(target: str) -> None:
 
 def _protocols(kind: str, index: str | None) -> None:
     """Every protocol of a kind over one index; over the usual one, cut up in all the ways that matter."""
-    from brokers.engine.run import MemoryTraces, tables_of
+    from brokers.engine.simulate import MemoryTraces, tables_of
     from protocols.conformance import REHEARSALS, Variant, rehearse
 
     variants = (

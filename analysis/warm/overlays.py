@@ -10,7 +10,7 @@ import numpy as np
 
 from brokers.contract import NEVER
 from brokers.engine.model import Model, ServiceSpec, SourceSpec
-from brokers.engine.run import execute
+from brokers.engine.simulate import simulate
 from topology.build import build
 from topology.links import Links
 
@@ -31,7 +31,7 @@ def run_each() -> None:
     for shape in _SHAPES:
         for protocol in _PROTOCOLS:
             for settled in (False, True):
-                execute(_model(*shape, protocol, settled), actors=2)
+                simulate(_model(*shape, protocol, settled), actors=2)
     for shape in _GEOMETRIC:
         build(*shape, Links(), 1)
 
@@ -63,7 +63,7 @@ def reweigh() -> None:
         {"source": "rank-subscribe", "clients": "all", "width": 0.3, "reweight": "5/s"},
         {"source": "rank-publish", "clients": "all", "rate": "2/s", "weights": [1, 2], "interval": 0.1},
     ]
-    execute(
+    simulate(
         resolve(
             from_data(
                 {

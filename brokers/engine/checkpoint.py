@@ -23,160 +23,22 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
-import numpy as np
-
-from brokers import registry
 from brokers.columns import BadState, taken_over
-from brokers.engine import kernels as K
 from brokers.engine.checkpoint_check import check_facts, check_states
 from brokers.engine.committed import Part, check_parts, checked_list, remove_later
-from brokers.engine.model import Model, ServiceSpec
+from brokers.engine.model import Model, protocol_class
 from brokers.engine.trace import sync
 from brokers.errors import EnvironmentProblem, RunIncomplete, WireError
 from brokers.wire import decode_frame, encode_frame
-
-if TYPE_CHECKING:
-    from brokers.engine.shard import Shard
 
 FOLDER = "checkpoints"
 FORMAT = 2  # of all that is kept; goes up when a reader of the old one would misread the new
 KEPT = 2  # the newest, and the one before it in case the newest turns out unreadable
 _SHARDS_MAX = 1 << 16
 _SHARD, _DRIVER = "shard-state", "checkpoint"
-
-
-# ---- one shard ---------------------------------------------------------------------------------------
-
-
-def capture(shard: Shard) -> dict[str, Any]:
-    """The state of a shard at a window's border, as plain data and arrays."""
-    lanes, causes = shard._lanes, shard._causes
-    rows, lane_of = [], []
-    for lane in np.flatnonzero(lanes.table[:, K.R_COUNT]).tolist():
-        offset, capacity, head, count = lanes.table[lane].tolist()
-        rows.append(lanes.arena[offset + ((head + np.arange(count)) & (capacity - 1))])
-        lane_of.append(np.full(count, lane, np.int64))
-    under_way = np.concatenate(rows) if rows else np.empty((0, K.ROW), np.int64)
-    body = under_way[:, K.M_PACKED] >> 24
-    held = [np.asarray(protocol.held(), np.int64) for protocol in shard.protocols]
-    needed = np.unique(np.concatenate([body[body >= 0], *held])).astype(np.int32)
-    uid = np.full(len(under_way), -1, np.int64)
-    uid[body >= 0] = shard.bodies.uid[body[body >= 0]]
-    mine = np.flatnonzero(shard.local)
-    links = np.flatnonzero(shard.local[shard.links.source])
-    clients = np.flatnonzero(shard.local[shard.client_broker]) if shard.client_broker.size else mine[:0]
-    unfinished = [
-        (broker[open_], finish[open_])
-        for broker, finish in shard._unfinished
-        for open_ in [finish > shard.now]
-    ]
-    return {
-        "now": shard.now,
-        "brokers": mine,
-        "broker_state": shard._broker_state[mine],
-        "links": links,
-        "link_state": shard._link_state[links],
-        "lane": np.concatenate(lane_of) if lane_of else np.empty(0, np.int64),
-        "under_way": under_way,
-        "under_way_uid": uid,
-        "under_way_cause": causes.keys(under_way[:, K.M_CAUSE]),
-        "bodies": shard.bodies.pack(needed),
-        "bodies_made": shard.bodies.made,
-        "clients": clients,
-        "client_sequence": shard._inputs.sequence[clients],
-        "cause_key": causes.key[: causes.used],
-        "cause_counts": causes.counts[: causes.used],
-        "changes": [_plain(part) for part in shard._inputs.changes],
-        "dependencies": np.array(sorted(shard._dependencies), np.int64).reshape(-1, 2),
-        "leanings": np.array(sorted(shard._leanings), np.int64).reshape(-1, 3),
-        "publications": shard._inputs.publications,
-        "histogram": shard._histogram,
-        "totals": shard._totals,
-        "seconds": shard._seconds,
-        "unfinished_broker": np.concatenate([u[0] for u in unfinished] or [np.empty(0, np.int32)]),
-        "unfinished_finish": np.concatenate([u[1] for u in unfinished] or [np.empty(0, np.int64)]),
-        "protocols": [protocol.state() for protocol in shard.protocols],
-    }
-
-
-def _plain(part: dict[str, Any]) -> dict[str, Any]:
-    """The columns of changes without None, which arrays leave open."""
-    return {name: value for name, value in part.items() if value is not None}
-
-
-def restore(shard: Shard, states: Sequence[dict[str, Any]]) -> None:
-    """Give a fresh shard what belongs to it of the states of all shards of a checkpoint."""
-    now = int(states[0]["now"])
-    shard.now = now
-    shard._frontier[:] = now
-    shard._horizon[:] = now
-    bodies, inputs = shard.bodies, shard._inputs
-    bodies.made = (shard.number << 48) | max(int(s["bodies_made"]) & ((1 << 48) - 1) for s in states)
-    handle_of: dict[int, int] = {}
-    for state in states:
-        handle_of.update(bodies.unpack(state["bodies"]))
-        shard._broker_state[state["brokers"]] = state["broker_state"]
-        shard._link_state[state["links"]] = state["link_state"]
-        inputs.sequence[state["clients"]] = state["client_sequence"]
-    foreign = np.flatnonzero(~shard.local)
-    shard._broker_state[foreign] = 0
-    if shard.number == 0:
-        _restore_totals(shard, states)
-    for state in states:
-        _restore_under_way(shard, state, handle_of)
-        mine = shard.local[state["unfinished_broker"]]
-        shard._unfinished.append((state["unfinished_broker"][mine], state["unfinished_finish"][mine]))
-    for number, protocol in enumerate(shard.protocols):
-        with taken_over(f"service {shard.model.services[number].name!r}"):
-            protocol.load([state["protocols"][number] for state in states], handle_of)
-    inputs.past_ns = now
-    shard._clock.advance(now)
-
-
-def _restore_totals(shard: Shard, states: Sequence[dict[str, Any]]) -> None:
-    """What is summed over shards at the end: shard 0 goes on with all of it."""
-    causes, inputs = shard._causes, shard._inputs
-    keys = np.concatenate([s["cause_key"] for s in states])
-    counts = np.concatenate([s["cause_counts"] for s in states])
-    if keys.size:
-        unique, at = np.unique(keys, return_inverse=True)
-        handles = causes.new(unique)
-        for column in (K.C_SENT, K.C_HANDLED, K.C_LOST):
-            np.add.at(causes.counts[:, column], handles[at], counts[:, column])
-        np.maximum.at(causes.counts[:, K.C_FINISH], handles[at], counts[:, K.C_FINISH])
-    inputs.changes[:] = [{"values": None, **part} for s in states for part in s["changes"]]
-    for state in states:
-        shard._dependencies.update(map(tuple, state["dependencies"].tolist()))
-        shard._leanings.update(map(tuple, state["leanings"].tolist()))
-        inputs.publications += state["publications"]
-        shard._histogram += state["histogram"]
-        shard._seconds += state["seconds"]
-        longest = np.maximum(shard._totals[:, K.T_LONGEST], state["totals"][:, K.T_LONGEST])
-        shard._totals += state["totals"]
-        shard._totals[:, K.T_LONGEST] = longest
-
-
-def _restore_under_way(shard: Shard, state: dict[str, Any], handle_of: dict[int, int]) -> None:
-    lane = state["lane"]
-    links = shard._lanes.links
-    target = lane - links
-    target[lane < links] = shard.links.target[lane[lane < links]]
-    mine = np.flatnonzero(shard.local[target])
-    if mine.size == 0:
-        return
-    rows, lane, target = state["under_way"][mine].copy(), lane[mine], target[mine]
-    body = np.array([handle_of.get(u, -1) for u in state["under_way_uid"][mine].tolist()], np.int64)
-    rows[:, K.M_PACKED] = (body << 24) | (rows[:, K.M_PACKED] & 0xFFFFFF)
-    rows[:, K.M_CAUSE] = shard._causes.handles(state["under_way_cause"][mine])
-    K.count_bodies(body, shard.bodies.refs, 1)
-    shard._lanes.reserve(lane)
-    K.push_rows(rows, lane, shard._lanes.table, shard._lanes.arena)
-    np.minimum.at(shard._nxt, target, rows[:, K.M_TIME])
-    shard.in_flight += int(mine.size)
 
 
 # ---- files -------------------------------------------------------------------------------------------
@@ -280,14 +142,6 @@ def _check_format(folder: Path, facts: dict[str, Any]) -> None:
         raise BadState(f"{folder / 'driver.blf'}: 'shards' is {shards!r:.40}; it is a number from 1 to {_SHARDS_MAX}")
 
 
-def protocol_class(spec: ServiceSpec) -> Any:
-    """The class that runs a service: the protocol, or the same in the author's view where that is asked for."""
-    protocol: Any = registry.load(spec.protocol_target)
-    if (spec.view != "auto" or spec.tables == "own") and getattr(protocol, "plain", None) is not None:
-        protocol = protocol.plain
-    return protocol
-
-
 def versions(model: Model) -> list[list[Any]]:
     """Of each service its name, and the classes that keep its state with the version of each."""
     found = []
@@ -353,14 +207,11 @@ def rewind(run: str | Path, number: int) -> None:
 
 __all__ = [
     "FOLDER",
-    "capture",
     "folder_of",
     "newest",
     "numbers",
-    "protocol_class",
     "prune",
     "read_shards",
-    "restore",
     "rewind",
     "verify",
     "versions",

@@ -14,7 +14,8 @@ import numpy as np
 from brokers import registry
 from brokers.columns import BadState, Column, check_columns
 from brokers.contract import NEVER
-from brokers.engine import kernels as K
+from brokers.engine import layout as L
+from brokers.engine.latency import BUCKETS
 from brokers.engine.model import Model
 
 _TYPES = 1 << 15  # a message's type is kept in 16 bits
@@ -22,22 +23,22 @@ _UIDS = 1 << 47  # of a shard
 
 _SHARD = {
     "brokers": Column("i8", ("own brokers",), 0, "brokers"),
-    "broker_state": Column("i8", ("own brokers", K.BROKER_STATE)),
+    "broker_state": Column("i8", ("own brokers", L.BROKER_STATE)),
     "links": Column("i8", ("own links",), 0, "links"),
-    "link_state": Column("i8", ("own links", K.LINK_STATE), 0),
+    "link_state": Column("i8", ("own links", L.LINK_STATE), 0),
     "lane": Column("i8", ("rows",), 0, "lanes"),
-    "under_way": Column("i8", ("rows", K.ROW)),
+    "under_way": Column("i8", ("rows", L.ROW)),
     "under_way_uid": Column("i8", ("rows",)),
     "under_way_cause": Column("i8", ("rows",)),
     "clients": Column("i8", ("own clients",), 0, "clients"),
     "client_sequence": Column("i8", ("own clients",), 0, (1 << 32) - 1),
     "cause_key": Column("i8", ("causes",)),
-    "cause_counts": Column("i8", ("causes", 4), 0),
+    "cause_counts": Column("i8", ("causes", L.CAUSE), 0),
     "dependencies": Column("i8", (None, 2)),
     "leanings": Column("i8", (None, 3)),
     "publications": Column("i8", ("services",), 0),
-    "histogram": Column("i8", ("services", K.BUCKETS), 0),
-    "totals": Column("i8", ("services", K.TOTALS), 0),
+    "histogram": Column("i8", ("services", BUCKETS), 0),
+    "totals": Column("i8", ("services", L.TOTALS), 0),
     "seconds": Column("i8", ("seconds",)),
     "unfinished_broker": Column("i4", ("unfinished",), 0, "brokers"),
     "unfinished_finish": Column("i8", ("unfinished",), 0),
@@ -158,7 +159,7 @@ def _check_under_way(state: dict[str, Any], service_of: dict[int, int], now: int
     rows, lane, uid = state["under_way"], state["lane"], state["under_way_uid"]
     if not len(rows):
         return
-    time, sequence, packed = rows[:, K.M_TIME], rows[:, K.M_SEQUENCE], rows[:, K.M_PACKED]
+    time, sequence, packed = rows[:, L.M_TIME], rows[:, L.M_SEQUENCE], rows[:, L.M_PACKED]
     if time.min() < now or time.max() > NEVER or sequence.min() < 0:
         raise BadState(f"'under_way' has a time or number out of range; times are {now} to {NEVER} ns")
     service = packed & 0xFF

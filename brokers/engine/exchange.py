@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from brokers.bodies import Bodies
 from brokers.contract import NEVER, Ints
-from brokers.engine import kernels as K
+from brokers.engine import layout as L
 from brokers.engine.causes import Causes
 from brokers.wire import decode_frame, encode_frame
 
@@ -24,14 +24,18 @@ class Outbox:
     """Messages for links whose far end another shard carries, until the window's end."""
 
     def __init__(self) -> None:
-        self.rows = np.zeros((256, K.OUT_ROW), np.int64)  # a row of a ring, then the link
-        self.used = 0
+        self.rows = np.zeros((256, L.OUT_ROW), np.int64)  # a row of a ring, then the link
+        self.used = np.zeros(1, np.int64)  # rows in use; kernels count on
+
+    def __len__(self) -> int:
+        return int(self.used[0])
 
     def reserve(self, count: int) -> None:
-        """Room for `count` more rows."""
-        if self.used + count > len(self.rows):
-            grown = np.zeros((2 * (self.used + count), K.OUT_ROW), np.int64)
-            grown[: self.used] = self.rows[: self.used]
+        """Room for `count` more rows; may replace `rows`."""
+        used = len(self)
+        if used + count > len(self.rows):
+            grown = np.zeros((2 * (used + count), L.OUT_ROW), np.int64)
+            grown[:used] = self.rows[:used]
             self.rows = grown
 
     def pack(
@@ -39,28 +43,25 @@ class Outbox:
     ) -> tuple[list[bytes], int]:
         """Empty the box: one blob per peer (b"" for nothing), and the earliest arrival in them."""
         blobs = [b""] * peers
-        rows = self.rows[: self.used]
-        if self.used == 0:
+        rows = self.rows[: len(self)]
+        if not len(rows):
             return blobs, NEVER
-        peer = peer_of_link[rows[:, K.ROW]]
+        peer = peer_of_link[rows[:, L.O_LINK]]
         for p in np.unique(peer).tolist():
             mine = rows[peer == p]
-            body = mine[:, K.M_PACKED] >> 24
-            carried = body >= 0
-            uid = np.full(len(mine), -1, np.int64)
-            uid[carried] = bodies.uid[body[carried]]
+            body = mine[:, L.M_PACKED] >> 24
             blobs[p] = encode_frame(
                 FRAME,
                 {
                     "rows": np.ascontiguousarray(mine),
-                    "uid": uid,
-                    "cause": causes.keys(mine[:, K.M_CAUSE]),
-                    "bodies": bodies.pack(np.unique(body[carried]).astype(np.int32)),
+                    "uid": bodies.uids(body),
+                    "cause": causes.keys(mine[:, L.M_CAUSE]),
+                    "bodies": bodies.pack(np.unique(body[body >= 0]).astype(np.int32)),
                 },
             )
-        K.count_bodies(rows[:, K.M_PACKED] >> 24, bodies.refs, -1)
-        self.used = 0
-        return blobs, int(rows[:, K.M_TIME].min())
+        bodies.carry(rows[:, L.M_PACKED] >> 24, -1)
+        self.used[0] = 0
+        return blobs, int(rows[:, L.M_TIME].min())
 
 
 def unpack(blob: bytes, bodies: Bodies, causes: Causes) -> tuple[Ints, Ints]:
@@ -72,7 +73,7 @@ def unpack(blob: bytes, bodies: Bodies, causes: Causes) -> tuple[Ints, Ints]:
     carried = uid != -1
     body = np.full(len(rows), -1, np.int64)
     body[carried] = [handle_of[u] for u in uid[carried].tolist()]
-    rows[:, K.M_PACKED] = (body << 24) | (rows[:, K.M_PACKED] & 0xFFFFFF)
-    rows[:, K.M_CAUSE] = causes.handles(frame["cause"])
-    K.count_bodies(body, bodies.refs, 1)
-    return rows, rows[:, K.ROW].copy()
+    rows[:, L.M_PACKED] = (body << 24) | (rows[:, L.M_PACKED] & 0xFFFFFF)
+    rows[:, L.M_CAUSE] = causes.handles(frame["cause"])
+    bodies.carry(body, 1)
+    return rows, rows[:, L.O_LINK].copy()

@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from brokers.engine.batching import Cutting
 from brokers.engine.model import Model
-from brokers.engine.shard import Cutting, Shard, ShardResult, Window
+from brokers.engine.shard import Shard, ShardResult, Window
 
 
 class InlineShards:

@@ -15,11 +15,12 @@ from numpy.typing import NDArray
 
 from brokers.bodies import Bodies
 from brokers.contract import NEVER, Emission, Ints, Kind
-from brokers.engine import kernels as K
+from brokers.engine import layout as L
 from brokers.engine.causes import Causes
 from brokers.engine.model import Model
 from brokers.errors import ProtocolFault
 
+_NOTHING = np.empty(0, np.int64)
 _CLIENT_UID = -1 << 63  # marks the uid of a body that a client made
 
 
@@ -42,7 +43,7 @@ class Inputs:
         self.past_ns = (
             0  # a resumed run lets sources run again from the start and drops what lies before this
         )
-        self.rows = np.zeros((1, K.INPUT), np.int64)
+        self.rows = np.zeros((1, L.INPUT), np.int64)
         self.at = np.zeros(brokers, np.int64)  # rows at[b]:end[b] are broker b's
         self.end = np.zeros(brokers, np.int64)
         self.publications = np.zeros(len(kinds), np.int64)
@@ -58,10 +59,14 @@ class Inputs:
                 self._staged.append((service, source, emission))
                 self.first = min(self.first, int(emission.time.min()))
 
-    def admit(self, now: int, end: int, nxt: Ints) -> int:
-        """Lay out everything staged before `end`; lowers `nxt` of its brokers. Returns how many messages."""
+    def arrays(self) -> dict[str, Any]:
+        """What kernels see; `inputs` is replaced in every window that has any."""
+        return {"inputs": self.rows, "input_at": self.at, "input_end": self.end}
+
+    def admit(self, now: int, end: int) -> tuple[int, Ints, Ints]:
+        """Lay out everything staged before `end`; returns how many messages, the brokers they reach, and from when."""
         if self.first >= end:
-            return 0
+            return 0, _NOTHING, _NOTHING
         parts = self._take_before(now, end)
         n = sum(e.time.size for _, _, e in parts)
         when, client, word, service_of, type_of, part_of, row_of = self._merge(parts, n)
@@ -74,17 +79,17 @@ class Inputs:
             body[mine], cause[mine] = self._describe(
                 service, emission, row_of[mine], when[mine], client[mine], key[mine], word[mine]
             )
-        K.count_bodies(body, self._bodies.refs, 1)
+        self._bodies.carry(body, 1)
 
         broker = self._client_broker[client]
         order = np.lexsort((sequence, client, when, broker))
-        rows = np.empty((n, K.INPUT), np.int64)
-        rows[:, K.M_TIME] = when[order]
-        rows[:, K.M_SEQUENCE] = sequence[order]
-        rows[:, K.M_WORD] = word[order]
-        rows[:, K.M_PACKED] = ((body << 24) | (type_of << 8) | service_of)[order]
-        rows[:, K.M_CAUSE] = cause[order]
-        rows[:, K.I_SOURCE] = self._brokers + client[order]
+        rows = np.empty((n, L.INPUT), np.int64)
+        rows[:, L.M_TIME] = when[order]
+        rows[:, L.M_SEQUENCE] = sequence[order]
+        rows[:, L.M_WORD] = word[order]
+        rows[:, L.M_PACKED] = ((body << 24) | (type_of << 8) | service_of)[order]
+        rows[:, L.M_CAUSE] = cause[order]
+        rows[:, L.I_SOURCE] = self._brokers + client[order]
         broker = broker[order]
         starts = np.flatnonzero(np.concatenate(([True], broker[1:] != broker[:-1])))
         holders = broker[starts]
@@ -93,8 +98,7 @@ class Inputs:
         self.end[:] = 0
         self.at[holders] = starts
         self.end[holders] = np.append(starts[1:], n)
-        nxt[holders] = np.minimum(nxt[holders], rows[starts, K.M_TIME])
-        return n
+        return n, holders, rows[starts, L.M_TIME]
 
     def _take_before(self, now: int, end: int) -> list[tuple[int, int, Emission]]:
         parts, keep = [], []
@@ -209,6 +213,27 @@ class Inputs:
                 "values": values,
             }
         )
+
+    # ---- checkpoints ---------------------------------------------------------------------------------
+
+    def state(self, local: NDArray[np.bool_]) -> dict[str, Any]:
+        """What clients of local brokers have sent. Sources are not kept: they run again, up to now in vain."""
+        clients = np.flatnonzero(local[self._client_broker])
+        return {
+            "clients": clients,
+            "client_sequence": self.sequence[clients],
+            "changes": [{n: v for n, v in part.items() if v is not None} for part in self.changes],
+            "publications": self.publications,
+        }
+
+    def load(self, states: Sequence[dict[str, Any]], now: int, sums: bool) -> None:
+        """Take over what clients have sent until now, and with `sums` what of it belongs to the whole run."""
+        self.past_ns = now
+        for state in states:
+            self.sequence[state["clients"]] = state["client_sequence"]
+            if sums:
+                self.changes += [{"values": None, **part} for part in state["changes"]]
+                self.publications += state["publications"]
 
 
 def _select(emission: Emission, mask: NDArray[np.bool_]) -> Emission:

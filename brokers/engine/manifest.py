@@ -17,8 +17,9 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from brokers.engine.trace_schema import LEVELS, TABLES, column_types
+from brokers.engine.trace_schema import TABLES
 from brokers.errors import RunDamaged
+from brokers.schema import LEVELS, column_types
 
 MANIFEST, SUCCESS, LOCK = "manifest.json", "_SUCCESS", "_lock"
 # The seconds of a year with a digest each, or the parts of a million tables, are smaller.

@@ -1,6 +1,6 @@
 """The model of a run: everything that determines its trace, as plain data that pickles.
 
-Nothing here says how it is executed: engine, actors and host are arguments of `execute`.
+Nothing here says how it is executed: engine, actors and host are arguments of `simulate`.
 """
 
 from __future__ import annotations
@@ -64,3 +64,11 @@ class Model:
     sample_every_ns: int = 1_000_000_000
     drain_ns: int = 60_000_000_000  # how long after `duration` messages under way may still be handled
     facts: dict[str, Any] = field(default_factory=dict)  # the resolved scenario, for manifest and run id
+
+
+def protocol_class(spec: ServiceSpec) -> Any:
+    """The class that runs a service: the protocol, or the same in the author's view where that is asked for."""
+    protocol: Any = names.load_as("protocols", spec.protocol_target)
+    if (spec.view != "auto" or spec.tables == "own") and getattr(protocol, "plain", None) is not None:
+        protocol = protocol.plain
+    return protocol

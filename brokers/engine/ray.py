@@ -29,10 +29,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from brokers import names
+from brokers.engine.batching import Cutting
 from brokers.engine.model import Model
 from brokers.engine.ray_manners import Manners
 from brokers.engine.ray_privacy import closed_folder, on_the_loopback
-from brokers.engine.shard import Cutting, ShardResult, Window
+from brokers.engine.shard import ShardResult, Window
 from brokers.errors import ActorsLost, BrokerlabError, EnvironmentProblem
 from brokers.interrupting import undisturbed
 

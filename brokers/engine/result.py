@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from brokers.contract import LinkTable
-from brokers.engine import kernels as K
+from brokers.engine import layout as L
+from brokers.engine.latency import bucket_value
 from brokers.engine.model import Model
 from brokers.engine.shard import ShardResult, Window
 from brokers.names import load_as
@@ -43,12 +44,12 @@ def combine(model: Model, results: list[ShardResult]) -> Result:
     """One result from the shards' parts. Every broker and every link is in exactly one part."""
     brokers = len(model.overlay.names)
     links = 2 * model.overlay.link_a.size
-    state = np.zeros((brokers, K.BROKER_STATE), np.int64)
-    link_state = np.zeros((links, K.LINK_STATE), np.int64)
+    state = np.zeros((brokers, L.BROKER_STATE), np.int64)
+    link_state = np.zeros((links, L.LINK_STATE), np.int64)
     for r in results:
         state[r.local] = r.broker_state
         link_state[r.link] = r.link_state
-    columns = [K.B_HANDLED, K.B_DELIVERED, K.B_DIGEST_A, K.B_DIGEST_B]
+    columns = [L.B_HANDLED, L.B_DELIVERED, L.B_DIGEST_A, L.B_DIGEST_B]
     digest = blake2b(
         np.ascontiguousarray(state[:, columns]).astype("<i8").tobytes(), digest_size=16
     ).hexdigest()
@@ -64,9 +65,9 @@ def combine(model: Model, results: list[ShardResult]) -> Result:
     services = {}
     for i, spec in enumerate(model.services):
         count, summed, timed = (
-            int(totals[:, i, column].sum()) for column in (K.T_DELIVERIES, K.T_LATENCY, K.T_TIMED)
+            int(totals[:, i, column].sum()) for column in (L.D_COUNT, L.D_LATENCY, L.D_TIMED)
         )
-        largest = int(totals[:, i, K.T_LONGEST].max())
+        largest = int(totals[:, i, L.D_LONGEST].max())
         services[spec.name] = {
             "publications": int(published[i]),
             "deliveries": count,
@@ -79,12 +80,12 @@ def combine(model: Model, results: list[ShardResult]) -> Result:
         }
     metrics: dict[str, Any] = {
         "network": {
-            "events": int(state[:, K.B_HANDLED].sum()),
-            "messages": int(link_state[:, K.L_SENT].sum()),
-            "bytes": int(link_state[:, K.L_BYTES].sum()),
-            "lost": int(link_state[:, K.L_LOST].sum()),
+            "events": int(state[:, L.B_HANDLED].sum()),
+            "messages": int(link_state[:, L.L_SENT].sum()),
+            "bytes": int(link_state[:, L.L_BYTES].sum()),
+            "lost": int(link_state[:, L.L_LOST].sum()),
             "in_flight_at_end": sum(r.in_flight for r in results),
-            "busiest_broker_s": float(state[:, K.B_WORK].max() / 1e9),
+            "busiest_broker_s": float(state[:, L.B_WORK].max() / 1e9),
         },
         "services": services,
     }
@@ -101,7 +102,7 @@ def _percentile(histogram: NDArray[np.int64], share: float, largest: int) -> flo
     if total == 0:
         return None
     bucket = int(np.searchsorted(np.cumsum(histogram), share * total, side="left"))
-    return min(K.bucket_value(bucket), largest) / 1e6
+    return min(bucket_value(bucket), largest) / 1e6
 
 
 def _changes(model: Model, results: list[ShardResult]) -> dict[str, NDArray[Any]]:
@@ -115,8 +116,8 @@ def _changes(model: Model, results: list[ShardResult]) -> dict[str, NDArray[Any]
     unique, at = np.unique(keys, return_inverse=True)
     sums = np.zeros((unique.size, 3), np.int64)
     finish = np.zeros(unique.size, np.int64)
-    np.add.at(sums, at, counts[:, [K.C_SENT, K.C_HANDLED, K.C_LOST]])
-    np.maximum.at(finish, at, counts[:, K.C_FINISH])
+    np.add.at(sums, at, counts[:, [L.C_SENT, L.C_HANDLED, L.C_LOST]])
+    np.maximum.at(finish, at, counts[:, L.C_FINISH])
     settled = np.where(sums[:, 0] - sums[:, 2] + 1 == sums[:, 1], finish, -1)
 
     parts = [part for r in results for part in r.changes]
@@ -206,21 +207,21 @@ def write_tables(
         writer.write(
             "links",
             **{"link": numbers, "from": links.source, "to": links.target, "delay_ns": links.delay_ns},
-            messages=state[:, K.L_SENT],
-            bytes=state[:, K.L_BYTES],
-            lost=state[:, K.L_LOST],
-            busy_ns=state[:, K.L_BUSY],
+            messages=state[:, L.L_SENT],
+            bytes=state[:, L.L_BYTES],
+            lost=state[:, L.L_LOST],
+            busy_ns=state[:, L.L_BUSY],
         )
         brokers = result.broker_state
         writer.write(
             "brokers",
             broker=np.arange(len(brokers), dtype=np.int32),
             name=list(model.overlay.names),
-            messages=brokers[:, K.B_HANDLED],
-            deliveries=brokers[:, K.B_DELIVERED],
-            busy_ns=brokers[:, K.B_WORK],
-            digest_a=brokers[:, K.B_DIGEST_A],
-            digest_b=brokers[:, K.B_DIGEST_B],
+            messages=brokers[:, L.B_HANDLED],
+            deliveries=brokers[:, L.B_DELIVERED],
+            busy_ns=brokers[:, L.B_WORK],
+            digest_a=brokers[:, L.B_DIGEST_A],
+            digest_b=brokers[:, L.B_DIGEST_B],
         )
         service, attribute, code, text = rows_of(model.services)
         if text and writer.wants("words"):

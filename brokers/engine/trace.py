@@ -26,8 +26,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from brokers.engine.trace_columns import GROUP_ROWS, Group, Lists
-from brokers.engine.trace_schema import LEVELS, SCHEMA_VERSION, TABLES, Column, Table, tables_at
+from brokers.engine.trace_schema import TABLES, tables_at
 from brokers.errors import EnvironmentProblem, InvalidInput
+from brokers.schema import LEVELS, SCHEMA_VERSION, Column, Table
 
 if TYPE_CHECKING:
     import pyarrow as pa

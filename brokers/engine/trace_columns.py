@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from brokers.engine.trace_schema import Column, Table
 from brokers.errors import InvalidInput
+from brokers.schema import Column, Table
 
 GROUP_ROWS = 262_144  # rows of a row group; 12 columns of them are 20 MB in memory
 GROUP_FLOATS = 4_194_304  # values of a list column in a row group, 32 MB

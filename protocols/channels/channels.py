@@ -17,7 +17,7 @@ import numpy as np
 from pydantic import BaseModel
 
 from brokers.contract import BrokerProtocol, Demand, Guarantees, Message
-from brokers.engine.adaptor import Body
+from brokers.node import Body
 from brokers.planning.answers import Answer, extract
 from brokers.planning.plan import Message as Query
 from brokers.planning.plan import Wanted

@@ -18,10 +18,10 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from brokers.contract import Floats, Ints, Kind
-from brokers.engine.trace_schema import Column, Table
 from brokers.errors import InvalidInput
 from brokers.planning.model import BadQuery, checked_boxes
 from brokers.planning.sizes import Database
+from brokers.schema import Column, Table
 from protocols.channels.database import database_of
 
 SUBSCRIBE, UNSUBSCRIBE = 1, 2

@@ -19,7 +19,7 @@ import numpy as np
 
 from brokers.aside import Aside
 from brokers.contract import TIMER, BrokerProtocol, Message
-from brokers.engine.adaptor import Body
+from brokers.node import Body
 from brokers.planning.model import Queries
 from protocols.channels.answers import body_of, size_bytes
 from protocols.channels.database import marks

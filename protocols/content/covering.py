@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from brokers.contract import Batch, BrokerProtocol, Demand, Floats, Interests, Ints, Message, ShardEnv
-from brokers.engine.out import Out
+from brokers.out import Out
 from protocols.content.kind import PUBLISH, SUBSCRIBE
 from protocols.content.subscription import LOCAL, PlainSubscription, Subscription, link_mask
 from protocols.expected import Tree, flow, to_publishers, to_wanted

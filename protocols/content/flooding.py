@@ -31,7 +31,7 @@ from brokers.contract import (
     ShardEnv,
     ShardProtocol,
 )
-from brokers.engine.out import Out
+from brokers.out import Out
 from brokers.tables import InterestStore, check_ids, interests_of
 from protocols.content.kind import PUBLISH, SUBSCRIBE, UNSUBSCRIBE
 

@@ -24,7 +24,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from brokers.columns import Column, check_columns
 from brokers.contract import Batch, BrokerProtocol, Demand, Interests, Ints, Message, ShardEnv, ShardProtocol
-from brokers.engine.out import Out
+from brokers.out import Out
 from brokers.tables import InterestStore, check_ids, interests_of, merge_bits
 from protocols.content.kind import PUBLISH, SUBSCRIBE, UNSUBSCRIBE
 from protocols.expected import to_publishers, to_wanted

@@ -29,9 +29,9 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from brokers.columns import BadState, Column, check_columns
 from brokers.contract import NEVER, TIMER, BrokerProtocol, Demand, Floats, Ints, Message
-from brokers.engine.adaptor import Body
 from brokers.errors import InvalidInput
 from brokers.indexes.context.contract import checked_message, checked_profile
+from brokers.node import Body
 from protocols.context.holding import Holding
 from protocols.context.kind import (
     PUBLISH,

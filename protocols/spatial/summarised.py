@@ -34,8 +34,8 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
 from brokers.contract import TIMER, Demand, Ints, Message
-from brokers.engine.adaptor import Body
 from brokers.indexes.spatial.summary import BOXES_MAX, Summary, by_keyword
+from brokers.node import Body
 from protocols.spatial.common import Head
 from protocols.spatial.keyword import STANDING, Keyword
 from protocols.spatial.kind import OBJECT_KEYWORDS, SUBSCRIPTION_KEYWORDS, head_bytes, keywords_of

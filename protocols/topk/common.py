@@ -14,8 +14,8 @@ import numpy as np
 from pydantic import BaseModel
 
 from brokers.contract import NEVER, BrokerProtocol, Demand, Message
-from brokers.engine.adaptor import Body
 from brokers.indexes.topk.contract import Answer, RankedIndex, Ranking
+from brokers.node import Body
 from protocols.expected import to_some
 from protocols.routes import shared_tree
 from protocols.topk.kind import PUBLISH, REWEIGHT, SUBSCRIBE, UNSUBSCRIBE, TopK

@@ -17,8 +17,8 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
 from brokers.contract import NEVER, TIMER, Demand, Message
-from brokers.engine.adaptor import Body
 from brokers.indexes.topk.contract import Ranking, answered, merged
+from brokers.node import Body
 from protocols.topk.common import Ranked
 
 QUESTION, ANSWER, TOO_LATE = 17, 18, 19

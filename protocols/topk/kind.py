@@ -19,11 +19,11 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from brokers.contract import Floats, Ints, Kind
-from brokers.engine.trace_schema import Column, Table
 from brokers.errors import InvalidInput
 from brokers.indexes.contract import RowIndex
 from brokers.indexes.topk.contract import Answer, Message, Query, message
 from brokers.indexes.topk.scan import Scan
+from brokers.schema import Column, Table
 
 PUBLISH, SUBSCRIBE, UNSUBSCRIBE, REWEIGHT = 0, 1, 2, 3
 

@@ -62,10 +62,10 @@ def inspect(scenario: Scenario, broker: str, at_ns: int) -> dict[str, Any]:
 
     def look(shards: Any) -> None:
         (shard,) = shards.shards
-        seen["queued"] = int(shard.queue_lengths(at_ns)[number])
-        seen["backlog_ns"] = int(shard.backlog_ns(at_ns)[number])
+        seen["queued"] = int(shard.queues.lengths(at_ns)[number])
+        seen["backlog_ns"] = int(shard.queues.backlog_ns(at_ns)[number])
         seen["services"] = {
-            spec.name: protocol.describe(number) for spec, protocol in zip(model.services, shard.protocols)
+            spec.name: protocol.describe(number) for spec, protocol in zip(model.services, shard.services.protocols)
         }
 
     execute(scenario, model, "inline", 1, until_ns=at_ns, observe=look)

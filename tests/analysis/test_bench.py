@@ -16,7 +16,7 @@ from analysis.bench.baselines import heap_loop, problem, simpy_loop
 from analysis.bench.models import FAST_LINKS_NS, SCAN, Setting, model, overlay
 from analysis.bench.registry import BENCHES
 from analysis.bench.rows import Row, medians, number, row, table
-from brokers.engine.run import MemoryTraces, execute
+from brokers.engine.simulate import MemoryTraces, simulate
 from brokers.errors import InvalidInput
 from brokers.registry import Entry, load
 
@@ -26,7 +26,7 @@ TINY = Setting(brokers=20, publications_per_s=200.0, seconds=0.2)
 def hops_of_engine(setting):
     """Per broker, in its order: what the engine's trace says of each hop."""
     trace = MemoryTraces("full")
-    result = execute(model(setting), trace=trace)
+    result = simulate(model(setting), trace=trace)
     hops = trace.tables()["hops"]
     # The trace names the link a message came over; the loop names the broker's own link, the way back.
     links = [link ^ 1 if link >= 0 else -1 for link in hops["link"].tolist()]
@@ -84,7 +84,7 @@ def test_fast_links_are_one_of_10_us_and_twenty_of_100_us_and_the_rest_is_as_bef
 
 @pytest.mark.parametrize("view", ["run", "message"])
 def test_the_authors_view_does_the_same_work_as_the_engines(view):
-    assert execute(model(replace(TINY, view=view))).digest == execute(model(TINY)).digest
+    assert simulate(model(replace(TINY, view=view))).digest == simulate(model(TINY)).digest
 
 
 def test_a_row_without_a_target_is_reported_and_not_judged():
@@ -174,12 +174,12 @@ def test_the_rows_of_two_actors_are_well_formed():
 def test_matching_is_flooding_with_an_index_of_its_own_at_every_broker():
     setting = engine.matching(SMALL)
     assert (setting.index, setting.tables, setting.subscriptions) == (SCAN, "own", 18)
-    assert execute(model(setting)).metrics["services"]["bench"]["deliveries"] > 0
+    assert simulate(model(setting)).metrics["services"]["bench"]["deliveries"] > 0
 
 
 def test_lambda_is_the_work_of_a_window_over_the_cost_of_its_exchange():
     one = model(replace(TINY, seconds=0.5))
-    alone, both = execute(one), execute(one, actors=2)
+    alone, both = simulate(one), simulate(one, actors=2)
     events = alone.metrics["network"]["events"] / alone.metrics["run"]["simulated_s"]
     work_s = both.engine["lookahead_ns"] / 1e9 * events / alone.metrics["run"]["events_per_s"]
     assert engine.lambda_of(alone, both, work_s / 7) == pytest.approx(7)
@@ -191,7 +191,7 @@ def test_the_rows_of_size_are_well_formed():
 
 def test_a_setting_measured_alone_counts_what_an_execution_counts():
     setting = replace(TINY, subscriptions=30, width=0.7)
-    found, expected = measure(setting), execute(model(setting)).metrics
+    found, expected = measure(setting), simulate(model(setting)).metrics
     assert found["events"] == expected["network"]["events"]
     assert found["deliveries"] == expected["services"]["bench"]["deliveries"] > 0
     assert found["entries"] == 30

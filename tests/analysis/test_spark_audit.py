@@ -86,14 +86,14 @@ def test_what_was_under_way_at_the_end_of_a_cut_run_is_free(news):
 @pytest.mark.parametrize("topology", [TREE, CYCLES], ids=["tree", "cycles"])
 def test_forced_and_free_are_as_brute_force_counts_them(topology, news):
     from analysis.spark.trace import Trace, services_of
-    from brokers.engine.run import MemoryTraces, execute
+    from brokers.engine.simulate import MemoryTraces, simulate
     from protocols.conformance import audit as brute_force
     from scenarios.plan import resolve
     from scenarios.running import scenario_of
 
     run = news("flooding", topology)
     traces = MemoryTraces("full")
-    execute(resolve(scenario_of(run)), trace=traces)
+    simulate(resolve(scenario_of(run)), trace=traces)
     (service,) = services_of(run)
     expected = brute_force(traces.tables(), service.kind, service.guarantees(Trace(None, run).network))
     found = one(run.path)

@@ -99,7 +99,7 @@ def kernels() -> dict[str, Dispatcher]:
 
 
 # A kernel's part that only a test calls by itself.
-ONLY_TESTED = {"brokers.engine.kernels.transmission_ns"}
+ONLY_TESTED = {"brokers.engine.settle.transmission_ns"}
 
 
 def on_disk(kernel: Dispatcher) -> bool:

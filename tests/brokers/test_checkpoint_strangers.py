@@ -14,8 +14,9 @@ import numpy as np
 import pytest
 
 from brokers.engine import checkpoint
-from brokers.engine.run import FileTraces, execute, tables_of
+from brokers.engine.model import protocol_class
 from brokers.engine.runfolder import create_run
+from brokers.engine.simulate import FileTraces, simulate, tables_of
 from brokers.errors import InvalidInput, RunIncomplete
 from brokers.wire import decode_frame, encode_frame
 from protocols.conformance import REHEARSALS, rehearse
@@ -42,7 +43,7 @@ class Interrupted:
                 raise Stopped
 
         with pytest.raises(Stopped):
-            execute(self.model, actors=2, trace=self.traces(self.folder), progress=stop, checkpoint_every_s=0.0,
+            simulate(self.model, actors=2, trace=self.traces(self.folder), progress=stop, checkpoint_every_s=0.0,
                     max_window_ns=20 * MS)  # fmt: skip
         self.number = checkpoint.numbers(self.folder)[-1]
 
@@ -64,7 +65,7 @@ class Interrupted:
         return to
 
     def resume(self, folder: Path):
-        return execute(self.model, trace=self.traces(folder), resume=True)
+        return simulate(self.model, trace=self.traces(folder), resume=True)
 
 
 def files_of(folder: Path) -> dict[str, bytes]:
@@ -131,7 +132,7 @@ def test_no_source_unpickles_or_runs_what_lies_in_a_file():
 @pytest.mark.parametrize("protocol", ["flooding", "topk-gather", "channels"])
 def test_another_version_of_a_protocol_is_refused_by_name_and_both_versions(tmp_path, monkeypatch, protocol):
     run = Interrupted(tmp_path / "run", protocol)
-    kind = checkpoint.protocol_class(run.model.services[0])
+    kind = protocol_class(run.model.services[0])
     kind = kind.server if protocol == "channels" else kind
     monkeypatch.setattr(kind, "state_version", 7)
     before = files_of(run.folder)
@@ -208,7 +209,7 @@ def test_a_run_does_not_go_on_from_a_trace_that_was_changed_and_leaves_it_as_it_
 
 
 def test_a_run_goes_on_from_the_trace_it_left(tmp_path, traced):
-    whole = execute(traced.model)
+    whole = simulate(traced.model)
     folder = traced.copied(tmp_path / "left")
     (folder / "tables/links").mkdir(exist_ok=True)
     (folder / "tables/links/part-driver.parquet").write_bytes(b"the driver was about to finish")

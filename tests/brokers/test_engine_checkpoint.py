@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from brokers.engine import checkpoint
-from brokers.engine.run import FileTraces, execute, tables_of
 from brokers.engine.runfolder import create_run, same_rows
+from brokers.engine.simulate import FileTraces, simulate, tables_of
 from brokers.errors import ActorsLost, EnvironmentProblem
 from protocols.conformance import REHEARSALS, rehearse
 from protocols.spatial.summarised import SUMMARY, WIDER
@@ -27,7 +27,7 @@ def folder_for(root: Path, model):
 
 def undisturbed(root: Path, model):
     new = folder_for(root, model)
-    result = execute(model, trace=FileTraces(str(new.path), "full", tables_of(model)))
+    result = simulate(model, trace=FileTraces(str(new.path), "full", tables_of(model)))
     return new.finish(result.digest), result
 
 
@@ -39,7 +39,7 @@ def stopped_at(share: float, model, path: Path, actors: int) -> None:
             raise Stopped
 
     with pytest.raises(Stopped):
-        execute(
+        simulate(
             model,
             actors=actors,
             trace=FileTraces(str(path), "full", tables_of(model)),
@@ -50,7 +50,7 @@ def stopped_at(share: float, model, path: Path, actors: int) -> None:
 
 
 def continued(model, path: Path, actors: int):
-    return execute(model, actors=actors, trace=FileTraces(str(path), "full", tables_of(model)), resume=True)
+    return simulate(model, actors=actors, trace=FileTraces(str(path), "full", tables_of(model)), resume=True)
 
 
 def differing_tables(one, other) -> list[str]:
@@ -137,7 +137,7 @@ def test_a_run_may_be_stopped_again_and_again(tmp_path):
                 raise Stopped
 
         with pytest.raises(Stopped):
-            execute(
+            simulate(
                 model,
                 actors=actors,
                 trace=FileTraces(str(pieces.path), "full"),
@@ -170,7 +170,7 @@ def test_a_damaged_checkpoint_is_passed_over_for_the_one_before(tmp_path, harm):
     else:
         (state.parent / "driver.blf").unlink()
     told: list[str] = []
-    resumed = execute(model, trace=FileTraces(str(new.path), "full"), resume=True, notice=told.append)
+    resumed = simulate(model, trace=FileTraces(str(new.path), "full"), resume=True, notice=told.append)
     assert resumed.digest == result.digest
     assert len(told) == 1 and f"checkpoint {number} cannot be used" in told[0]
     new.fail("tested")
@@ -198,7 +198,7 @@ def test_actors_that_are_lost_again_and_again_without_progress_end_the_run(tmp_p
     model = rehearse(TREE, "flooding")
     new = folder_for(tmp_path, model)
     with pytest.raises(EnvironmentProblem, match="3 attempts from the same point failed"):
-        execute(model, trace=FileTraces(str(new.path), "full", tables_of(model)))
+        simulate(model, trace=FileTraces(str(new.path), "full", tables_of(model)))
     new.fail("tested")
 
 
@@ -210,7 +210,7 @@ def test_a_protocol_without_state_runs_without_checkpoints_and_says_so(tmp_path,
     model = rehearse(TREE, "flooding")
     new = folder_for(tmp_path, model)
     told: list[str] = []
-    execute(model, trace=FileTraces(str(new.path), "full"), checkpoint_every_s=0.0, notice=told.append)
+    simulate(model, trace=FileTraces(str(new.path), "full"), checkpoint_every_s=0.0, notice=told.append)
     assert checkpoint.numbers(new.path) == []
     assert told == ["the protocol protocols.content.flooding:Flooding has no state(), so no checkpoints are taken"]
     new.fail("tested")

@@ -7,9 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from brokers.engine.batching import Cutting
 from brokers.engine.model import Model, SourceSpec
-from brokers.engine.run import MemoryTraces, execute
-from brokers.engine.shard import Cutting
+from brokers.engine.simulate import MemoryTraces, simulate
 from protocols.conformance import (
     ORACLE,
     REHEARSALS,
@@ -83,7 +83,7 @@ def test_no_way_of_running_shows_with_several_services_on_one_queue():
 
 def test_no_way_of_running_shows_when_brokers_are_in_overload():
     model = crowd(["flooding"], cost=HEAVY, publish={"process": "poisson", "rate": 80})
-    waiting = execute(model).metrics["services"]["0-flooding"]["latency"]["max_ms"]
+    waiting = simulate(model).metrics["services"]["0-flooding"]["latency"]["max_ms"]
     assert waiting > 120  # queues grow over the whole run, and empty after it
     agrees(model)
 
@@ -93,7 +93,7 @@ def test_no_way_of_running_shows_where_everything_ties():
     model = rehearse(REHEARSALS[1], "flooding")
     model.services.append(replace(model.services[0], name="beside"))
     traces = MemoryTraces("full")
-    execute(model, trace=traces)
+    simulate(model, trace=traces)
     hops = traces.tables()["hops"]
     places = np.stack([hops["broker"], hops["time_ns"]])
     assert np.unique(places, axis=1).shape[1] < places.shape[1] / 2
@@ -103,7 +103,7 @@ def test_no_way_of_running_shows_where_everything_ties():
 def test_no_way_of_running_shows_with_jitter_bandwidth_and_loss():
     links = {"jitter": 4_000_000, "bandwidth": 300_000, "loss": 0.08}
     model = crowd(["flooding"], links=links, cost={"base": 20_000.0})
-    assert execute(model).metrics["network"]["lost"] > 10
+    assert simulate(model).metrics["network"]["lost"] > 10
     agrees(model)
 
 
@@ -144,7 +144,7 @@ def test_timers_and_a_protocols_own_messages_and_bodies_do_not_show_how_they_are
     alone = replace(model, services=[pings])
     agrees(alone)
     traces = MemoryTraces("full")
-    execute(alone, trace=traces)
+    simulate(alone, trace=traces)
     hops = traces.tables()["hops"]
     links, ticks = 2 * model.overlay.links, 20
     assert np.bincount(hops["type"], minlength=20)[16:20].tolist() == [
@@ -170,7 +170,7 @@ def test_on_run_may_mix_all_ways_of_sending_in_the_order_of_on_message(outside):
 def test_another_seed_gives_another_digest():
     model = crowd(["flooding"])
     again, other = crowd(["flooding"]), replace(model, seed=4)
-    assert execute(model).digest == execute(again).digest != execute(other).digest
+    assert simulate(model).digest == simulate(again).digest != simulate(other).digest
 
 
 def test_the_digest_sees_one_event_more_one_nanosecond_and_one_bit():
@@ -179,7 +179,7 @@ def test_the_digest_sees_one_event_more_one_nanosecond_and_one_bit():
         publications = model.services[0].sources[0].params["emissions"][0]
         publications["time"][3] += time_ns
         publications["rows"][3][1] = value
-        return execute(model).digest
+        return simulate(model).digest
 
     digests = [digest(0, 0.5), digest(1, 0.5), digest(0, np.nextafter(0.5, 1)), digest(0, 0.5, seed=2)]
     assert len(set(digests)) == 4
@@ -189,18 +189,18 @@ def test_the_digest_sees_one_event_more_one_nanosecond_and_one_bit():
 def test_the_digest_does_not_depend_on_the_trace_level_or_the_length_of_windows():
     model = crowd(["flooding"], cost={"base": 10_000.0})
     digests = {
-        execute(model, trace=MemoryTraces(level)).digest
+        simulate(model, trace=MemoryTraces(level)).digest
         for level in ("none", "summary", "deliveries", "full")
     }
-    digests |= {execute(model, max_window_ns=length).digest for length in (1, 333_333, 10**12) if length > 1}
-    digests |= {execute(replace(model, sample_every_ns=every)).digest for every in (1_000_000, 10**12)}
+    digests |= {simulate(model, max_window_ns=length).digest for length in (1, 333_333, 10**12) if length > 1}
+    digests |= {simulate(replace(model, sample_every_ns=every)).digest for every in (1_000_000, 10**12)}
     assert len(digests) == 1
 
 
 def test_the_digest_per_second_tells_the_second_in_which_runs_part():
     model = replace(crowd(["flooding"]), duration_ns=3_200_000_000)
     longer = replace(model, duration_ns=2_700_000_000)
-    a, b = execute(model).digest_per_second, execute(longer).digest_per_second
+    a, b = simulate(model).digest_per_second, simulate(longer).digest_per_second
     assert a[:2] == b[:2]
     assert a[2] != b[2]
 
@@ -271,12 +271,12 @@ def test_slots_of_the_shared_tables_that_are_used_again_never_show(protocol, mon
     churning = {**SUBSCRIBERS, "churn": {"process": "replace", "rate": 60}}
     monkeypatch.setitem(SUBSCRIBERS, "churn", churning["churn"])
     model = crowd([protocol])
-    never = execute(model)
+    never = simulate(model)
     monkeypatch.setattr(tables, "_RECLAIM_FROM", 0)
     again = []
     reclaim = tables.InterestStore._reclaim
     monkeypatch.setattr(
         tables.InterestStore, "_reclaim", lambda store: (reclaim(store), again.append(store._free.size))
     )
-    assert execute(model, max_window_ns=5_000_000).digest == never.digest
+    assert simulate(model, max_window_ns=5_000_000).digest == never.digest
     assert max(again) > 0, "no slot was ever used again"

@@ -12,8 +12,8 @@ import pytest
 
 import topology.partition
 from brokers.contract import NEVER, BrokerProtocol, Message, ShardProtocol
-from brokers.engine.run import MemoryTraces, execute
 from brokers.engine.shard import Shard
+from brokers.engine.simulate import MemoryTraces, simulate
 from brokers.errors import InvalidInput, ProtocolFault
 from protocols.conformance import REHEARSALS, join, rehearse, service_of
 
@@ -41,7 +41,7 @@ def fault_of(act, protocol: Any = Careless, beside: bool = False) -> str:
     if beside:
         model.services.insert(0, service_of("flooding", "beside", sources=model.services[0].sources))
     with pytest.raises(ProtocolFault) as caught:
-        execute(model)
+        simulate(model)
     return str(caught.value)
 
 
@@ -154,12 +154,12 @@ def test_a_message_between_shards_that_comes_too_late_names_its_link(monkeypatch
         return dataclasses.replace(found, lookahead_ns=40 * found.lookahead_ns)
 
     model = rehearse(REHEARSALS[0], "flooding")
-    assert execute(model, actors=3).digest == execute(model).digest
+    assert simulate(model, actors=3).digest == simulate(model).digest
     monkeypatch.setattr(topology.partition, "partition", boastful)
     brokers = model.overlay.brokers
     for actors in (3, brokers):
         with pytest.raises(ProtocolFault) as caught:
-            execute(model, actors=actors)
+            simulate(model, actors=actors)
         assert re.match(r"lookahead violated: a message over link \d+ \(b\d to b\d\) ", str(caught.value))
     # where every broker is a shard of its own it can only have come in a blob
     assert re.search(
@@ -171,13 +171,13 @@ def test_a_message_within_a_shard_that_comes_too_late_names_its_link():
     """One link is taken for slower than it is, so that horizons reach too far."""
     model = rehearse(REHEARSALS[0], "flooding")
     shard = Shard(model, 0, np.zeros(model.overlay.brokers, np.int32), MemoryTraces("none")(0))
-    link = int(np.argmax(shard.links.delay_ns))
-    shard._in_delay[shard._in_link == link] += 10**9
+    link = int(np.argmax(shard.links.table.delay_ns))
+    shard.links.in_delay[shard.links.table.in_link == link] += 10**9
     with pytest.raises(ProtocolFault, match="lookahead violated: a message over link") as caught:
         while (now := shard.next_time()) < NEVER:
             shard.window(now + 10**9, [b""])
     names = model.overlay.names
-    source, target = names[shard.links.source[link]], names[shard.links.target[link]]
+    source, target = names[shard.links.table.source[link]], names[shard.links.table.target[link]]
     assert f"link {link} ({source} to {target})" in str(caught.value)
 
 

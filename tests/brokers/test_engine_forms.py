@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from brokers.engine.model import Model, SourceSpec
-from brokers.engine.run import MemoryTraces, execute
+from brokers.engine.simulate import MemoryTraces, simulate
 from protocols.conformance import join, overlay_of, service_of
 from topology import draws
 
@@ -153,7 +153,7 @@ def test_a_broker_serves_one_event_after_the_other_whatever_their_service():
     second = service_of("flooding", "second", cost={"base": 1_000.0}, sources=model.services[0].sources)
     model.services.append(second)
     traces = MemoryTraces("full")
-    execute(model, trace=traces)
+    simulate(model, trace=traces)
     hops = traces.tables()["hops"]
     mine = np.flatnonzero(hops["broker"] == 0)
     # by client, then each client's own sequence: first service 0, then service 1
@@ -189,7 +189,7 @@ def model_of(overlay, clients, published, protocol="flooding", cost=None, seed=1
 
 def run(overlay, clients, published, **said):
     traces = MemoryTraces("full")
-    execute(model_of(overlay, clients, published, **said), trace=traces)
+    simulate(model_of(overlay, clients, published, **said), trace=traces)
     return traces
 
 
@@ -223,7 +223,7 @@ def test_a_loaded_broker_waits_as_long_as_md1_says():
     groups = {"subscriber": (0, 1), "publishers": (1, 50)}
     model = Model("md1", 7, 606_000_000_000, overlay_of([]), np.zeros(51, np.int32), groups, [spec])
     traces = MemoryTraces("deliveries")
-    execute(model, trace=traces)
+    simulate(model, trace=traces)
     got = traces.tables()["deliveries"]
     wait = got["time_ns"] - got["published_ns"] - service_ns
     assert wait.min() == 0

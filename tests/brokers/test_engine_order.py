@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from brokers.contract import TIMER, BrokerProtocol, Message
-from brokers.engine.run import MemoryTraces, execute
-from brokers.engine.shard import Cutting
+from brokers.engine.batching import Cutting
+from brokers.engine.simulate import MemoryTraces, simulate
 from protocols.conformance import REHEARSALS, join, rehearse
 
 TIES, STRAINED, LOSSY = REHEARSALS[1], REHEARSALS[2], REHEARSALS[3]
@@ -19,7 +19,7 @@ CUTTINGS = [Cutting("one"), Cutting(), Cutting("random", limit=30, seed=8)]
 
 def hops_of(model, cutting=None):
     traces = MemoryTraces("full")
-    execute(model, trace=traces, cutting=cutting)
+    simulate(model, trace=traces, cutting=cutting)
     return traces.tables()["hops"]
 
 
@@ -76,7 +76,7 @@ def test_jitter_only_adds_to_a_links_delay_and_never_more_than_its_bound():
 
 def test_losses_come_as_often_as_a_link_says():
     model = rehearse(replace(LOSSY, links={**LOSSY.links, "loss": 0.3}, publications=3000), "flooding")
-    network = execute(model).metrics["network"]
+    network = simulate(model).metrics["network"]
     share = network["lost"] / network["messages"]
     assert abs(share - 0.3) < 4 * (0.3 * 0.7 / network["messages"]) ** 0.5
     assert network["in_flight_at_end"] == 0

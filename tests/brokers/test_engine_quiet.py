@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from brokers.engine.run import MemoryTraces, execute
+from brokers.engine.simulate import MemoryTraces, simulate
 from scenarios.loader import loads
 from scenarios.plan import resolve
 
@@ -33,7 +33,7 @@ def model(duration="1 min", rate="100/min", sample_every="1 s"):
 
 def run(built, level="summary", **more):
     traces = MemoryTraces(level)
-    result = execute(built, trace=traces, **more)
+    result = simulate(built, trace=traces, **more)
     return result, traces.tables()
 
 

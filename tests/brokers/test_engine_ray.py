@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from brokers.engine.run import execute
+from brokers.engine.simulate import simulate
 from brokers.errors import EnvironmentProblem, ProtocolFault
 from protocols.conformance import REHEARSALS, Variant, check_digests, rehearse
 
@@ -80,13 +80,13 @@ def test_own_tables_and_the_authors_view_give_the_digest_of_one_process_on_ray(s
 
 
 def test_another_seed_gives_another_digest_on_ray(session):
-    digests = {execute(rehearse(TREE, "flooding", seed), engine="ray", actors=2).digest for seed in (1, 2)}
+    digests = {simulate(rehearse(TREE, "flooding", seed), engine="ray", actors=2).digest for seed in (1, 2)}
     assert len(digests) == 2
 
 
 def test_metrics_changes_and_digests_per_second_are_those_of_one_process(session):
     model = rehearse(STRAINED, "subscription")
-    here, there = execute(model), execute(model, engine="ray", actors=3)
+    here, there = simulate(model), simulate(model, engine="ray", actors=3)
     assert here.digest_per_second == there.digest_per_second
     assert here.metrics["network"] == there.metrics["network"]
     assert here.metrics["services"] == there.metrics["services"]
@@ -100,10 +100,10 @@ def test_metrics_changes_and_digests_per_second_are_those_of_one_process(session
 def test_a_protocols_fault_in_an_actor_reaches_the_caller_as_what_it_is_and_ray_stays_up(session):
     model = rehearse(TREE, "pings:Trespasser")
     with pytest.raises(ProtocolFault, match="which is not one of its own"):
-        execute(model, engine="ray", actors=2)
+        simulate(model, engine="ray", actors=2)
     assert session.is_initialized()
     fine = rehearse(TREE, "pings:Plain")
-    assert execute(fine, engine="ray", actors=2).digest == execute(fine).digest
+    assert simulate(fine, engine="ray", actors=2).digest == simulate(fine).digest
 
 
 def test_code_is_not_run_from_where_somebody_else_may_have_put_it(session, tmp_path, monkeypatch):
@@ -143,7 +143,7 @@ def test_an_actor_that_is_refused_the_code_says_so_instead_of_being_lost(session
 
     monkeypatch.setattr(engine_ray, "_host_class", host)
     with pytest.raises(EnvironmentProblem, match=r"an actor could not start: \w+ belongs to another user$"):
-        execute(rehearse(TREE, "flooding"), engine="ray", actors=2)
+        simulate(rehearse(TREE, "flooding"), engine="ray", actors=2)
 
 
 def test_a_run_leaves_no_actor_in_a_ray_that_it_was_given(session):
@@ -152,7 +152,7 @@ def test_a_run_leaves_no_actor_in_a_ray_that_it_was_given(session):
     def look(shards) -> None:
         running.extend(os.pidfd_open(process) for process, _ in shards.where())
 
-    execute(rehearse(TREE, "flooding"), engine="ray", actors=2, observe=look)
+    simulate(rehearse(TREE, "flooding"), engine="ray", actors=2, observe=look)
     assert len(running) == 2
     for handle in running:
         assert select.select([handle], [], [], 20)[0]  # readable once the process has ended

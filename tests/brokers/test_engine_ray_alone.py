@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from brokers.engine.run import execute
+from brokers.engine.simulate import simulate
 from brokers.errors import EnvironmentProblem, Interrupted, ProtocolFault
 from protocols.conformance import REHEARSALS, rehearse
 
@@ -70,10 +70,10 @@ def test_a_run_starts_its_own_ray_and_leaves_no_process_and_no_token():
     model = rehearse(STRAINED, "flooding")
     environment = dict(os.environ)
     witness = Witness()
-    result = execute(model, engine="ray", actors=2, progress=witness.look)
+    result = simulate(model, engine="ray", actors=2, progress=witness.look)
     assert len(witness.started) > 3
     assert witness.left() == set()
-    assert result.digest == execute(model).digest
+    assert result.digest == simulate(model).digest
     assert {k: v for k, v in os.environ.items() if "TOKEN" in k or "AUTH" in k} == {
         k: v for k, v in environment.items() if "TOKEN" in k or "AUTH" in k
     }
@@ -94,7 +94,7 @@ def own_ray(listeners):
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(tempfile, "tempdir", here)
-        execute(rehearse(TREE, "flooding"), engine="ray", actors=2, observe=look)
+        simulate(rehearse(TREE, "flooding"), engine="ray", actors=2, observe=look)
     yield seen
     Path(here).rmdir()  # nothing is left in it
 
@@ -134,10 +134,10 @@ def test_a_run_that_fails_leaves_no_process_either(ending, outside):
 
     if ending == "interrupt":
         with pytest.raises(Interrupted):
-            execute(rehearse(TREE, "flooding"), engine="ray", actors=2, progress=interrupt)
+            simulate(rehearse(TREE, "flooding"), engine="ray", actors=2, progress=interrupt)
     else:
         with pytest.raises(ProtocolFault, match="which is not one of its own"):
-            execute(
+            simulate(
                 rehearse(TREE, "pings:Trespasser"),
                 engine="ray",
                 actors=2,
@@ -150,7 +150,7 @@ def test_a_run_that_fails_leaves_no_process_either(ending, outside):
 
 def test_a_cluster_that_is_not_there_is_one_clear_sentence():
     with pytest.raises(EnvironmentProblem, match=r"no Ray at '127\.0\.0\.1:1'"):
-        execute(rehearse(TREE, "flooding"), engine="ray", actors=2, address="127.0.0.1:1")
+        simulate(rehearse(TREE, "flooding"), engine="ray", actors=2, address="127.0.0.1:1")
 
 
 def test_three_nodes_of_a_cluster_run_shipped_code_and_give_the_same_digest(request, monkeypatch):
@@ -159,7 +159,7 @@ def test_three_nodes_of_a_cluster_run_shipped_code_and_give_the_same_digest(requ
     shipped = request.config.cache.mkdir("shipped")
     monkeypatch.setenv("XDG_CACHE_HOME", str(shipped))
     model = rehearse(STRAINED, "subscription")
-    expected = execute(model).digest
+    expected = simulate(model).digest
     seen = []
 
     def look(shards) -> None:
@@ -174,7 +174,7 @@ def test_three_nodes_of_a_cluster_run_shipped_code_and_give_the_same_digest(requ
 
     cluster = TrialCluster(connect=False)
     try:
-        result = execute(model, engine="ray", actors=3, address=cluster.address, observe=look)
+        result = simulate(model, engine="ray", actors=3, address=cluster.address, observe=look)
     finally:
         cluster.close()
     assert result.digest == expected

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from brokers.engine.model import Model, ServiceSpec, SourceSpec
-from brokers.engine.run import MemoryTraces, execute, tables_of
+from brokers.engine.simulate import MemoryTraces, simulate, tables_of
 from brokers.errors import ProtocolFault
 from topology.build import build
 from topology.links import Links
@@ -25,7 +25,7 @@ def model(protocol: str = "ledger:Stamper") -> Model:
 
 def traced(**how):
     traces = MemoryTraces("full", tables_of(model()))
-    result = execute(model(), trace=traces, **how)
+    result = simulate(model(), trace=traces, **how)
     return result, traces.tables()
 
 
@@ -65,13 +65,13 @@ def test_a_body_made_for_a_publication_is_delivered_as_that_publication(outside)
 
 def test_a_table_that_the_kind_does_not_declare_is_refused(outside):
     with pytest.raises(ProtocolFault, match=r"writes to the trace table 'forged'.* \(it declares stamps\)"):
-        execute(model("ledger:Forger"), trace=MemoryTraces("full", tables_of(model())))
+        simulate(model("ledger:Forger"), trace=MemoryTraces("full", tables_of(model())))
 
 
 def test_a_change_that_replaces_another_revokes_it_when_issued_and_ends_it_when_settled(outside):
     asked = model()
     asked.services[0].sources = [SourceSpec("ledger:Rewrites", {}, "all")]
-    changes = execute(asked).changes
+    changes = simulate(asked).changes
     assert changes["interest"].tolist() == [7, 7, 7]
     assert changes["issued_ns"].tolist() == [10 * MS, 20 * MS, 30 * MS]
     assert changes["revoked_ns"].tolist() == [20 * MS, 30 * MS, -1]

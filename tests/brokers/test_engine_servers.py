@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from brokers.contract import LinkTable
 from brokers.engine.model import Model, ServiceSpec, SourceSpec
-from brokers.engine.run import FileTraces, MemoryTraces, execute
 from brokers.engine.runfolder import create_run, same_rows
+from brokers.engine.simulate import FileTraces, MemoryTraces, simulate
 from brokers.errors import ProtocolFault
 from protocols.conformance import Variant, check_digests, overlay_of, variants
 from topology.errors import TopologyError
@@ -54,7 +54,7 @@ def test_every_way_of_running_gives_the_same_trace(outside):
 
 def test_everybody_hears_each_answer_and_other_services_never_meet_the_server(outside):
     traces = MemoryTraces("full")
-    execute(model_of(beside=True), trace=traces)
+    simulate(model_of(beside=True), trace=traces)
     tables = traces.tables()
     asked = tables["deliveries"]["service"] == 0
     assert asked.sum() == 5 * 60
@@ -77,16 +77,16 @@ def test_thinking_goes_on_from_a_checkpoint(outside, tmp_path):
         return create_run(tmp_path / name, model.name, {}, scenario={}, seed=1, level="full")
 
     whole, halves = folder("whole"), folder("halves")
-    expected = execute(model, trace=FileTraces(str(whole.path), "full"))
+    expected = simulate(model, trace=FileTraces(str(whole.path), "full"))
 
     def stop(now_ns: int, events: int, under_way: int) -> None:
         if now_ns >= 60 * MS:
             raise Stopped
 
     with pytest.raises(Stopped):
-        execute(model, actors=2, trace=FileTraces(str(halves.path), "full"), progress=stop,
+        simulate(model, actors=2, trace=FileTraces(str(halves.path), "full"), progress=stop,
                 checkpoint_every_s=0.0, max_window_ns=MS)
-    resumed = execute(model, actors=3, trace=FileTraces(str(halves.path), "full"), resume=True)
+    resumed = simulate(model, actors=3, trace=FileTraces(str(halves.path), "full"), resume=True)
     assert resumed.digest == expected.digest
     one, other = whole.finish(expected.digest), halves.finish(resumed.digest)
     assert [t for t in one.model_tables() if not same_rows(one.read(t), other.read(t))] == []
@@ -94,7 +94,7 @@ def test_thinking_goes_on_from_a_checkpoint(outside, tmp_path):
 
 def test_a_protocol_without_a_class_for_its_server_is_told_so(outside):
     with pytest.raises(ProtocolFault, match="Unserved names no class for its server"):
-        execute(model_of("asks:Unserved"))
+        simulate(model_of("asks:Unserved"))
 
 
 # ---- the overlay -------------------------------------------------------------------------------------

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from brokers.columns import BadState, Column, check_columns
 from brokers.engine.plainstate import DEPTH_MAX, NotPlain, Reader, Writer
-from brokers.engine.run import FileTraces, execute
 from brokers.engine.runfolder import create_run
+from brokers.engine.simulate import FileTraces, simulate
 from brokers.errors import ProtocolFault
 from brokers.wire import decode_frame, encode_frame
 from protocols.conformance import REHEARSALS, rehearse
@@ -196,5 +196,5 @@ def test_an_attribute_that_is_no_plain_data_is_named_at_the_first_checkpoint(tmp
     model = rehearse(REHEARSALS[0], "pings:Pings")
     new = create_run(tmp_path, model.name, {}, scenario={}, seed=1, level="none")
     with pytest.raises(ProtocolFault, match=r"Pings\.source holds an object of builtins\.generator.*`keeps`.*`remade`"):
-        execute(model, trace=FileTraces(str(new.path), "none"), checkpoint_every_s=0.0, max_window_ns=3_000_000)
+        simulate(model, trace=FileTraces(str(new.path), "none"), checkpoint_every_s=0.0, max_window_ns=3_000_000)
     new.fail("tested")

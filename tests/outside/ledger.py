@@ -7,7 +7,7 @@ from typing import ClassVar
 import numpy as np
 
 from brokers.contract import NEVER, BrokerProtocol, Emission, Message
-from brokers.engine.trace_schema import Column, Table
+from brokers.schema import Column, Table
 from protocols.content.kind import PUBLISH, SUBSCRIBE, Content
 
 STAMPED = 16

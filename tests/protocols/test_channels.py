@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from brokers.engine.model import Model, SourceSpec
-from brokers.engine.run import FileTraces, MemoryTraces, execute, tables_of
 from brokers.engine.runfolder import create_run, same_rows
+from brokers.engine.simulate import FileTraces, MemoryTraces, simulate, tables_of
 from brokers.errors import InvalidInput
 from brokers.planning import planner
 from brokers.planning.answers import answer, extract
@@ -122,16 +122,16 @@ def test_a_run_goes_on_from_a_checkpoint_with_plans_under_way(tmp_path, said, on
 
     tables = tables_of(model)
     whole, halves = folder("whole"), folder("halves")
-    expected = execute(model, trace=FileTraces(str(whole.path), "full", tables))
+    expected = simulate(model, trace=FileTraces(str(whole.path), "full", tables))
 
     def stop(now_ns, events, under_way):
         if now_ns >= 120 * MS:
             raise Stopped
 
     with pytest.raises(Stopped):
-        execute(model, actors=2, trace=FileTraces(str(halves.path), "full", tables), progress=stop,
+        simulate(model, actors=2, trace=FileTraces(str(halves.path), "full", tables), progress=stop,
                 checkpoint_every_s=0.0, max_window_ns=MS)  # fmt: skip
-    resumed = execute(model, **on, trace=FileTraces(str(halves.path), "full", tables), resume=True)
+    resumed = simulate(model, **on, trace=FileTraces(str(halves.path), "full", tables), resume=True)
     assert resumed.digest == expected.digest
     one, other = whole.finish(expected.digest), halves.finish(resumed.digest)
     assert [t for t in one.model_tables() if not same_rows(one.read(t), other.read(t))] == []
@@ -142,7 +142,7 @@ def test_a_run_goes_on_from_a_checkpoint_with_plans_under_way(tmp_path, said, on
 
 def tables_of_run(model):
     traces = MemoryTraces("full", tables_of(model))
-    execute(model, trace=traces)
+    simulate(model, trace=traces)
     return {name: dict(columns) for name, columns in traces.tables().items()}
 
 
@@ -265,7 +265,7 @@ def test_tags_cross_the_wire():
 
 def test_what_is_printed_of_a_run_leaves_out_publications_where_only_a_server_sends():
     model = model_of([(5, 1, 0, 100, BOX)], duration_ms=301)
-    metrics = execute(model).metrics["services"][model.services[0].name]
+    metrics = simulate(model).metrics["services"][model.services[0].name]
     assert service_line(metrics).startswith("3 deliveries, latency")
     assert service_line({**metrics, "publications": 2}).startswith("2 publications, 3 deliveries, latency")
     assert service_line({**metrics, "deliveries": 0}).startswith("0 publications, 0 deliveries")

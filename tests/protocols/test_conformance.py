@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from brokers.contract import Guarantees
-from brokers.engine.run import MemoryTraces, execute
+from brokers.engine.simulate import MemoryTraces, simulate
 from brokers.errors import InvalidInput
 from protocols.conformance import (
     ORACLE,
@@ -335,5 +335,5 @@ def test_a_script_plays_every_client_on_the_shard_that_carries_it():
     model = rehearse(Rehearsal("small", "line", {"nodes": 5}, {}, publications=30), "flooding")
     for actors in (1, 5):
         traces = MemoryTraces("deliveries")
-        execute(model, actors=actors, trace=traces)
+        simulate(model, actors=actors, trace=traces)
         assert traces.tables()["publications"]["publication"].size == 30

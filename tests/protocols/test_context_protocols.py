@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from brokers.engine.run import MemoryTraces, execute, tables_of
+from brokers.engine.simulate import MemoryTraces, simulate, tables_of
 from brokers.errors import InvalidInput, ProtocolFault
 from brokers.indexes.context.contract import OPERATORS, BadProfile
 from brokers.registry import load
@@ -29,7 +29,7 @@ def options(protocol, **said):
 
 def tables_after(model):
     traces = MemoryTraces("full", tables_of(model))
-    execute(model, trace=traces)
+    simulate(model, trace=traces)
     return traces.tables()
 
 
@@ -105,7 +105,7 @@ def test_held_back_every_publication_is_answered_as_of_its_time(protocol, rehear
 
 def test_holding_back_is_refused_where_links_lose_messages():
     with pytest.raises(InvalidInput, match="loss"):
-        execute(rehearse(LOSSY, "context-edge", options=options("context-edge", hold_back=1_000_000)))
+        simulate(rehearse(LOSSY, "context-edge", options=options("context-edge", hold_back=1_000_000)))
 
 
 # ---- who is told what --------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ import pytest
 from pydantic import ValidationError
 
 from brokers.contract import MESSAGE, Message
-from brokers.engine.run import MemoryTraces, execute, tables_of
+from brokers.engine.simulate import MemoryTraces, simulate, tables_of
 from brokers.errors import BrokerlabError, InvalidInput
 from brokers.indexes.spatial.part import Part
 from brokers.indexes.spatial.summary import Summary
@@ -84,7 +84,7 @@ def test_indexes_that_are_exact_give_the_same_trace():
         rehearse(SETTLED, "spatial", params=params(), options=QUICK, index=index)
         for index in ("materialised", "spatial-brute", "part")
     ]
-    assert len({execute(model).digest for model in models}) == 1
+    assert len({simulate(model).digest for model in models}) == 1
 
 
 def test_an_index_whose_answer_depends_on_its_layout_is_refused_beyond_delta_1():
@@ -292,7 +292,7 @@ def test_the_judge_finds_what_is_wrong():
 
     def judged(change):
         traces = MemoryTraces("full", tables_of(model))
-        execute(model, trace=traces)
+        simulate(model, trace=traces)
         tables = {name: dict(table) for name, table in traces.tables().items()}
         change(tables)
         return judge(tables, Spatial(model.services[0].params), audit_run(model).guarantees, 0)
@@ -306,7 +306,7 @@ def test_the_judge_finds_what_is_wrong():
 
     aging = rehearse(SETTLED, "spatial-flooding", params=params(lifetime_ms=4))
     traces = MemoryTraces("full", tables_of(aging))
-    execute(aging, trace=traces)
+    simulate(aging, trace=traces)
     assert judge(traces.tables(), Spatial(params(lifetime_ms=4)), audit_run(aging).guarantees, 0).broken == []
     assert judge(traces.tables(), Spatial(params()), audit_run(aging).guarantees, 0).unwanted.count > 0
 
@@ -387,7 +387,7 @@ def same(a, b):
 def brokers_after(model):
     """The brokers of a model when all is done."""
     found = {}
-    execute(model, observe=lambda shards: found.update(shards.shards[0].protocols[0].brokers))
+    simulate(model, observe=lambda shards: found.update(shards.shards[0].services.protocols[0].brokers))
     return found
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from brokers.engine.run import MemoryTraces, execute, tables_of
+from brokers.engine.simulate import MemoryTraces, simulate, tables_of
 from brokers.indexes.topk.contract import Query, message
 from brokers.indexes.topk.scan import Scan
 from protocols.conformance import REHEARSALS, audit, audit_run, check_digests, join, rehearse, variants
@@ -69,7 +69,7 @@ def test_any_index_gives_the_same_trace(protocol):
     model = rehearse(TREE, protocol, params=params())
     for index in ("topk-scan", "topk-quick", "topk-trees", "topk-fagin"):
         other = rehearse(TREE, protocol, params=params(), index=index)
-        assert execute(other).digest == execute(model).digest
+        assert simulate(other).digest == simulate(model).digest
 
 
 # ---- what is delivered -------------------------------------------------------------------------------
@@ -107,7 +107,7 @@ def test_ties_at_the_boundary_are_recorded():
     joined.send(0, "publish", [0.5, NAN, NAN, NAN])
     model, traces = joined.model(), None
     traces = MemoryTraces("full", tables_of(model))
-    execute(model, trace=traces)
+    simulate(model, trace=traces)
     rankings = traces.tables()["rankings"]
     assert rankings["tie"].tolist() == [1, 1] and rankings["score"].tolist() == [1.0, 1.0]
     assert sorted(rankings["rank"].tolist()) == [0, 1]
@@ -187,7 +187,7 @@ def test_a_filter_like_the_others_changes_no_bound():
 
 def judged(model, change):
     traces = MemoryTraces("full", tables_of(model))
-    execute(model, trace=traces)
+    simulate(model, trace=traces)
     tables = {name: dict(table) for name, table in traces.tables().items()}
     change(tables)
     kind = TopK(model.services[0].params)
@@ -229,7 +229,7 @@ def test_the_judge_reads_the_rankings_where_nothing_was_free(column):
 def test_the_kit_asks_the_kind_for_its_judge():
     model = rehearse(TREE, "topk-ingress", params=params())
     traces = MemoryTraces("full", tables_of(model))
-    execute(model, trace=traces)
+    simulate(model, trace=traces)
     kind = TopK(model.services[0].params)
     assert audit(traces.tables(), kind, audit_run(model).guarantees).forced > 0
     assert kind.changes >= {SUBSCRIBE, REWEIGHT} and kind.row_to_object(0, np.array([0.5, NAN, 1, 0])) == {

@@ -6,7 +6,7 @@ import networkx as nx
 import numpy as np
 import pytest
 
-from brokers.engine.run import execute
+from brokers.engine.simulate import simulate
 from brokers.rates import Rates, demand
 from protocols.expected import across, flow, to_all, to_some, to_wanted, trees
 from scenarios import cli
@@ -27,7 +27,7 @@ SHORTER = {
 def test_what_is_planned_is_within_a_factor_of_two_of_what_is_handled(name):
     scenario = load(name, [*SHORTER.get(name, []), "trace.level=none"])
     planned = plan(scenario, "inline", 1).events_per_s
-    handled = execute(resolve(scenario)).metrics["network"]["events"]
+    handled = simulate(resolve(scenario)).metrics["network"]["events"]
     assert 0.5 <= planned * scenario.model.duration / 1e9 / handled <= 2.0
 
 
@@ -52,7 +52,7 @@ def test_a_replay_is_planned_from_its_file(tmp_path):
     assert plan(scenario, "inline", 1).events_per_s == 500 * 4 + 0.5
     # Half of the publications are asked for at one broker, which is the second of four in line.
     by_interest = small("{source: replay, file: events.csv}", "services.0.protocol=subscription", folder=tmp_path)
-    handled = execute(resolve(by_interest)).metrics["network"]["events"]
+    handled = simulate(resolve(by_interest)).metrics["network"]["events"]
     planned = plan(by_interest, "inline", 1).events_per_s
     assert planned * 2 == pytest.approx(handled, rel=0.2)
     # Who asks may stand in another file than what is published.

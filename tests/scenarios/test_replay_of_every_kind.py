@@ -13,7 +13,7 @@ import pyarrow.parquet as parquet
 import pytest
 
 from brokers.contract import NEVER, SourceContext
-from brokers.engine.run import execute
+from brokers.engine.simulate import simulate
 from brokers.registry import load as load_target
 from protocols.context.kind import ATOM
 from scenarios.loader import from_data, load
@@ -23,7 +23,7 @@ NUMBER = (1 << 24) - 1
 
 
 def digest_of(scenario, **how):
-    return execute(resolve(scenario), **{"engine": "inline", "actors": 1, **how}).digest
+    return simulate(resolve(scenario), **{"engine": "inline", "actors": 1, **how}).digest
 
 
 def emitted(model, service, number):

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from analysis.spark.explain import explain, text
 from analysis.spark.rules import rule_of
 from analysis.spark.trace import services_of
-from brokers.engine.run import execute
+from brokers.engine.simulate import simulate
 from brokers.errors import InvalidInput
 from brokers.words import beginning_with
 from scenarios.loader import loads
@@ -87,7 +87,7 @@ def test_an_explanation_names_interests_by_the_messages_that_asked(ticks):
 
 @pytest.mark.parametrize("actors", [2, 3])
 def test_words_have_the_same_numbers_in_every_shard(actors, ticks, tmp_path):
-    assert execute(resolve(scenario(tmp_path)), engine="inline", actors=actors).digest == ticks.digest
+    assert simulate(resolve(scenario(tmp_path)), engine="inline", actors=actors).digest == ticks.digest
 
 
 def test_a_run_without_text_has_no_table_of_words(tmp_path):

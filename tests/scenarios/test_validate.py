@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from brokers.engine.run import execute
+from brokers.engine.simulate import simulate
 from brokers.errors import InvalidInput
 from scenarios import cli
 from scenarios.loader import from_data
@@ -93,7 +93,7 @@ def check(data):
         model = resolve(from_data(data))
     except InvalidInput:
         return
-    execute(model)
+    simulate(model)
 
 
 @settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))

@@ -25,11 +25,12 @@ from numpy.typing import NDArray
 from brokers import names
 from brokers.contract import NEVER, ShardProtocol
 from brokers.engine import checkpoint
+from brokers.engine.batching import Cutting
 from brokers.engine.committed import Part, new_parts
 from brokers.engine.manifest import refuse_links
 from brokers.engine.model import Model
 from brokers.engine.result import Result, combine, write_tables
-from brokers.engine.shard import Cutting, ShardResult
+from brokers.engine.shard import ShardResult
 from brokers.engine.trace import DRIVER, MemoryTrace, Table, TraceWriter
 from brokers.engine.windows import Progress, Shards, Windows
 from brokers.errors import (
@@ -88,7 +89,7 @@ class MemoryTraces:
         }
 
 
-def execute(
+def simulate(
     model: Model,
     *,
     engine: str = "inline",
@@ -339,7 +340,7 @@ __all__ = [
     "MemoryTraces",
     "ProtocolFault",
     "Result",
-    "execute",
     "resumable",
+    "simulate",
     "tables_of",
 ]

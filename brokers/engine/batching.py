@@ -1,0 +1,81 @@
+"""The batch of a round: how it is cut, and the arrays that it is laid into."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from brokers.contract import Batch, Ints
+from brokers.engine import layout as L
+from topology import draws
+
+MODES = {"horizon": L.MODE_HORIZON, "one": L.MODE_ONE, "random": L.MODE_RANDOM}
+
+
+@dataclass(frozen=True)
+class Cutting:
+    """How a shard cuts what reached its brokers into batches. Never shows in a trace; tests vary it."""
+
+    mode: str = "horizon"  # "one": one event at a time, the oracle; "random": cut at random
+    limit: int = 8192  # events per batch: the columns of a batch stay in the second-level cache
+    seed: int = 0
+
+
+class Workbench:
+    """What lies on the bench in a round: the batch, what it costs and when it ends, and what links lost of it."""
+
+    def __init__(self, cutting: Cutting, brokers: int, fan_in: int) -> None:
+        limit = cutting.limit
+        self.wide = np.zeros((L.WIDE, limit), np.int64)
+        self.narrow = np.zeros((L.NARROW, limit), np.int32)
+        self.finish = np.zeros(limit, np.int64)
+        self.cost = np.zeros(limit, np.int64)
+        self._sends_max = 0
+        self.timer_number = np.empty(0, np.int64)
+        self.reserve(256, 256)
+        self._turns = np.empty((L.TURN, brokers), np.int64)
+        self._heap = np.empty((L.HEAP, fan_in + 2), np.int64)  # of the inputs and the timers, beside the links
+        self._cut = np.zeros(L.CUT, np.int64)
+        self._cut[L.CUT_MODE], self._cut[L.CUT_LIMIT] = MODES[cutting.mode], limit
+        self._cut[L.CUT_KEY : L.CUT_KEY + 1].view(np.uint64)[0] = draws.stream(cutting.seed, 0, "cut")
+
+    def arrays(self) -> dict[str, Any]:
+        """What kernels work on; what is by send or timer is replaced when it grows."""
+        return {
+            "wide": self.wide, "narrow": self.narrow, "finish": self.finish, "cost": self.cost,
+            "losses": self.losses, "arrival": self._arrival, "send_number": self._send_number,
+            "timer_number": self.timer_number, "cut": self._cut,
+            "turns": self._turns, "heap": self._heap,
+        }  # fmt: skip
+
+    def reserve(self, sends: int, timers: int) -> None:
+        """Room for so many outputs of a batch."""
+        if sends > self._sends_max:
+            self._sends_max = 2 * sends
+            self.losses = np.empty((2 * sends, L.LOSS), np.int64)
+            self._arrival = np.empty(2 * sends, np.int64)
+            self._send_number = np.empty(2 * sends, np.int64)
+        if timers > self.timer_number.size:
+            self.timer_number = np.empty(2 * timers, np.int64)
+
+    def parts(self, size: int, services: int) -> list[tuple[int, NDArray[Any] | None]]:
+        """Which rows of the batch are whose: (service, rows), None for all of them."""
+        if services == 1:
+            return [(0, None)]
+        service = self.narrow[L.N_SERVICE, :size]
+        present = np.flatnonzero(np.bincount(service, minlength=services))
+        if present.size == 1:
+            return [(int(present[0]), None)]
+        return [(int(s), np.flatnonzero(service == s)) for s in present]
+
+    def lay_out(self, batch: Batch, size: int, rows: Ints | None) -> None:
+        """Make `batch` the rows named of a batch of `size`."""
+        at: Any = slice(0, size) if rows is None else rows
+        batch.rows = rows
+        batch.size = size if rows is None else rows.size
+        batch.time, batch.source, batch.sequence, batch.word = self.wide[:, at]
+        batch.broker, batch.kind, batch.link, batch.type, _, batch.body, batch.cause = self.narrow[:, at]
+        batch.recut()

@@ -1,0 +1,70 @@
+"""What stands in which column of the engine's arrays."""
+
+from __future__ import annotations
+
+import numpy as np
+
+NEVER = np.int64(1 << 62)
+
+# Columns of the per-link state.
+L_FREE, L_LAST, L_SENT, L_BYTES, L_LOST, L_BUSY = range(6)
+LINK_STATE = 6
+# Columns of the fixed per-link facts.
+F_DELAY, F_JITTER, F_BANDWIDTH, F_TARGET, F_LOCAL = range(5)
+LINK_FACTS = 5
+# Columns of the per-broker state.
+B_BUSY, B_SEQUENCE, B_HANDLED, B_WORK, B_DELIVERED, B_DIGEST_A, B_DIGEST_B = range(7)
+BROKER_STATE = 7
+# Columns of a ring: where its rows lie in the arena.
+R_OFFSET, R_CAPACITY, R_HEAD, R_COUNT = range(4)
+RING = 4
+# Columns of a row in a ring.
+M_TIME, M_SEQUENCE, M_WORD, M_PACKED, M_CAUSE = range(5)
+ROW = 5
+# An input row (what a client sends) is the row of a ring and its source.
+I_SOURCE = 5
+INPUT = 6
+# A row of the outbox is the row of a ring and the link whose far end another shard carries.
+O_LINK = 5
+OUT_ROW = 6
+# Wide and narrow columns of a batch.
+W_TIME, W_SOURCE, W_SEQUENCE, W_WORD = range(4)
+WIDE = 4
+N_BROKER, N_KIND, N_LINK, N_TYPE, N_SERVICE, N_BODY, N_CAUSE = range(7)
+NARROW = 7
+# Rows of what sends say beside event and link, and of timers.
+S_TYPE, S_BODY, S_WORD, S_SIZE, S_CAUSE = range(5)
+SEND_DETAIL = 5
+T_EVENT, T_DELAY, T_TYPE, T_BODY, T_WORD, T_CAUSE = range(6)
+TIMER = 6
+# Columns of a cause: what a change has set in motion.
+C_SENT, C_HANDLED, C_FINISH, C_LOST = range(4)
+CAUSE = 4
+# Columns of a service's totals over deliveries.
+D_COUNT, D_LATENCY, D_LONGEST, D_TIMED = range(4)
+TOTALS = 4
+# Columns of what links lost in a batch: which send, and when it left.
+X_SEND, X_TIME = range(2)
+LOSS = 2
+# Columns of a service's cost model that the engine charges by itself; protocols charge entries and matches.
+COST_BASE, COST_PER_LINK, COST_PER_BYTE = 0, 3, 4
+COST = 5
+
+KIND_MESSAGE, KIND_TIMER = 1, 2
+
+BODILESS_BYTES = 16  # on the wire, of a message without a body
+NS_PER_S = 1_000_000_000
+
+# How batches are cut, and where the engine is with it.
+CUT_MODE, CUT_LIMIT, CUT_KEY, CUT_DRAWN, CUT_CURSOR = range(5)
+CUT = 5
+MODE_HORIZON, MODE_ONE, MODE_RANDOM = 0, 1, 2
+
+# Columns of the turns that brokers get in a round.
+TURN_BROKER, TURN_UNTIL, TURN_ROWS = range(3)
+TURN = 3
+# Columns of the heap of what holds something for one broker: the next time of each, what decides between those of one
+# time, and the ring it is (-1: the inputs).
+HEAP_TIME, HEAP_ORDER, HEAP_RING = range(3)
+HEAP = 3
+TIMER_ORDER = np.int64(KIND_TIMER << 48)  # timers come after messages, which are ordered by their source

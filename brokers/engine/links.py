@@ -1,0 +1,131 @@
+"""The room of links: what they are, what they carried, and what is under way on them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from brokers.bodies import Bodies
+from brokers.contract import Ints, LinkTable
+from brokers.engine import layout as L
+from brokers.engine.causes import Causes
+from brokers.engine.exchange import Outbox
+from brokers.engine.rings import Rings
+from topology import draws
+
+
+class Links:
+    """The directed links of an overlay, and those of them that a shard keeps: the ones that leave its brokers."""
+
+    def __init__(self, overlay: Any, seed: int, assignment: NDArray[np.int32], number: int) -> None:
+        self.table = LinkTable.of(overlay)
+        self.names: Sequence[str] = overlay.names
+        self.peer_of = assignment[self.table.target]
+        self.local = assignment == number  # by broker
+        count = self.table.source.size
+        self.facts = np.zeros((count, L.LINK_FACTS), np.int64)
+        self.facts[:, L.F_DELAY] = self.table.delay_ns
+        self.facts[:, L.F_JITTER] = np.repeat(overlay.jitter_ns, 2)
+        self.facts[:, L.F_BANDWIDTH] = np.repeat(overlay.bandwidth_bps, 2)
+        self.facts[:, L.F_TARGET] = self.table.target
+        self.facts[:, L.F_LOCAL] = self.local[self.table.target]
+        self.link_state = np.zeros((count, L.LINK_STATE), np.int64)
+        loss = np.repeat(overlay.loss, 2)
+        self._loss_limit = np.array([int(p * 2.0**64) for p in loss], np.uint64)
+        ends = (self.table.source.astype(np.int64) << 32) | self.table.target
+        self._loss_key = draws.streams(draws.purpose_key(seed, "link/loss"), ends)
+        self._jitter_key = draws.streams(draws.purpose_key(seed, "link/jitter"), ends)
+        sources = self.table.source[self.table.in_link].astype(np.int64)
+        self._in_source = np.where(self.local[sources], sources, -1)
+        self.in_delay = self.table.delay_ns[self.table.in_link]
+        self._lanes = self._lanes_by_broker(sources)
+        self.rings = Rings(count, self.local.size)
+        self.outbox = Outbox()
+
+    def arrays(self) -> dict[str, Any]:
+        """What kernels see of the links; `arena` and `outbox` are replaced when they grow."""
+        return {
+            "facts": self.facts, "link_state": self.link_state, "loss_limit": self._loss_limit,
+            "loss_key": self._loss_key, "jitter_key": self._jitter_key, "link_source": self.table.source,
+            "in_start": self.table.in_start, "in_source": self._in_source, "in_delay": self.in_delay,
+            "rings": self.rings.table, "arena": self.rings.arena, "outbox": self.outbox.rows,
+            "outbox_used": self.outbox.used, **self._lanes,
+        }  # fmt: skip
+
+    def _lanes_by_broker(self, sources: Ints) -> dict[str, Ints]:
+        """The rings that each broker reads: of the links that reach it, then of its timers."""
+        brokers = self.local.size
+        behind = self.table.in_start[1:]
+        order = np.insert(sources, behind, L.TIMER_ORDER + np.arange(brokers))
+        ring = np.insert(self.table.in_link.astype(np.int64), behind, self.facts.shape[0] + np.arange(brokers))
+        start = self.table.in_start.astype(np.int64) + np.arange(brokers + 1)
+        return {"lane_start": start, "lane_ring": ring, "lane_order": order}
+
+    @property
+    def count(self) -> int:
+        return len(self.facts)
+
+    @property
+    def mine(self) -> Ints:
+        """The links that leave local brokers."""
+        return np.flatnonzero(self.local[self.table.source])
+
+    @property
+    def fan_in(self) -> int:
+        """The most links that reach one broker."""
+        return int(np.diff(self.table.in_start).max(initial=0))
+
+    def patience_ns(self) -> Ints:
+        """By broker, half the delay of its shortest in-link: how long it waits for more."""
+        shortest = np.full(self.local.size, L.NEVER, np.int64)
+        np.minimum.at(shortest, self.table.target, self.table.delay_ns)
+        return shortest // 2
+
+    def name(self, link: int) -> str:
+        """A link as errors name it."""
+        ends = f"{self.names[self.table.source[link]]} to {self.names[self.table.target[link]]}"
+        return f"link {link} ({ends})"
+
+    def timer_rings(self, brokers: Ints) -> Ints:
+        """The rings that hold the timers of brokers."""
+        return self.rings.links + brokers
+
+    # ---- checkpoints ---------------------------------------------------------------------------------
+
+    def state(self, bodies: Bodies, causes: Causes) -> dict[str, Any]:
+        """What local links carried, and what is under way; its bodies by uid and its causes by key."""
+        ring, rows = self.rings.rows()
+        body = rows[:, L.M_PACKED] >> 24
+        return {
+            "links": self.mine,
+            "link_state": self.link_state[self.mine],
+            "lane": ring,
+            "under_way": rows,
+            "under_way_uid": bodies.uids(body),
+            "under_way_cause": causes.keys(rows[:, L.M_CAUSE]),
+        }
+
+    def load(
+        self, states: Sequence[dict[str, Any]], handle_of: dict[int, int], bodies: Bodies, causes: Causes
+    ) -> tuple[Ints, Ints]:
+        """Take over, from the states of all shards, what is ours; (broker, time) of everything under way to it."""
+        brokers, times = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
+        for state in states:
+            self.link_state[state["links"]] = state["link_state"]
+            ring = state["lane"]
+            target = ring - self.rings.links
+            on_link = ring < self.rings.links
+            target[on_link] = self.table.target[ring[on_link]]
+            mine = np.flatnonzero(self.local[target])
+            rows = state["under_way"][mine].copy()
+            body = np.array([handle_of.get(u, -1) for u in state["under_way_uid"][mine].tolist()], np.int64)
+            rows[:, L.M_PACKED] = (body << 24) | (rows[:, L.M_PACKED] & 0xFFFFFF)
+            rows[:, L.M_CAUSE] = causes.handles(state["under_way_cause"][mine])
+            bodies.carry(body, 1)
+            self.rings.put(ring[mine], rows)
+            brokers.append(target[mine])
+            times.append(rows[:, L.M_TIME])
+        return np.concatenate(brokers), np.concatenate(times)

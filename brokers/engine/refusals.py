@@ -1,0 +1,105 @@
+"""Why an answer of a protocol cannot be put under way, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import numpy as np
+
+from brokers.contract import NEVER, Ints
+from brokers.engine import layout as L
+from brokers.engine import settle
+from brokers.engine.batching import Workbench
+from brokers.engine.collect import Sends, Timers
+from brokers.engine.links import Links
+from brokers.engine.queues import Queues
+from brokers.engine.services import Services
+from brokers.errors import ProtocolFault
+
+
+class Refusals:
+    """Raises what the kernels of a shard found wrong."""
+
+    def __init__(self, services: Services, links: Links, queues: Queues, bench: Workbench) -> None:
+        self._services = services
+        self._links = links
+        self._queues = queues
+        self._bench = bench
+
+    def unsettled(self, code: int, at: int, sends: Sends, timers: Timers) -> ProtocolFault:
+        """Why a batch could not be settled."""
+        if code == settle.LATE_MESSAGE:
+            return self._late(int(sends.link[at]))
+        if code == settle.WRONG_LINK:
+            return self._wrong_link(int(sends.link[at]), int(sends.event[at]))
+        if code == settle.TIMER_TOO_SOON:
+            return self._too_soon(int(timers.event[at]), int(timers.table[L.T_DELAY, at]))
+        return self._bad_cost(at)
+
+    def _late(self, link: int) -> ProtocolFault:
+        return ProtocolFault(
+            f"lookahead violated: a message over {self._links.name(link)} would land behind what its target has "
+            f"handled ({self._queues.frontier[self._links.table.target[link]]} ns)"
+        )
+
+    def late_arrival(self, link: int, time: int) -> ProtocolFault:
+        """A message from another shard that its target should have handled already."""
+        return ProtocolFault(
+            f"lookahead violated: a message over {self._links.name(link)} for {time} ns "
+            "came when its target had handled everything up to "
+            f"{int(self._queues.frontier[self._links.table.target[link]])} ns"
+        )
+
+    def _wrong_link(self, link: int, event: int) -> ProtocolFault:
+        broker = int(self._bench.narrow[L.N_BROKER, event])
+        return ProtocolFault(
+            f"broker {self._links.names[broker]} ({broker}) sent over {self._links.name(link)}, "
+            "which is not one of its own"
+        )
+
+    def check_links(self, link: Ints) -> None:
+        """Refuse links that nobody has."""
+        if link.min() < 0 or link.max() >= self._links.count:
+            wrong = int(link.max() if link.max() >= self._links.count else link.min())
+            raise ProtocolFault(f"a send names link {wrong}; there are links 0 to {self._links.count - 1}")
+
+    def check_clients(self, event: Ints, client: Ints) -> None:
+        """Refuse deliveries to clients that are not attached to the broker that delivers."""
+        broker = self._bench.narrow[L.N_BROKER, event]
+        home = self._services.model.client_broker
+        bad = (client < 0) | (client >= home.size)
+        if not bad.any():
+            bad = home[client] != broker
+        if bad.any():
+            i = int(np.flatnonzero(bad)[0])
+            raise ProtocolFault(
+                f"broker {int(broker[i])} delivered to client {int(client[i])}, which is not attached to it"
+            )
+
+    def _too_soon(self, event: int, delay: int) -> ProtocolFault:
+        service, broker = (int(self._bench.narrow[row, event]) for row in (L.N_SERVICE, L.N_BROKER))
+        declared = int(self._services.timer_min[service, broker])
+        return ProtocolFault(
+            f"service {self._services.name(service)!r} set a timer of {delay} ns, "
+            f"below its declared timer_min_ns of {declared} ns (and at least 1 ns)"
+        )
+
+    def _bad_cost(self, event: int) -> ProtocolFault:
+        charged = int(self._bench.cost[event])
+        if charged < 0:
+            return ProtocolFault(f"an event was charged a negative service time ({charged} ns)")
+        broker = self._links.names[self._bench.narrow[L.N_BROKER, event]]
+        return ProtocolFault(
+            f"the service of a message at broker {broker} would end beyond "
+            f"{NEVER / 1e9:.3g} s of simulated time: check the cost model, and what the protocol charges"
+        )
+
+
+@contextmanager
+def understood(what: str) -> Iterator[None]:
+    """What a protocol answered is numbers, or its fault."""
+    try:
+        yield
+    except (TypeError, ValueError, OverflowError) as error:
+        raise ProtocolFault(f"what a protocol answered are no numbers as {what} have them: {error}") from error

@@ -1,0 +1,227 @@
+"""The room of services: kinds and protocols, what clients send them, and the bodies and causes that they deal in."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from brokers import names
+from brokers.bodies import Bodies
+from brokers.columns import taken_over
+from brokers.contract import (
+    NEVER,
+    Batch,
+    BrokerProtocol,
+    CostModel,
+    Interests,
+    Ints,
+    Kind,
+    LinkTable,
+    ShardEnv,
+    ShardProtocol,
+    SourceContext,
+)
+from brokers.engine.adaptor import PlainAdaptor
+from brokers.engine.batching import Workbench
+from brokers.engine.causes import Causes
+from brokers.engine.clock import Clock
+from brokers.engine.collect import Answers
+from brokers.engine.inputs import Inputs
+from brokers.engine.links import Links
+from brokers.engine.model import Model, ServiceSpec, protocol_class
+from brokers.errors import BrokerlabError, InvalidInput, ProtocolFault
+from brokers.out import Out
+
+SERVICES_MAX = 256  # a service's number travels in eight bits
+
+
+class Services:
+    """The services of a model on one shard, by number."""
+
+    def __init__(
+        self, model: Model, number: int, links: Links, shared: bool, trace: Any, resuming: bool
+    ) -> None:
+        """`shared`: other shards carry brokers too. `resuming`: what stands comes from a checkpoint."""
+        if len(model.services) > SERVICES_MAX:
+            raise InvalidInput(f"{len(model.services)} services; a run has at most {SERVICES_MAX}")
+        self.model = model
+        self.local = local = links.local
+        self._links = links.table
+        self.kinds: list[Kind] = [names.load_as("kinds", s.kind_target)(s.params) for s in model.services]
+        self.bodies = Bodies(self.kinds, number)
+        self.bodies.shared = shared
+        self.causes = Causes()
+        self.inputs = Inputs(model, local.size, self.kinds, self.bodies, self.causes, trace)
+        self.clock = Clock(self.inputs.stage)
+        self._resuming = resuming
+        costs = [CostModel(**spec.cost) for spec in model.services]
+        self._cost_model = np.array([list(cost) for cost in costs], np.float64).reshape(len(costs), 5)
+        self.queueing = bool((self._cost_model != 0).any())
+        self._charging = np.array([self.queueing])
+        self.protocols: list[ShardProtocol] = []
+        for i, spec in enumerate(model.services):
+            self.protocols.append(self._protocol(i, spec, costs[i]))
+            for n in range(len(spec.sources)):
+                self._add_source(i, n)
+        self._outs = [Out(i, self.bodies, cost) for i, cost in enumerate(costs)]
+        self._batches = [Batch() for _ in costs]
+        declared = [protocol.timer_min_by_broker() for protocol in self.protocols]
+        self.timer_min = np.array(declared, np.int64).reshape(-1, local.size)  # by service and broker
+
+    def arrays(self) -> dict[str, Any]:
+        """What kernels see; inputs, bodies and causes are replaced when there are more of them."""
+        return {
+            "cost_model": self._cost_model, "timer_min": self.timer_min, "charging": self._charging,
+            **self.inputs.arrays(), **self.bodies.arrays(), **self.causes.arrays(),
+        }  # fmt: skip
+
+    def shortest_timer_ns(self) -> Ints:
+        """By broker, the shortest delay of a timer that any service sets."""
+        return self.timer_min.min(axis=0, initial=NEVER)
+
+    def name(self, service: int) -> str:
+        return self.model.services[service].name
+
+    def held(self) -> list[Any]:
+        """The bodies that protocols need, by protocol."""
+        return [protocol.held() for protocol in self.protocols]
+
+    # ---- setting up ----------------------------------------------------------------------------------
+
+    def _protocol(self, number: int, spec: ServiceSpec, cost: CostModel) -> ShardProtocol:
+        model, kind = self.model, self.kinds[number]
+        publishers = [model.groups[source.group] for source in spec.sources if source.publishes]
+        clients = np.concatenate([np.zeros(0, np.int64), *(np.arange(a, a + n) for a, n in publishers)])
+        declared: Any = names.load_as("protocols", spec.protocol_target)
+        options: Any = spec.options
+        if getattr(declared, "Options", None) is not None:
+            options = declared.Options(**spec.options)
+        index = names.load_as("indexes", spec.index_target) if spec.index_target else None
+        env = ShardEnv(
+            seed=model.seed,
+            service=number,
+            kind=kind,
+            options=options,
+            overlay=model.overlay,
+            local=self.local,
+            client_broker=model.client_broker,
+            duration_ns=model.duration_ns,
+            cost=cost,
+            bodies=self.bodies,
+            causes=self.causes,
+            publisher_brokers=np.unique(model.client_broker[clients]).astype(np.int32),
+            tables=spec.tables,
+            new_index=None if index is None else lambda: kind.new_index(index),
+            links=self._links_of(spec),
+            server=spec.server,
+        )
+        protocol = protocol_class(spec)
+        if issubclass(protocol, BrokerProtocol):
+            return PlainAdaptor(env, protocol, runs=spec.view != "message")
+        if issubclass(protocol, ShardProtocol):
+            return protocol(env)
+        raise InvalidInput(
+            f"service {spec.name!r}: {spec.protocol_target!r} is neither a BrokerProtocol nor a ShardProtocol"
+        )
+
+    def _links_of(self, spec: ServiceSpec) -> LinkTable:
+        """The links that a service may use: none to another service's server."""
+        overlay = self.model.overlay
+        others = frozenset(range(overlay.brokers, overlay.nodes)) - {spec.server}
+        return LinkTable.of(overlay, others) if others else self._links
+
+    def _add_source(self, number: int, place: int) -> None:
+        model, spec = self.model, self.model.services[number]
+        source = spec.sources[place]
+        first, count = model.groups[source.group]
+        clients = np.arange(first, first + count, dtype=np.int64)
+        made = names.load_as("workloads", source.target)(
+            source.params,
+            SourceContext(
+                seed=model.seed,
+                service=number,
+                source=place,
+                clients=clients[self.local[model.client_broker[clients]]],
+                entity_base=self.local.size,
+                population=count,
+                duration_ns=model.duration_ns,
+                settled=spec.settled,
+                service_params=spec.params,
+                client_broker=model.client_broker,
+                kind=self.kinds[number],
+            ),
+        )
+        # A resumed shard gets what stands, and what has come and gone since, from the checkpoint.
+        if spec.settled and not self._resuming and hasattr(made, "standing"):
+            for emission in made.standing(clients):
+                interests = Interests(emission.word, emission.client, emission.rows, emission.objects)
+                self.protocols[number].stand(interests)
+                self.inputs.note_standing(number, emission, self.local)
+        self.clock.add(number, place, made)
+
+    def first_timers(self) -> list[tuple[int, int, int, int, int]]:
+        """Timers that stand at time 0: (service, broker, delay_ns, type, word)."""
+        timers = []
+        for service, protocol in enumerate(self.protocols):
+            for broker, delay, type_, word in protocol.first_timers():
+                if delay < max(1, int(self.timer_min[service, broker])):
+                    raise ProtocolFault(f"service {service}: a first timer of {delay} ns is below timer_min_ns")
+                timers.append((service, broker, delay, type_, word))
+        return timers
+
+    # ---- a round -------------------------------------------------------------------------------------
+
+    def handle(self, bench: Workbench, size: int) -> Answers:
+        """Have each service decide on its part of the batch."""
+        answers: Answers = []
+        for service, rows in bench.parts(size, len(self.protocols)):
+            batch, out = self._batches[service], self._outs[service]
+            bench.lay_out(batch, size, rows)
+            out.begin(batch)
+            try:
+                self.protocols[service].handle(batch, out)
+            except InvalidInput as error:  # a body that cannot be sent, say: not the scenario's fault
+                raise ProtocolFault(f"service {self.name(service)!r}: its protocol: {error}") from error
+            except BrokerlabError:
+                raise
+            except (Exception, SystemExit) as error:
+                where = traceback.extract_tb(error.__traceback__)[-1]
+                raise ProtocolFault(
+                    f"service {self.name(service)!r}: its protocol raised {type(error).__name__}: {error} "
+                    f"({Path(where.filename).name}:{where.lineno}, in {where.name})"
+                ) from error
+            answers.append((rows, out))
+        return answers
+
+    # ---- checkpoints ---------------------------------------------------------------------------------
+
+    def state(self, carried: Ints) -> dict[str, Any]:
+        """What services go on from; of the bodies those that are `carried` under way, or that a protocol holds."""
+        held = [np.asarray(handles, np.int64) for handles in self.held()]
+        needed = np.unique(np.concatenate([carried[carried >= 0], *held])).astype(np.int32)
+        return {
+            **self.bodies.state(needed),
+            **self.causes.state(),
+            **self.inputs.state(self.local),
+            "protocols": [protocol.state() for protocol in self.protocols],
+        }
+
+    def load(self, states: Sequence[dict[str, Any]], now: int, sums: bool) -> dict[int, int]:
+        """Take over, from the states of all shards, what belongs here, and with `sums` what belongs to the whole run.
+
+        Returns the handles of bodies by their uid, for `load_protocols`, which comes when all else is in place.
+        """
+        handle_of = self.bodies.load(states)
+        if sums:
+            self.causes.load(states)
+        self.inputs.load(states, now, sums)
+        return handle_of
+
+    def load_protocols(self, states: Sequence[dict[str, Any]], handle_of: dict[int, int]) -> None:
+        for number, protocol in enumerate(self.protocols):
+            with taken_over(f"service {self.name(number)!r}"):
+                protocol.load([state["protocols"][number] for state in states], handle_of)

@@ -1,0 +1,390 @@
+"""The second half of a round: what protocols decided is dated, numbered, fingerprinted and put onto links.
+
+`settle` goes over the batch in steps, each a loop of its own over what it needs of the world:
+
+    serve        when each broker is done with each event
+    account      digests and counts; what brought an event has arrived
+    number       what each broker sends and sets, in the order of its events
+    travel       when each send arrives, if it does
+    hand over    sends into the rings of their links, or into the outbox
+    set timers   into the rings of their brokers
+
+`deliver` enters what clients got; `push_arrivals` takes in what other shards sent.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit, uint64
+
+from brokers.engine.latency import bucket_of
+from brokers.engine.layout import (
+    B_BUSY,
+    B_DELIVERED,
+    B_DIGEST_A,
+    B_DIGEST_B,
+    B_HANDLED,
+    B_SEQUENCE,
+    B_WORK,
+    BODILESS_BYTES,
+    C_FINISH,
+    C_HANDLED,
+    C_LOST,
+    C_SENT,
+    COST_BASE,
+    COST_PER_BYTE,
+    COST_PER_LINK,
+    D_COUNT,
+    D_LATENCY,
+    D_LONGEST,
+    D_TIMED,
+    F_BANDWIDTH,
+    F_DELAY,
+    F_JITTER,
+    F_LOCAL,
+    F_TARGET,
+    L_BUSY,
+    L_BYTES,
+    L_FREE,
+    L_LAST,
+    L_LOST,
+    L_SENT,
+    M_CAUSE,
+    M_PACKED,
+    M_SEQUENCE,
+    M_TIME,
+    M_WORD,
+    N_BODY,
+    N_BROKER,
+    N_CAUSE,
+    N_KIND,
+    N_LINK,
+    N_SERVICE,
+    N_TYPE,
+    NEVER,
+    NS_PER_S,
+    O_LINK,
+    S_BODY,
+    S_CAUSE,
+    S_SIZE,
+    S_TYPE,
+    S_WORD,
+    T_BODY,
+    T_CAUSE,
+    T_DELAY,
+    T_EVENT,
+    T_TYPE,
+    T_WORD,
+    W_SEQUENCE,
+    W_SOURCE,
+    W_TIME,
+    W_WORD,
+    X_SEND,
+    X_TIME,
+)
+from brokers.engine.rings import insert, packed, push
+from brokers.fingerprint import GOLDEN, OTHER, absorb, draw, scramble
+
+OK, LATE_MESSAGE, TIMER_TOO_SOON, WRONG_LINK, BAD_COST = range(5)
+
+_COST_MAX = 4e18  # a float below it is an int64
+
+
+@njit(cache=True)
+def settle(world, size, event, link, detail, timers):
+    """Date the batch's outputs and put them under way; outputs come in order of the events they answer.
+
+    `detail` says what each send carries; where it is empty, sends repeat what their events brought.
+    Returns (code, which output or event is wrong, messages now under way minus before, sends lost).
+    """
+    wrong = _serve(world, size, event)
+    if wrong >= 0:
+        return BAD_COST, wrong, 0, 0
+    _account(world, size)
+    _number(world, event, timers)
+    wrong, lost = _travel(world, event, link, detail)
+    if wrong >= 0:
+        return WRONG_LINK, wrong, 0, 0
+    wrong = _hand_over(world, event, link, detail)
+    if wrong >= 0:
+        return LATE_MESSAGE, wrong, 0, 0
+    wrong = _set_timers(world, timers)
+    if wrong >= 0:
+        return TIMER_TOO_SOON, wrong, 0, 0
+    return OK, 0, event.size - lost + timers.shape[1] - size, lost
+
+
+@njit(cache=True)
+def _serve(world, size, event):
+    """Date the end of each event's service, of which there is one queue per broker; the event with a bad cost, or -1.
+
+    State changed at the event's place already: only outputs are dated.
+    """
+    wide, narrow, cost, finish = world.wide, world.narrow, world.cost, world.finish
+    broker_state, cost_model, body_size = world.broker_state, world.cost_model, world.body_size
+    charging = world.charging[0]
+    at = 0
+    for i in range(size):
+        extra = cost[i]
+        if charging:
+            sends = at
+            while at < event.size and event[at] == i:
+                at += 1
+            model = cost_model[narrow[N_SERVICE, i]]
+            charge = model[COST_BASE] + model[COST_PER_LINK] * (at - sends)
+            body = narrow[N_BODY, i]
+            if body >= 0:
+                charge += model[COST_PER_BYTE] * body_size[body]
+            if not charge < _COST_MAX:
+                return i
+            extra += np.int64(charge + 0.5)
+        state = broker_state[narrow[N_BROKER, i]]
+        begun = max(wide[W_TIME, i], state[B_BUSY])
+        if extra < 0 or extra > NEVER - begun:
+            return i
+        finish[i] = begun + extra
+        state[B_BUSY] = begun + extra
+        state[B_WORK] += extra
+    return -1
+
+
+@njit(cache=True)
+def _account(world, size):
+    """Enter what was handled into digests and counts. A digest is a sum, so that no order of combination shows."""
+    wide, narrow, finish, broker_state = world.wide, world.narrow, world.finish, world.broker_state
+    body_hash, body_refs, seconds = world.body_hash, world.body_refs, world.seconds
+    causes, cause_key = world.causes, world.cause_key
+    for i in range(size):
+        b = narrow[N_BROKER, i]
+        body, cause = narrow[N_BODY, i], narrow[N_CAUSE, i]
+        state = broker_state[b]
+        h = absorb(GOLDEN, (np.int64(b) << 40) ^ state[B_HANDLED])
+        h = absorb(h, wide[W_TIME, i])
+        h = absorb(h, (wide[W_SOURCE, i] << 32) ^ wide[W_SEQUENCE, i])
+        h = absorb(
+            h,
+            (np.int64(narrow[N_KIND, i]) << 56)
+            ^ (np.int64(narrow[N_SERVICE, i]) << 48)
+            ^ (np.int64(narrow[N_TYPE, i]) << 32)
+            ^ np.int64(narrow[N_LINK, i] + 1),
+        )
+        if body >= 0:
+            h = absorb(h, body_hash[body])
+            body_refs[body] -= 1
+        h = absorb(h, wide[W_WORD, i])
+        if cause >= 0:
+            h = absorb(h, cause_key[cause])
+            causes[cause, C_HANDLED] += 1
+            causes[cause, C_FINISH] = max(causes[cause, C_FINISH], finish[i])
+        h = absorb(h, finish[i])
+        digest = np.int64(scramble(h))
+        state[B_DIGEST_A] += digest
+        state[B_DIGEST_B] += np.int64(scramble(h ^ OTHER))
+        state[B_HANDLED] += 1
+        seconds[min(wide[W_TIME, i] // NS_PER_S, seconds.size - 1)] += digest
+
+
+# ---- onto the links ----------------------------------------------------------------------------------
+
+
+@njit(cache=True)
+def _number(world, event, timers):
+    """Number the outputs of each broker in the order of its events; of one event, sends come before timers."""
+    narrow, broker_state = world.narrow, world.broker_state
+    send_number, timer_number = world.send_number, world.timer_number
+    timed = 0
+    for s in range(event.size):
+        while timed < timers.shape[1] and timers[T_EVENT, timed] < event[s]:
+            timer_number[timed] = broker_state[narrow[N_BROKER, timers[T_EVENT, timed]], B_SEQUENCE]
+            broker_state[narrow[N_BROKER, timers[T_EVENT, timed]], B_SEQUENCE] += 1
+            timed += 1
+        b = narrow[N_BROKER, event[s]]
+        send_number[s] = broker_state[b, B_SEQUENCE]
+        broker_state[b, B_SEQUENCE] += 1
+    for t in range(timed, timers.shape[1]):
+        b = narrow[N_BROKER, timers[T_EVENT, t]]
+        timer_number[t] = broker_state[b, B_SEQUENCE]
+        broker_state[b, B_SEQUENCE] += 1
+
+
+@njit(cache=True)
+def _travel(world, event, link, detail):
+    """Take each send over its link: when it arrives, or -1 if it is lost. Links are FIFO.
+
+    Returns (the send that is not over a link of its broker, or -1; how many are lost).
+    """
+    narrow, finish, arrival, losses = world.narrow, world.finish, world.arrival, world.losses
+    facts, link_state, link_source, body_size = world.facts, world.link_state, world.link_source, world.body_size
+    loss_limit, loss_key, jitter_key = world.loss_limit, world.loss_key, world.jitter_key
+    lost = 0
+    for s in range(event.size):
+        i, over = event[s], link[s]
+        if link_source[over] != narrow[N_BROKER, i]:
+            return s, lost
+        body = detail[S_BODY, s] if detail.shape[1] else np.int64(narrow[N_BODY, i])
+        length = detail[S_SIZE, s] if detail.shape[1] else np.int64(-1)
+        if length < 0:
+            length = body_size[body] if body >= 0 else np.int64(BODILESS_BYTES)
+        state = link_state[over]
+        leaves = finish[i]
+        bandwidth = facts[over, F_BANDWIDTH]
+        if bandwidth > 0:
+            transmission = _transmission(length, bandwidth)
+            leaves = max(leaves, state[L_FREE]) + transmission
+            state[L_FREE] = leaves
+            state[L_BUSY] += transmission
+        number = state[L_SENT]
+        state[L_SENT] = number + 1
+        state[L_BYTES] += length
+        if loss_limit[over] > uint64(0) and draw(loss_key[over], number) < loss_limit[over]:
+            state[L_LOST] += 1
+            losses[lost, X_SEND] = s
+            losses[lost, X_TIME] = leaves
+            lost += 1
+            arrival[s] = -1
+            continue
+        arrives = leaves + facts[over, F_DELAY]
+        if facts[over, F_JITTER] > 0:
+            spread = uint64(facts[over, F_JITTER]) + uint64(1)
+            arrives += np.int64(draw(jitter_key[over], number) % spread)
+            arrives = max(arrives, state[L_LAST])  # never before the one ahead of it
+            state[L_LAST] = arrives
+        arrival[s] = arrives
+    return -1, lost
+
+
+@njit(cache=True)
+def _hand_over(world, event, link, detail):
+    """Lay what is not lost into rings, and for other shards into the outbox; the send that comes too late, or -1."""
+    wide, narrow, arrival, send_number = world.wide, world.narrow, world.arrival, world.send_number
+    facts, rings, arena, outbox, outbox_used = world.facts, world.rings, world.arena, world.outbox, world.outbox_used
+    frontier, next_time, body_refs, causes = world.frontier, world.next_time, world.body_refs, world.causes
+    used = outbox_used[0]
+    for s in range(event.size):
+        i, over, arrives = event[s], link[s], arrival[s]
+        if detail.shape[1]:
+            type_, body, word, cause = detail[S_TYPE, s], detail[S_BODY, s], detail[S_WORD, s], detail[S_CAUSE, s]
+        else:
+            type_, body = np.int64(narrow[N_TYPE, i]), np.int64(narrow[N_BODY, i])
+            word, cause = wide[W_WORD, i], np.int64(narrow[N_CAUSE, i])
+        if cause >= 0:
+            causes[cause, C_SENT] += 1
+        if arrives < 0:
+            if cause >= 0:
+                causes[cause, C_LOST] += 1
+            continue
+        if body >= 0:
+            body_refs[body] += 1
+        carried = packed(body, type_, narrow[N_SERVICE, i])
+        if facts[over, F_LOCAL]:
+            target = facts[over, F_TARGET]
+            if arrives < frontier[target]:
+                return s
+            push(rings, arena, over, arrives, send_number[s], word, carried, cause)
+            if arrives < next_time[target]:
+                next_time[target] = arrives
+        else:
+            outbox[used, M_TIME] = arrives
+            outbox[used, M_SEQUENCE] = send_number[s]
+            outbox[used, M_WORD] = word
+            outbox[used, M_PACKED] = carried
+            outbox[used, M_CAUSE] = cause
+            outbox[used, O_LINK] = over
+            used += 1
+    outbox_used[0] = used
+    return -1
+
+
+@njit(cache=True)
+def _set_timers(world, timers):
+    """Lay timers into the rings of their brokers; the one that rings before its protocol said any would, or -1."""
+    wide, narrow, timer_min, timer_number = world.wide, world.narrow, world.timer_min, world.timer_number
+    rings, arena, next_time, body_refs, causes = (
+        world.rings, world.arena, world.next_time, world.body_refs, world.causes,
+    )  # fmt: skip
+    links = world.facts.shape[0]  # the rings of timers come after those of links
+    for t in range(timers.shape[1]):
+        i, delay, body, cause = timers[T_EVENT, t], timers[T_DELAY, t], timers[T_BODY, t], timers[T_CAUSE, t]
+        b, service = narrow[N_BROKER, i], narrow[N_SERVICE, i]
+        if delay < 1 or delay < timer_min[service, b]:
+            return t
+        if cause >= 0:
+            causes[cause, C_SENT] += 1
+        if body >= 0:
+            body_refs[body] += 1
+        time = wide[W_TIME, i] + delay
+        carried = packed(body, timers[T_TYPE, t], service)
+        insert(rings, arena, links + b, time, timer_number[t], timers[T_WORD, t], carried, cause)
+        next_time[b] = min(next_time[b], time)
+    return -1
+
+
+@njit(inline="always")
+def _transmission(length, bandwidth):
+    """ceil(bits * 10^9 / bandwidth) ns, without overflow for any size below 2^60 bits."""
+    bits = length * 8
+    whole = bits // bandwidth
+    rest = bits - whole * bandwidth
+    # rest < bandwidth; split 10^9 so that the products stay in 63 bits up to 2^43 bit/s
+    high = rest * 31250
+    seconds_part = high // bandwidth
+    low = high - seconds_part * bandwidth
+    low_part = (low * 32000 + bandwidth - 1) // bandwidth
+    return whole * 1_000_000_000 + seconds_part * 32000 + low_part
+
+
+@njit(cache=True)
+def transmission_ns(length, bandwidth):
+    return _transmission(length, bandwidth)
+
+
+@njit(cache=True)
+def push_arrivals(world, rows, links):
+    """Put what other shards sent onto the links; returns -1, or the row that came too late."""
+    facts, frontier, next_time = world.facts, world.frontier, world.next_time
+    rings, arena = world.rings, world.arena
+    for i in range(rows.shape[0]):
+        time = rows[i, M_TIME]
+        b = facts[links[i], F_TARGET]
+        if time < frontier[b]:
+            return i
+        push(
+            rings, arena, links[i], time, rows[i, M_SEQUENCE], rows[i, M_WORD], rows[i, M_PACKED], rows[i, M_CAUSE]
+        )  # fmt: skip
+        if time < next_time[b]:
+            next_time[b] = time
+    return -1
+
+
+# ---- deliveries --------------------------------------------------------------------------------------
+
+
+@njit(cache=True)
+def deliver(world, event, client, body):
+    """Enter deliveries into digest, counts and the latency histogram of their service."""
+    wide, narrow, finish, broker_state = world.wide, world.narrow, world.finish, world.broker_state
+    body_hash, body_time, seconds = world.body_hash, world.body_time, world.seconds
+    histogram, totals = world.histogram, world.totals
+    for d in range(event.size):
+        i, what = event[d], body[d]
+        b, service = narrow[N_BROKER, i], narrow[N_SERVICE, i]
+        state, total = broker_state[b], totals[service]
+        h = absorb(OTHER, (np.int64(b) << 40) ^ client[d])
+        h = absorb(h, wide[W_SOURCE, i] << 32 ^ wide[W_SEQUENCE, i])
+        h = absorb(h, wide[W_TIME, i])
+        if what >= 0:
+            h = absorb(h, body_hash[what])
+        h = absorb(h, finish[i])
+        h = absorb(h, service)
+        digest = np.int64(scramble(h))
+        state[B_DIGEST_A] += digest
+        state[B_DIGEST_B] += np.int64(scramble(h ^ OTHER))
+        state[B_DELIVERED] += 1
+        seconds[min(wide[W_TIME, i] // NS_PER_S, seconds.size - 1)] += digest
+        total[D_COUNT] += 1
+        if what >= 0 and body_time[what] >= 0:  # a body that a protocol made has no publication to count from
+            latency = finish[i] - body_time[what]
+            histogram[service, bucket_of(latency)] += 1
+            total[D_TIMED] += 1
+            total[D_LATENCY] += latency
+            total[D_LONGEST] = max(total[D_LONGEST], latency)

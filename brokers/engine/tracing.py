@@ -1,0 +1,131 @@
+"""What a shard writes into its trace while it runs: rows of a round, and samples."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from brokers.contract import Ints
+from brokers.engine import layout as L
+from brokers.engine.batching import Workbench
+from brokers.engine.collect import Sends
+from brokers.engine.queues import Queues
+from brokers.engine.services import Services
+from brokers.errors import ProtocolFault
+
+_SAMPLE_ROWS = 1 << 16  # rows of samples that are written at once
+
+
+class Tracing:
+    """The trace of a shard, with what its rows are made of."""
+
+    def __init__(self, trace: Any, services: Services, queues: Queues, bench: Workbench) -> None:
+        self._trace = trace
+        self._services = services
+        self._queues = queues
+        self._bench = bench
+
+    def hops(self, size: int) -> None:
+        """Everything that was handled in a batch."""
+        if not self._trace.wants("hops"):
+            return
+        wide, narrow = self._bench.wide[:, :size].copy(), self._bench.narrow[:, :size].copy()
+        link = narrow[L.N_LINK]
+        self._trace.write(
+            "hops",
+            broker=narrow[L.N_BROKER],
+            time_ns=wide[L.W_TIME],
+            kind=narrow[L.N_KIND].astype(np.int8),
+            source=wide[L.W_SOURCE],
+            sequence=wide[L.W_SEQUENCE],
+            link=np.where(link >= 0, link ^ 1, -1),
+            service=narrow[L.N_SERVICE].astype(np.int16),
+            type=narrow[L.N_TYPE].astype(np.int8),
+            body=self._services.bodies.keys(narrow[L.N_BODY]),
+            word=wide[L.W_WORD],
+            cause=self._services.causes.keys(narrow[L.N_CAUSE]),
+            finish_ns=self._bench.finish[:size].copy(),
+        )
+
+    def losses(self, lost: int, sends: Sends) -> None:
+        """What links lost of the sends of a batch."""
+        if not lost or not self._trace.wants("losses"):
+            return
+        at, when = self._bench.losses[:lost].T.copy()
+        narrow, event = self._bench.narrow, sends.event[at]
+        detail = sends.detail[:, at] if sends.detail.size else None
+        type_ = narrow[L.N_TYPE, event] if detail is None else detail[L.S_TYPE]
+        body = narrow[L.N_BODY, event] if detail is None else detail[L.S_BODY]
+        cause = narrow[L.N_CAUSE, event] if detail is None else detail[L.S_CAUSE]
+        self._trace.write(
+            "losses",
+            link=sends.link[at].astype(np.int32),
+            time_ns=when,
+            service=narrow[L.N_SERVICE, event].astype(np.int16),
+            type=type_.astype(np.int8),
+            body=self._services.bodies.keys(body),
+            cause=self._services.causes.keys(cause.astype(np.int64)),
+        )
+
+    def deliveries(self, event: Ints, client: Ints, body: Ints) -> None:
+        """What clients got."""
+        if not self._trace.wants("deliveries"):
+            return
+        bodies, narrow = self._services.bodies, self._bench.narrow
+        self._trace.write(
+            "deliveries",
+            service=narrow[L.N_SERVICE, event].astype(np.int16),
+            publication=bodies.keys(body),
+            broker=narrow[L.N_BROKER, event],
+            client=self._queues.local.size + client,
+            published_ns=np.where(body >= 0, bodies.time[np.maximum(body, 0)], -1),
+            time_ns=self._bench.finish[event],
+        )
+
+    def record(self, table: str, event: Any, service: int, columns: dict[str, Any]) -> None:
+        """Rows of a kind's own table."""
+        declared = self._services.kinds[service].tables
+        if table not in declared:
+            raise ProtocolFault(
+                f"service {self._services.name(service)!r} writes to the trace table {table!r}, which its kind "
+                f"does not declare (it declares {', '.join(declared) or 'none'})"
+            )
+        at = np.atleast_1d(np.asarray(event, np.int64))
+        self._trace.write(
+            table,
+            service=np.int16(service),
+            broker=self._bench.narrow[L.N_BROKER, at],
+            time_ns=self._bench.wide[L.W_TIME, at],
+            **columns,
+        )
+
+    def samples(self, times: range) -> None:
+        """Samples at these times: of a quiet stretch in blocks, since then queues only drain, and tables stay."""
+        queues, protocols = self._queues, self._services.protocols
+        if not self._trace.wants("samples"):
+            queues.forget_finished(times[-1])
+            return
+        mine = queues.mine
+        services = len(protocols)
+        entries = np.concatenate([protocol.entries()[mine] for protocol in protocols])
+        service = np.repeat(np.arange(services), mine.size)
+        at_once = max(1, _SAMPLE_ROWS // max(1, entries.size))
+        while times:
+            block, times = times[:at_once], times[at_once:]
+            queued = np.zeros((len(block), mine.size), np.int32)
+            backlog = np.zeros((len(block), mine.size), np.int64)
+            for row, at in enumerate(block):
+                backlog[row] = queues.backlog_ns(at)[mine]
+                queued[row] = queues.lengths(at)[mine]
+                if queues.idle and not backlog[row].any():
+                    break
+            self._trace.write(
+                "samples",
+                time_ns=np.repeat(np.array(block, np.int64), entries.size),
+                broker=np.tile(mine.astype(np.int32), len(block) * services),
+                backlog_ns=np.tile(backlog, services).ravel(),
+                queued=np.tile(queued, services).ravel(),
+                service=np.tile(service, len(block)),
+                entries=np.tile(entries, len(block)),
+            )

@@ -1,0 +1,305 @@
+"""A broker as its protocol's author sees it: `Node`, the stretches that `on_run` gets, and bodies that are kept.
+
+What brokers answer is collected over a whole batch (`Outgoing`), since one call with arrays costs as much as one with a
+number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from brokers.contract import Batch, Ints, Message, ShardEnv
+from brokers.out import SAME, Out
+from brokers.tables import Table
+
+
+class Node:
+    """A broker, as its protocol sees it."""
+
+    __slots__ = ("_outgoing", "broker", "env", "forward_event", "links", "shared", "table")
+
+    def __init__(self, env: ShardEnv, broker: int, table: Table, outgoing: Outgoing, shared: dict[str, Any]) -> None:
+        self._outgoing = outgoing
+        self.env = env
+        self.broker = broker
+        start, stop = env.links.out_start[broker], env.links.out_start[broker + 1]
+        self.links: tuple[int, ...] = tuple(env.links.out_link[start:stop].tolist())  # by neighbour
+        self.table = table
+        self.forward_event = outgoing.forward_event
+        self.shared = shared  # for what follows from the overlay alone; never for state
+
+    @property
+    def options(self) -> Any:
+        return self.env.options
+
+    def neighbour(self, link: int) -> int:
+        """The broker at the far end of one of this broker's links."""
+        return int(self.env.links.target[link])
+
+    def forward(self, message: Message, link: int) -> None:
+        """Send a message on as it came: same type, body, word and cause."""
+        self.forward_event(message[0], link)
+
+    def send(
+        self,
+        message: Message,
+        link: int,
+        type: int,
+        body: Any = None,
+        word: int = 0,
+        size: int = -1,
+        cause: int = SAME,
+        about: Body | None = None,
+    ) -> None:
+        """Send a message of a type, because of `message`. `body` is plain data, or what `keep` returned.
+
+        A body made here stands for the publication that `message` carries, if it carries one, or for the one
+        that `about`, a kept body, is or stands for.
+        """
+        a = self._outgoing
+        if body is None:
+            handle = -1
+        elif isinstance(body, Body):
+            handle = body.handle
+        elif about is None:
+            handle = a.out.body(body, type, message[0])
+        else:
+            handle = a.out.body(body, type, like=about.handle)
+        a.detail[len(a.send_event)] = (type, handle, word, size, a.cause_handle(cause))
+        a.send_event.append(message[0])
+        a.send_link.append(link)
+
+    def send_row(
+        self, message: Message, link: int, type: int, row: Any, word: int = 0, cause: int = SAME
+    ) -> None:
+        """Send a message of a type whose body is a row of numbers."""
+        bodies = self.env.bodies
+        numbers = np.asarray(row, np.float64)[None, :]
+        handle = int(bodies.add_rows(self.env.service, type, numbers, *bodies.stands_for(message[6]))[0])
+        self.send(message, link, type, Body(handle), word, cause=cause)
+
+    def deliver(self, message: Message, client: int, body: Body | None = None) -> None:
+        """Hand the message's body (or another) to a client, by client number."""
+        a = self._outgoing
+        a.deliver_event.append(message[0])
+        a.deliver_client.append(client)
+        a.deliver_body.append(message[6] if body is None else body.handle)
+
+    def timer(
+        self,
+        message: Message,
+        delay_ns: int,
+        type: int,
+        word: int = 0,
+        cause: int = SAME,
+        body: Body | None = None,
+    ) -> None:
+        """Wake this broker `delay_ns` after the message, with a message of `type`, `word` and a kept body."""
+        a = self._outgoing
+        handle = -1 if body is None else body.handle
+        a.out.timer(message[0], delay_ns, type, word, handle, a.cause_handle(cause))
+
+    def cost(self, message: Message, ns: int) -> None:
+        """Charge service time beyond the scenario's cost model."""
+        self._outgoing.out.cost(message[0], ns)
+
+    def work(self, message: Message, entries: int = 0, matches: int = 0) -> None:
+        """Charge the scenario's cost model for entries looked at and matches found."""
+        self._outgoing.out.work(message[0], entries, matches)
+
+    def depends(self, change: int, on: int) -> None:
+        """Note that a change is settled only once another one is; both by id, as in `message.cause`."""
+        self._outgoing.out.depends(change, on)
+
+    def leans(self, interest: int, on: int) -> None:
+        """Note that an interest is in force only while another one is; both by id."""
+        self._outgoing.out.leans(interest, on)
+
+    def body(self, message: Message) -> Any:
+        """What the message carries: plain data, or what the kind makes of a row of numbers."""
+        return None if message[6] < 0 else self.env.bodies.object(message[6])
+
+    def row(self, handle: int) -> Any:
+        """The numbers of a numeric body."""
+        return self.env.bodies.values(np.array([handle], np.int32))[0]
+
+    def key(self, message: Message) -> int:
+        """The publication or change id behind the message's body; -1 for a protocol's own bodies."""
+        return -1 if message[6] < 0 else int(self.env.bodies.key[message[6]])
+
+    def origin(self, message: Message) -> int:
+        """The broker at which the message's body entered the network; -1 for a protocol's own bodies."""
+        return -1 if message[6] < 0 else int(self.env.bodies.broker[message[6]])
+
+    def keep(self, message: Message) -> Body:
+        """Hold the message's body beyond its last message, to send or deliver it later. Call `drop` when done."""
+        self._outgoing.keep(self.broker, message[6], 1)
+        return Body(message[6])
+
+    def record(self, message: Message, table: str, **columns: Any) -> None:
+        """Write a row of one of the kind's own trace tables, or as many as the columns are arrays of.
+
+        Service, broker and time are filled in.
+        """
+        rows = max((len(column) for column in columns.values() if isinstance(column, np.ndarray)), default=1)
+        self._outgoing.out.record(table, message[0] if rows == 1 else np.full(rows, message[0]), **columns)
+
+    def drop(self, body: Body) -> None:
+        self._outgoing.keep(self.broker, body.handle, -1)
+
+
+class Body:
+    """A body kept by a protocol."""
+
+    __slots__ = ("handle",)
+
+    def __init__(self, handle: int) -> None:
+        self.handle = handle
+
+
+class Run:
+    """A stretch of messages of one type at one broker, as arrays. Rows count from 0."""
+
+    __slots__ = ("_batch", "_outgoing", "_stop", "_stretch", "size", "start", "type")
+
+    def __init__(self, outgoing: Outgoing, batch: Batch, start: int, stop: int, type: int) -> None:
+        self._outgoing = outgoing
+        self._batch = batch
+        self.start = start
+        self._stop = stop
+        self.size = stop - start
+        self.type = type
+
+    def __getattr__(self, name: str) -> Any:
+        """A column of the batch, sliced when asked for: time, source, link, body, word, cause."""
+        return getattr(self._batch, name)[self.start : self._stop]
+
+    def forward(self, rows: Any, link: int) -> None:
+        """Send the messages in `rows` on as they came, over one link."""
+        if self._outgoing.send_event:
+            self._outgoing.hand_on_sends(self._batch)
+        self._outgoing.run_forwards.append((self.start, rows, link))
+
+    def deliver(self, rows: Ints, clients: Ints) -> None:
+        """Hand the body of message rows[i] to client clients[i]."""
+        self._outgoing.out.deliver(np.asarray(rows, np.int64) + self.start, clients)
+
+    def send(self, rows: Any, link: Any, type: Any, body: Any = -1, word: Any = 0, size: Any = -1) -> None:
+        """Send a message for each row; `body` is plain data for all of them, or a handle or handles.
+
+        Plain data becomes a body per row, each standing for its row's publication, as `node.send` makes them.
+        """
+        if not isinstance(body, int | np.integer | np.ndarray):
+            events = (np.atleast_1d(np.asarray(rows, np.int64)) + self.start).tolist()
+            body = np.array([self._outgoing.out.body(body, int(type), event) for event in events], np.int64)
+        if self._outgoing.run_forwards or self._outgoing.send_event:
+            self._outgoing.hand_on_sends(self._batch)
+        self._outgoing.out.send(np.asarray(rows, np.int64) + self.start, link, type, body, word, size)
+
+    def cost(self, rows: Any, ns: Any) -> None:
+        self._outgoing.out.cost(np.asarray(rows, np.int64) + self.start, ns)
+
+    def work(self, rows: Any, entries: Any = 0, matches: Any = 0) -> None:
+        self._outgoing.out.work(np.asarray(rows, np.int64) + self.start, entries, matches)
+
+    def messages(self) -> list[Message]:
+        """The rows as messages, for what is easier said one by one."""
+        return messages_of(self._outgoing.env, self._batch, self.start, self._stop)
+
+
+class Outgoing:
+    """What the brokers of a shard answer to a batch, until it is handed on to `out`."""
+
+    def __init__(self, env: ShardEnv) -> None:
+        self.env = env
+        self.out: Out
+        self.send_event: list[int] = []
+        self.send_link: list[int] = []
+        self.detail: dict[int, tuple[Any, ...]] = {}
+        self.deliver_event: list[int] = []
+        self.deliver_client: list[int] = []
+        self.deliver_body: list[int] = []
+        self.run_forwards: list[tuple[int, Any, int]] = []
+        self.kept: dict[tuple[int, int], int] = {}  # (broker, body) -> times held
+        add_event, add_link = self.send_event.append, self.send_link.append
+
+        def forward_event(event: int, link: int) -> None:
+            add_event(event)
+            add_link(link)
+
+        self.forward_event: Callable[[int, int], None] = forward_event
+
+    def cause_handle(self, change: int) -> int:
+        """The handle behind a change id that a protocol names as a cause."""
+        return change if change < 0 else int(self.env.causes.handles(np.array([change]))[0])
+
+    def keep(self, broker: int, handle: int, by: int) -> None:
+        """Count how often a broker holds a body."""
+        count = self.kept.get((broker, handle), 0) + by
+        if count > 0:
+            self.kept[broker, handle] = count
+        else:
+            self.kept.pop((broker, handle), None)
+
+    def hand_on_sends(self, batch: Batch) -> None:
+        """Hand on the sends collected so far: before a call of another sort, so that their order stays."""
+        out = self.out
+        if self.run_forwards:
+            rows = [np.asarray(rows, np.int64) for _, rows, _ in self.run_forwards]
+            sizes = [r.size for r in rows]
+            offset = np.repeat([start for start, _, _ in self.run_forwards], sizes)
+            link = np.repeat([link for _, _, link in self.run_forwards], sizes)
+            out.forward(np.concatenate(rows) + offset, link)
+            self.run_forwards.clear()
+        if self.send_event:
+            event = np.array(self.send_event, np.int64)
+            link = np.array(self.send_link, np.int64)
+            if not self.detail:
+                out.forward(event, link)
+            else:
+                columns = [
+                    batch.type[event].astype(np.int64),
+                    batch.body[event].astype(np.int64),
+                    batch.word[event].copy(),
+                    np.full(event.size, -1, np.int64),
+                    np.full(event.size, SAME, np.int64),
+                ]
+                at = np.fromiter(self.detail.keys(), np.int64, len(self.detail))
+                for i, values in enumerate(zip(*self.detail.values())):
+                    columns[i][at] = values
+                out.send(event, link, *columns)
+                self.detail.clear()
+            self.send_event.clear()
+            self.send_link.clear()
+
+    def hand_on(self, batch: Batch) -> None:
+        """Hand on everything."""
+        self.hand_on_sends(batch)
+        if self.deliver_event:
+            self.out.deliver(
+                np.array(self.deliver_event, np.int64),
+                np.array(self.deliver_client, np.int64),
+                np.array(self.deliver_body, np.int64),
+            )
+            self.deliver_event.clear()
+            self.deliver_client.clear()
+            self.deliver_body.clear()
+
+
+def messages_of(env: ShardEnv, batch: Batch, start: int, stop: int) -> list[Message]:
+    """Rows of a batch as messages. A cause becomes the id of the change, which outlives the shard."""
+    part = slice(start, stop)
+    cause = batch.cause[part]
+    changes = cause if (cause < 0).all() else env.causes.keys(cause.astype(np.int64))
+    columns = (batch.time, batch.kind, batch.source, batch.link, batch.type, batch.body, batch.word)
+    return list(
+        map(
+            Message._make, zip(range(start, stop), *(c[part].tolist() for c in columns), changes.tolist())
+        )
+    )
+
+
+__all__ = ["Body", "Node", "Outgoing", "Run", "messages_of"]
