@@ -15,14 +15,15 @@ from __future__ import annotations
 import inspect
 import sys
 import typing
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from brokers.errors import BrokerlabError, InvalidInput
-from brokers.registry import Entry, did_you_mean, entries, load
+from brokers.kinds import KindManifest
+from brokers.registry import Entry, did_you_mean, entries, installed, load
 
 
 @dataclass(frozen=True)
@@ -32,28 +33,38 @@ class Group:
     one: str  # what one of them is called
     contract: str  # what it has to be, in words
     misfit: Callable[[Any], str | None]  # what keeps an object from being one
-    table: str | None = None  # "module:TABLE" of the built-in names; None: only code names these
+    built_in: Callable[[], dict[str, Entry]] | None = None  # None: only code names these
 
 
 class Untrusted(InvalidInput):
     """A name of code from outside, where nobody said that it may run."""
 
 
+class Found(NamedTuple):
+    """What a name stands for."""
+
+    target: str  # "module:attribute"
+    object: Any
+
+
 def table(group: str) -> dict[str, Entry]:
-    """The registered names of a group, built in or of installed packages. Imports none of what they stand for."""
-    found = GROUPS.get(group)
-    if found is None or found.table is None:
-        known = [name for name, each in GROUPS.items() if each.table is not None]
-        raise InvalidInput(f"no registry {group!r}; {did_you_mean(group, known)}")
-    return entries(load(found.table), group)
+    """The registered names of a group, built in or of installed packages.
+
+    Of installed packages it imports the manifests of their kinds, where the group is one that kinds bring names of, and
+    nothing else; `unreadable` tells which of these manifests cannot be.
+    """
+    known = _direct(group)
+    for name, entry in _of_installed_kinds(group).items():
+        known.setdefault(name, entry)
+    return known
 
 
-def find(group: str, name: str, *, trust: bool = False, folder: str | Path | None = None) -> tuple[str, Any]:
-    """(target, object) of a name.
+def find(group: str, name: str, *, trust: bool = False, folder: str | Path | None = None) -> Found:
+    """What a name stands for.
 
     Parameters
     ----------
-    group : kinds, protocols, indexes, workloads or topologies
+    group : kinds, protocols, indexes, workloads, topologies or metrics
     trust : whether code from outside may be imported
     folder : where such code may lie too: beside the scenario
 
@@ -64,12 +75,15 @@ def find(group: str, name: str, *, trust: bool = False, folder: str | Path | Non
     InvalidInput
         If there is no such name, it cannot be imported, or it is not what the group's contract says.
     """
-    known = table(group)
     if ":" not in name:
+        known = _direct(group)
         if name not in known:
-            raise InvalidInput(f"no {GROUPS[group].one} named {name!r}; {did_you_mean(name, known)}")
-        return known[name].target, load_as(group, known[name].target)
-    if all(entry.target != name for entry in known.values()):
+            known = table(group)
+        if name not in known:
+            told = "".join(f"; {each}" for each in unreadable())
+            raise InvalidInput(f"no {GROUPS[group].one} named {name!r}; {did_you_mean(name, known)}{told}")
+        return _found(group, known[name].target)
+    if name not in _registered(group):
         if not trust:
             raise Untrusted(
                 f"{name!r} is code from outside brokerlab, and was not looked at; if you trust whoever wrote it, "
@@ -77,7 +91,107 @@ def find(group: str, name: str, *, trust: bool = False, folder: str | Path | Non
             )
         if folder is not None:
             beside.look_in([str(folder)])
-    return name, load_as(group, name)
+    return _found(group, name)
+
+
+def _direct(group: str) -> dict[str, Entry]:
+    """The names that are built in, and those that an entry point of the group itself gives."""
+    found = GROUPS.get(group)
+    if found is None or found.built_in is None:
+        known = [name for name, each in GROUPS.items() if each.built_in is not None]
+        raise InvalidInput(f"no registry {group!r}; {did_you_mean(group, known)}")
+    return entries(found.built_in(), group)
+
+
+def _registered(group: str) -> set[str]:
+    """Every target that a registered name stands for."""
+    targets = {entry.target for entry in table(group).values()}
+    if group == "kinds":  # by their manifests, or by their classes
+        targets.update(load(KINDS).values())
+        targets.update(manifest.kind for manifest in _installed_kinds())
+    return targets
+
+
+def _found(group: str, target: str) -> Found:
+    if group != "kinds":
+        return Found(target, load_as(group, target))
+    loaded = _imported(target)
+    if not isinstance(loaded, KindManifest):
+        return Found(target, load_as(group, target))
+    kind = load_as(group, loaded.kind)
+    if kind.manifest is not loaded:
+        raise InvalidInput(f"{target!r} names the class {loaded.kind!r}, whose attribute `manifest` is another one")
+    return Found(loaded.kind, kind)
+
+
+# ---- what kinds bring --------------------------------------------------------------------------------
+
+KINDS = "protocols.registry:KINDS"
+
+
+def manifests() -> list[KindManifest]:
+    """Of the kinds that come with brokerlab."""
+    return [load(target) for target in load(KINDS).values()]
+
+
+def unreadable() -> list[str]:
+    """Which kinds of installed packages cannot be read, and why; a sentence for each."""
+    return [told for _, told in _read_installed_kinds() if told]
+
+
+def _kinds() -> dict[str, Entry]:
+    return {
+        each.name: Entry(each.kind, each.prose, {"question": each.question, "default_index": each.default_index})
+        for each in manifests()
+    }
+
+
+def _protocols() -> dict[str, Entry]:
+    return _brought("protocols", manifests())
+
+
+def _workloads() -> dict[str, Entry]:
+    return {**_brought("workloads", manifests()), **load("scenarios.workloads.registry:WORKLOADS")}
+
+
+def _metrics() -> dict[str, Entry]:
+    return {}
+
+
+def _brought(group: str, kinds: Iterable[KindManifest]) -> dict[str, Entry]:
+    """The protocols or workloads of kinds, with the fact for which kinds they are."""
+    found: dict[str, Entry] = {}
+    for kind in kinds:
+        for name, entry in getattr(kind, group).items():
+            if group == "protocols":
+                facts: dict[str, Any] = {"kind": kind.name}
+            else:
+                before = found[name].facts["kinds"] if name in found else []
+                facts = {"kinds": [*before, kind.name]}
+            found[name] = Entry(entry.target, entry.prose, facts)
+    return found
+
+
+def _of_installed_kinds(group: str) -> dict[str, Entry]:
+    if group not in ("protocols", "workloads"):
+        return {}
+    return _brought(group, _installed_kinds())
+
+
+def _installed_kinds() -> list[KindManifest]:
+    return [manifest for manifest, _ in _read_installed_kinds() if manifest is not None]
+
+
+def _read_installed_kinds() -> Iterator[tuple[KindManifest | None, str]]:
+    """The manifest of each kind that an entry point gives, or why it cannot be read."""
+    for name, entry in installed("kinds"):
+        try:
+            loaded = _imported(entry.target)
+            manifest = loaded if isinstance(loaded, KindManifest) else load_as("kinds", entry.target).manifest
+        except BrokerlabError as error:
+            yield None, f"the kind {name!r} {entry.prose} cannot be read: {error}"
+        else:
+            yield manifest, ""
 
 
 class Beside:
@@ -110,16 +224,20 @@ def load_as(group: str, target: str) -> Any:
     For targets that `find` gave, and for those that code names: the judge of a kind, for one. Never for a name that
     comes out of a file.
     """
-    try:
-        loaded = load(target)
-    except BrokerlabError:
-        raise
-    except (Exception, SystemExit) as error:  # whatever a third party's module does while it is imported
-        raise InvalidInput(f"{target!r} cannot be imported: {type(error).__name__}: {error}") from error
+    loaded = _imported(target)
     misfit = GROUPS[group].misfit(loaded)
     if misfit is not None:
         raise InvalidInput(f"{target!r} is no {GROUPS[group].one}: it {misfit}; expected {GROUPS[group].contract}")
     return loaded
+
+
+def _imported(target: str) -> Any:
+    try:
+        return load(target)
+    except BrokerlabError:
+        raise
+    except (Exception, SystemExit) as error:  # whatever a third party's module does while it is imported
+        raise InvalidInput(f"{target!r} cannot be imported: {type(error).__name__}: {error}") from error
 
 
 # ---- contracts ---------------------------------------------------------------------------------------
@@ -128,7 +246,12 @@ def load_as(group: str, target: str) -> Any:
 def _kind(loaded: Any) -> str | None:
     from brokers.contract import Kind
 
-    return _derives(loaded, Kind) or (None if hasattr(loaded, "name") else "has no name")
+    misfit = _derives(loaded, Kind)
+    if misfit is None and not isinstance(getattr(loaded, "manifest", None), KindManifest):
+        return "has no manifest, a brokers.kinds.KindManifest"
+    if misfit is None and loaded.name != loaded.manifest.name:
+        return f"has the name {loaded.name!r}, and its manifest {loaded.manifest.name!r}"
+    return misfit
 
 
 def _protocol(loaded: Any) -> str | None:
@@ -230,30 +353,30 @@ def _called(loaded: Any) -> str:
 
 
 GROUPS: dict[str, Group] = {
-    "kinds": Group("kind", "a class derived from brokers.contract.Kind", _kind, "protocols.registry:KINDS"),
+    "kinds": Group("kind", "a class derived from brokers.contract.Kind, or its manifest", _kind, _kinds),
     "protocols": Group(
         "protocol",
         "a class derived from BrokerProtocol or ShardProtocol of brokers.contract",
         _protocol,
-        "protocols.registry:PROTOCOLS",
+        _protocols,
     ),
     "indexes": Group(
         "index",
         "a class derived from the contract of its question, as brokers.indexes.content.contract.ContentIndex",
         _index,
-        "brokers.indexes.registry:INDEXES",
+        lambda: load("brokers.indexes.registry:INDEXES"),
     ),
     "topologies": Group(
         "topology",
         "a function with typed keywords that says it returns a networkx.Graph",
         _topology,
-        "topology.registry:TOPOLOGIES",
+        lambda: load("topology.registry:TOPOLOGIES"),
     ),
     "workloads": Group(
         "workload",
         "a class with next_wake() and take(), and a pydantic model Params if it has parameters",
         _workload,
-        "scenarios.workloads.registry:WORKLOADS",
+        _workloads,
     ),
     "audit rules": Group("audit rule", "a class with decisions() or judge()", _rule),
     "judges": Group("judge", "a function of (tables, kind, guarantees, service)", _takes(4)),

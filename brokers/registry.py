@@ -48,9 +48,14 @@ def entries(table: Mapping[str, Any], group: str) -> dict[str, Entry]:
     merged = {
         name: each if isinstance(each, Entry) else Entry(each.target, each.prose) for name, each in table.items()
     }
-    for name, entry in _installed(group, tuple(sys.path)):
+    for name, entry in installed(group):
         merged.setdefault(name, entry)
     return merged
+
+
+def installed(group: str) -> list[tuple[str, Entry]]:
+    """What installed packages registered under `brokerlab.<group>`."""
+    return _installed(group, tuple(sys.path))
 
 
 @lru_cache(maxsize=64)

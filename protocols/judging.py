@@ -219,8 +219,8 @@ def audit(tables: Tables, kind: Kind, guarantees: Guarantees, service: int = 0) 
 
     Kinds whose answers are not made of pairs bring a judge of their own.
     """
-    if kind.judge:
-        return cast(Audit, names.load_as("judges", kind.judge)(tables, kind, guarantees, service))
+    if kind.manifest.judge:
+        return cast(Audit, names.load_as("judges", kind.manifest.judge)(tables, kind, guarantees, service))
     found = Audit.of(tables, guarantees)
     changes = Changes(tables, service, guarantees)
     table = tables["changes"]

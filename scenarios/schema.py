@@ -2,7 +2,7 @@
 
 Rules: unknown keys are refused; every default stands here, with a line of prose; quantities are in base units
 after validation. What depends on a name (the parameters of a topology, a workload, a kind, a protocol) is
-not fixed here: its model belongs to whatever the name stands for, and is looked up by `scenarios.lookup`.
+not fixed here: its model belongs to whatever the name stands for, and is told by `scenarios.parameters`.
 """
 
 from __future__ import annotations
@@ -23,10 +23,11 @@ from pydantic import (
     model_validator,
 )
 
+from brokers.names import Found
+from brokers.units import Bandwidth, Cost, Duration, Fraction, PositiveDuration, format_duration
 from scenarios.document import Document
 from scenarios.many import expect
 from scenarios.problems import Path, ScenarioErrors
-from scenarios.units import Bandwidth, Cost, Duration, Fraction, PositiveDuration, format_duration
 
 NAME = re.compile(r"[a-z0-9](?:[a-z0-9_-]{0,62}[a-z0-9])?")
 CLIENTS_MAX = 100_000_000  # of a group: some 30 bytes each before any of them acts
@@ -399,7 +400,7 @@ class ResolvedSource:
     """A workload source whose class is found and whose parameters are valid."""
 
     name: str
-    target: str
+    source: Found
     group: str
     params: dict[str, Any]
 
@@ -409,9 +410,9 @@ class ResolvedService:
     """A service whose names are found and whose parameters are valid."""
 
     section: Service
-    kind: str
-    protocol: str
-    index: str | None  # these three as "module:Class"
+    kind: Found
+    protocol: Found
+    index: Found | None
     index_name: str | None
     params: dict[str, Any]
     options: dict[str, Any]
@@ -424,7 +425,7 @@ class Scenario:
     """A valid scenario: sections as models, names resolved, all values plain and in base units."""
 
     model: ScenarioModel
-    topology: str  # "module:function"
+    topology: Found
     topology_params: dict[str, Any]
     services: tuple[ResolvedService, ...]
     folder: str  # relative paths in it start here

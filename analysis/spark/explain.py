@@ -205,7 +205,7 @@ def _said(
 
 def text(found: dict[str, Any]) -> str:
     """The explanation for people."""
-    from scenarios.units import format_duration
+    from brokers.units import format_duration
 
     values = ", ".join("-" if v is None else v if isinstance(v, str) else f"{v:g}" for v in found["values"])
     lines = [

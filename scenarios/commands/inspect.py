@@ -36,8 +36,8 @@ def command(arguments: list[str]) -> int:
     options = result.parse_args(arguments)
 
     from brokers.engine.runfolder import open_run
+    from brokers.units import parse_duration
     from scenarios.run import scenario_of
-    from scenarios.units import parse_duration
 
     try:
         at_ns = parse_duration(options.at)
@@ -84,7 +84,7 @@ def inspect(scenario: Scenario, broker: str, at_ns: int) -> dict[str, Any]:
 
 def text(state: dict[str, Any]) -> str:
     """The state for people."""
-    from scenarios.units import format_duration
+    from brokers.units import format_duration
 
     lines = [
         f"broker {state['broker']} ({state['name']}) at {format_duration(state['at_ns'])}",

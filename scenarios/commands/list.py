@@ -42,6 +42,6 @@ def names_of(group: str) -> dict[str, dict[str, object]]:
         from scenarios.loader import shipped, title_of
 
         return {name: {"prose": title_of(path)} for name, path in shipped().items()}
-    from scenarios.lookup import registry
+    from brokers.names import table
 
-    return {name: {"prose": entry.prose, **entry.facts} for name, entry in registry(group).items()}
+    return {name: {"prose": entry.prose, **entry.facts} for name, entry in table(group).items()}

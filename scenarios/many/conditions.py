@@ -22,8 +22,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from brokers import units
 from brokers.errors import InvalidInput
-from scenarios import units
 from scenarios.problems import did_you_mean
 
 LENGTH_MAX = 2000

@@ -21,9 +21,9 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from brokers import units
 from brokers.errors import InvalidInput
 from brokers.verdicts import VERDICTS
-from scenarios import units
 from scenarios.many import metrics
 from scenarios.problems import did_you_mean
 

@@ -26,7 +26,7 @@ from scenarios.run import run
 MISCHIEF = """\
 import os, signal
 from pathlib import Path
-from scenarios.workloads.publish import Publish, PublishParameters
+from protocols.content.publish import Publish, PublishParameters
 
 class Parameters(PublishParameters):
     do: str = "nothing"

@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
+from brokers import units
 from brokers.errors import InvalidInput
-from scenarios import units
 
 PARSERS = [
     units.parse_duration,

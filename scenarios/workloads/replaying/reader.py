@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 from brokers.contract import Floats, Ints, Kind, SourceContext
 from brokers.errors import InvalidInput
 from brokers.replaying import Form, Op, form_of
+from brokers.units import format_duration
 from brokers.words import Words, words_of
 from scenarios.problems import did_you_mean
-from scenarios.units import format_duration
 from scenarios.workloads.replaying import cells as cell
 from scenarios.workloads.replaying.files import EventFile, open_events
 from scenarios.workloads.replaying.header import Header, read_header
@@ -173,8 +173,8 @@ class Reader:
             publications=int(counts[publications].sum()),
             changes=int(counts[changes].sum()),
             standing=standing / duration_ns,
-            asked=asked.rows if kind.question == PAIR_BY_PAIR else (),
-            published=published.rows if kind.question == PAIR_BY_PAIR else (),
+            asked=asked.rows if kind.manifest.question == PAIR_BY_PAIR else (),
+            published=published.rows if kind.manifest.question == PAIR_BY_PAIR else (),
             words={attribute: sorted(each) for attribute, each in words.items()},
             notes=notes,
         )

@@ -19,10 +19,10 @@ from pydantic import Field, model_validator
 
 from brokers.contract import Emission, Floats, Ints, Rates, SourceContext
 from brokers.indexes.context.contract import OPERATORS
+from brokers.units import Fraction
+from brokers.workloads.common import Parameters
+from protocols.content.subscribe import Subscribe, SubscribeParameters
 from protocols.context.kind import ATOM, CONTEXTS_MAX
-from scenarios.units import Fraction
-from scenarios.workloads.common import Parameters
-from scenarios.workloads.subscribe import Subscribe, SubscribeParameters
 from topology.draws import stream_of, uniform
 
 _WITHIN = OPERATORS.index("~")
