@@ -23,6 +23,7 @@ from typing import Any, NamedTuple
 
 from brokers.errors import BrokerlabError, InvalidInput
 from brokers.kinds import KindManifest
+from brokers.metrics import Metric
 from brokers.registry import Entry, did_you_mean, entries, installed, load
 
 
@@ -108,7 +109,7 @@ def _registered(group: str) -> set[str]:
     targets = {entry.target for entry in table(group).values()}
     if group == "kinds":  # by their manifests, or by their classes
         targets.update(load(KINDS).values())
-        targets.update(manifest.kind for manifest in _installed_kinds())
+        targets.update(manifest.kind for manifest in installed_kinds())
     return targets
 
 
@@ -136,7 +137,7 @@ def manifests() -> list[KindManifest]:
 
 def unreadable() -> list[str]:
     """Which kinds of installed packages cannot be read, and why; a sentence for each."""
-    return [told for _, told in _read_installed_kinds() if told]
+    return [told for _, told in _read_kinds() if told]
 
 
 def _kinds() -> dict[str, Entry]:
@@ -152,10 +153,6 @@ def _protocols() -> dict[str, Entry]:
 
 def _workloads() -> dict[str, Entry]:
     return {**_brought("workloads", manifests()), **load("scenarios.workloads.registry:WORKLOADS")}
-
-
-def _metrics() -> dict[str, Entry]:
-    return {}
 
 
 def _brought(group: str, kinds: Iterable[KindManifest]) -> dict[str, Entry]:
@@ -175,14 +172,15 @@ def _brought(group: str, kinds: Iterable[KindManifest]) -> dict[str, Entry]:
 def _of_installed_kinds(group: str) -> dict[str, Entry]:
     if group not in ("protocols", "workloads"):
         return {}
-    return _brought(group, _installed_kinds())
+    return _brought(group, installed_kinds())
 
 
-def _installed_kinds() -> list[KindManifest]:
-    return [manifest for manifest, _ in _read_installed_kinds() if manifest is not None]
+def installed_kinds() -> list[KindManifest]:
+    """Of the kinds of installed packages, as far as they can be read."""
+    return [manifest for manifest, _ in _read_kinds() if manifest is not None]
 
 
-def _read_installed_kinds() -> Iterator[tuple[KindManifest | None, str]]:
+def _read_kinds() -> Iterator[tuple[KindManifest | None, str]]:
     """The manifest of each kind that an entry point gives, or why it cannot be read."""
     for name, entry in installed("kinds"):
         try:
@@ -309,6 +307,12 @@ def _rule(loaded: Any) -> str | None:
     return "has neither decisions() nor judge()" if isinstance(loaded, type) else _has(loaded)
 
 
+def _metric(loaded: Any) -> str | None:
+    if not isinstance(loaded, Metric):
+        return f"is {_called(loaded)}, not one"
+    return None if loaded.measure else "names nothing that measures it"
+
+
 def _form(loaded: Any) -> str | None:
     from brokers.replaying import Form
 
@@ -329,6 +333,13 @@ def _takes(count: int) -> Callable[[Any], str | None]:
         any_number = any(p.kind is p.VAR_POSITIONAL for p in signature.parameters.values())
         return "takes any number of arguments" if any_number else None
 
+    return misfit
+
+
+def _measure(loaded: Any) -> str | None:
+    misfit = _takes(2)(loaded)
+    if misfit is None and len(inspect.signature(loaded).parameters) != 2:
+        return "takes more than tables and kind"
     return misfit
 
 
@@ -378,6 +389,8 @@ GROUPS: dict[str, Group] = {
         _workload,
         _workloads,
     ),
+    "metrics": Group("metric", "a brokers.metrics.Metric with a `measure`", _metric, dict),
+    "measures": Group("measure", "a function of (tables, kind)", _measure),
     "audit rules": Group("audit rule", "a class with decisions() or judge()", _rule),
     "judges": Group("judge", "a function of (tables, kind, guarantees, service)", _takes(4)),
     "replay forms": Group("replay form", "a class derived from brokers.replaying.Form", _form),

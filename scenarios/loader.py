@@ -16,10 +16,11 @@ from pydantic import BaseModel, ValidationError
 from brokers import names
 from brokers.errors import InvalidInput
 from brokers.kinds import KindManifest
+from brokers.metrics import Metric
 from brokers.names import Found
 from scenarios import parameters
 from scenarios.document import Document, read
-from scenarios.many import expect
+from scenarios.many import expect, metrics
 from scenarios.problems import Path, ScenarioErrors, did_you_mean, explain, got
 from scenarios.schema import (
     NAME,
@@ -98,7 +99,10 @@ def _resolve(document: Document, folder: FilePath, stem: str, trust: bool) -> Sc
     topology, topology_params = parts.topology()
     services = parts.services()
     if model is not None:
-        found = expect.misfits(model.expect, [service.name for service in model.services], model.trace.level)
+        further = {service.section.name: service.metrics for service in services}
+        declared = {service.name: further.get(service.name, ()) for service in model.services}
+        own_tables = {name: table for each in services for name, table in each.kind.object.tables.items()}
+        found = expect.misfits(model.expect, declared, model.trace.level, own_tables)
         for i, message in found:
             document.problem(("expect", i), message)
     if document.problems or model is None:
@@ -226,6 +230,7 @@ class _Names:
             options = checked.model_dump(mode="json") if checked is not None else {}
         sources = self.workload(section, kind, params, path)
         server = self.server(section, kind.object, path) if kind is not None else None
+        further = self.metrics(section, kind.object.manifest, path) if kind is not None else ()
         if len(self.document.problems) > before or kind is None or protocol is None:
             return None
         try:
@@ -233,7 +238,7 @@ class _Names:
         except ValidationError:
             return None  # noted with the fixed sections
         return ResolvedService(
-            head, kind, protocol, *index, params or {}, options, tuple(sources), server
+            head, kind, protocol, *index, params or {}, options, tuple(sources), server, further
         )
 
     def server(self, section: Mapping[str, Any], kind: Any, path: Path) -> str | None:
@@ -292,6 +297,27 @@ class _Names:
             message = f"{name!r} answers {answers!r}, the kind asks {kind.question!r}; {hint}"
             self.document.problem((*path, "index"), message)
         return found, name
+
+    def metrics(self, section: Mapping[str, Any], kind: KindManifest, path: Path) -> tuple[Metric, ...]:
+        """What is measured beside what every service has: by its kind, and what the service names."""
+        found = {metric.name: metric for metric in kind.metrics}
+        known = {*metrics.SERVICE, *metrics.AUDIT, *found}
+        given = section.get("metrics", [])
+        for i, name in enumerate(given if isinstance(given, list) else []):
+            each = self.find("metrics", {"metrics": name}, "metrics", path)
+            if each is None:
+                continue
+            metric = each.object
+            if metric.name in known:
+                self.document.problem((*path, "metrics", i), f"the service has a metric {metric.name!r} already")
+            known.add(metric.name)
+            found[metric.name] = metric
+        for metric in found.values():
+            try:
+                names.load_as("measures", metric.measure)
+            except InvalidInput as error:
+                self.document.problem((*path, "metrics"), f"the metric {metric.name!r}: {error}")
+        return tuple(found.values())
 
     def workload(
         self, section: Mapping[str, Any], kind: Found | None, service_params: Mapping[str, Any] | None, path: Path

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from brokers.errors import BrokerlabError, EnvironmentProblem, Interrupted, InvalidInput
 from scenarios.loader import from_data, load
+from scenarios.measuring import measured
 from scenarios.plan import actors_of, cut, default_engine, resolve
 from scenarios.progress import Progress
 from scenarios.schema import Scenario
@@ -249,10 +250,17 @@ def _carry_out(
         finally:
             if bar is not None:
                 bar.close()
+        further, unmeasured = measured(scenario, model, folder.path)
+        for sentence in unmeasured:
+            _tell(sentence)
+        for name, each in further.items():
+            result.metrics["services"][name].update(each)
         facts = {
             **result.engine,
             "metrics": result.metrics,
-            "notes": [*model.overlay.notes, *model.facts["notes"]],  # what was left out or changed in what was read
+            "names": scenario.stands_for(),
+            # What was left out or changed in what was read, and what could not be measured.
+            "notes": [*model.overlay.notes, *model.facts["notes"], *unmeasured],
             "scenario_folder": where,
         }
         return Run(folder.finish(result.digest, result.digest_per_second, facts))

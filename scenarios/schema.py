@@ -23,6 +23,7 @@ from pydantic import (
     model_validator,
 )
 
+from brokers.metrics import Metric
 from brokers.names import Found
 from brokers.units import Bandwidth, Cost, Duration, Fraction, PositiveDuration, format_duration
 from scenarios.document import Document
@@ -322,6 +323,9 @@ class Service(Named):
     options: dict[str, Any] = Field(default={}, description="options of the protocol")
     cost: ServiceCost = ServiceCost()
     workload: list[Workload] = Field(default=[], description="what the clients do")
+    metrics: list[str] = Field(
+        default=[], description="what to measure beside what the kind does: metrics of `brokerlab list`, or module:Name"
+    )
 
 
 class TopologyHead(Named):
@@ -418,6 +422,7 @@ class ResolvedService:
     options: dict[str, Any]
     sources: tuple[ResolvedSource, ...]
     server: str | None = None
+    metrics: tuple[Metric, ...] = ()  # beside those that every service has
 
 
 @dataclass(frozen=True)
@@ -471,15 +476,45 @@ class Scenario:
                     "options": service.options,
                     "cost": service.section.cost.model_dump(),
                     "workload": workload,
+                    **({"metrics": service.section.metrics} if service.section.metrics else {}),
                 }
             )
         return data
 
+    def further_metrics(self) -> dict[str, tuple[Metric, ...]]:
+        """Of each service, the metrics beside those that every service has."""
+        return {service.section.name: service.metrics for service in self.services}
+
+    def own_tables(self) -> dict[str, Any]:
+        """The tables that the kinds of the services add to a trace."""
+        return {name: table for each in self.services for name, table in each.kind.object.tables.items()}
+
+    def stands_for(self) -> dict[str, Any]:
+        """What every name was resolved to, for the manifest of a run."""
+        return {
+            "topology": self.topology.target,
+            "services": [
+                {
+                    "kind": service.kind.target,
+                    "protocol": service.protocol.target,
+                    "index": service.index.target if service.index else None,
+                    "workload": [source.source.target for source in service.sources],
+                    "audit_rule": service.kind.object.manifest.audit_rule or None,
+                    "metrics": [
+                        {"name": each.name, "together": each.together.value, "measure": each.measure}
+                        for each in service.metrics
+                    ],
+                }
+                for service in self.services
+            ],
+        }
+
     def model_parts(self) -> dict[str, Any]:
-        """What determines the trace: the scenario without engine, trace level, memory layout, title, expectations."""
+        """What determines the trace: the scenario without what only says how it is run, shown and judged."""
         data = self.resolved()
         for key in ("engine", "trace", "title", "name", "expect"):
             del data[key]
         for service in data["services"]:
             del service["tables"], service["view"]
+            service.pop("metrics", None)
         return data

@@ -63,14 +63,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]):
 def outside(tmp_path_factory: pytest.TempPathFactory):
     """A folder outside the tree with a third party's modules, on the path."""
     folder = tmp_path_factory.mktemp("outside")
-    modules = sorted((Path(__file__).parent / "outside").glob("*.py"))
-    for module in modules:
-        shutil.copy(module, folder / module.name)
+    shutil.copytree(Path(__file__).parent / "outside", folder, dirs_exist_ok=True)
+    names = {path.stem for path in folder.iterdir()}
     sys.path.insert(0, str(folder))
     yield folder
     sys.path.remove(str(folder))
-    for module in modules:
-        sys.modules.pop(module.stem, None)
+    for module in [name for name in sys.modules if name.partition(".")[0] in names]:
+        del sys.modules[module]
 
 
 @pytest.fixture(scope="session")
