@@ -14,7 +14,7 @@ from difflib import get_close_matches
 from functools import lru_cache
 from typing import Any
 
-from brokers.errors import InvalidInput
+from brokers.errors import BrokerlabError, InvalidInput
 
 
 @dataclass(frozen=True)
@@ -41,6 +41,16 @@ def load(target: str) -> Any:
         return getattr(module, attribute)
     except AttributeError:
         raise InvalidInput(f"{target!r}: module {module_name!r} has no {attribute!r}") from None
+
+
+def imported(target: str) -> Any:
+    """The same of what others wrote: InvalidInput whatever their module does while it is imported."""
+    try:
+        return load(target)
+    except BrokerlabError:
+        raise
+    except (Exception, SystemExit) as error:
+        raise InvalidInput(f"{target!r} cannot be imported: {type(error).__name__}: {error}") from error
 
 
 def entries(table: Mapping[str, Any], group: str) -> dict[str, Entry]:

@@ -84,7 +84,7 @@ def columns(messages: Sequence[tuple[Any, ...]]) -> dict[str, Any]:
     return found
 
 
-# ---- naming protocols and kinds -------------------------------------------------------------------------------
+# ---- naming protocols and kinds -----------------------------------------------------------------------
 
 
 def target_of(named: str | type, group: str = "protocols") -> str:

@@ -23,6 +23,8 @@ GROUPS = {
     "tests/analysis/test_spark_spatial.py": "spark",
     "tests/analysis/test_spark_topk.py": "spark",
     "tests/scenarios/test_many_results.py::test_expectations_of_the_audit_have": "spark",
+    "tests/scenarios/test_foreign.py::test_a_run_of_an_installed": "spark",
+    "tests/scenarios/test_foreign.py::test_the_kit_and_the_audit": "spark",
     "tests/scenarios/test_run.py::test_the_demo_runs_twice": "spark",
     "tests/scenarios/test_trust.py::test_a_run_from_outside_is_audited": "spark",
     "tests/analysis/test_survival.py": "survival",

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from analysis.papers.registry import PAPERS
 from brokers.indexes.registry import INDEXES
-from brokers.names import manifests
+from brokers.kinds import manifests
 from brokers.registry import load
 
 Life = Callable[[], object]

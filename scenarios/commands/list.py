@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 
-from brokers.names import unreadable
+from brokers.kinds import unreadable
 from scenarios.commands import parser
 
 GROUPS = ("kinds", "protocols", "topologies", "workloads", "indexes", "metrics", "scenarios")
@@ -46,7 +46,8 @@ def names_of(group: str) -> dict[str, dict[str, object]]:
         from scenarios.loader import shipped, title_of
 
         return {name: {"prose": title_of(path)} for name, path in shipped().items()}
-    from brokers.names import installed_kinds, manifests, table
+    from brokers.kinds import installed_manifests, manifests
+    from brokers.names import table
 
     found: dict[str, dict[str, object]] = {}
     if group == "metrics":
@@ -54,6 +55,6 @@ def names_of(group: str) -> dict[str, dict[str, object]]:
 
         for metric in (*OF_SERVICES, *OF_AUDITS):
             found[metric.name] = {"prose": metric.prose, "kinds": None}
-        for kind in (*manifests(), *installed_kinds()):
+        for kind in (*manifests(), *installed_manifests()):
             found |= {metric.name: {"prose": metric.prose, "kinds": [kind.name]} for metric in kind.metrics}
     return found | {name: {"prose": entry.prose, **entry.facts} for name, entry in table(group).items()}

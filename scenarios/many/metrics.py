@@ -158,17 +158,29 @@ def _is_audit(found: Any) -> bool:
     )
 
 
+def stood_for(run: RunFolder) -> list[dict[str, Any]]:
+    """What the names of each service stood for when a run was made; of a run from before that was kept: nothing."""
+    services = run.manifest["scenario"]["services"]
+    if "names" not in run.manifest["engine"]:
+        return [{} for _ in services]
+    try:
+        told = [dict(each) for each in run.manifest["engine"]["names"]["services"]]
+    except (KeyError, TypeError, ValueError):
+        told = []
+    if len(told) != len(services):
+        raise RunDamaged.at(run.path, "the manifest does not say what the names of its services stand for")
+    return told
+
+
 def further_of(run: RunFolder) -> dict[str, tuple[Metric, ...]]:
     """Of each service of a run, what was measured of it beside what every service has, as its manifest says."""
-    services = [service["name"] for service in run.manifest["scenario"]["services"]]
-    told = run.manifest["engine"].get("names", {"services": [{"metrics": []} for _ in services]})
     try:
         return {
-            name: tuple(Metric(each["name"], Together(each["together"])) for each in stands_for["metrics"])
-            for name, stands_for in zip(services, told["services"], strict=True)
+            service["name"]: tuple(Metric(each["name"], Together(each["together"])) for each in was.get("metrics", ()))
+            for service, was in zip(run.manifest["scenario"]["services"], stood_for(run), strict=True)
         }
-    except (KeyError, TypeError, ValueError):
-        raise RunDamaged.at(run.path, "the manifest does not say what the names of its services stand for") from None
+    except (KeyError, TypeError, ValueError, AttributeError):
+        raise RunDamaged.at(run.path, "the manifest does not say what was measured of its services") from None
 
 
 def kinds_of(run: RunFolder) -> dict[str, str]:

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
+from brokers import names
 from brokers.engine.runfolder import open_run
 from brokers.errors import InvalidInput, RunDamaged
 from brokers.naming import message_id
@@ -482,7 +483,7 @@ def podium(tmp_path_factory):
         (folder / name).write_text(block, encoding="utf-8")
     yield run(folder / "podium.yaml", engine="inline", out=folder / "runs", trust=True).folder
     sys.modules.pop("podium", None)
-    sys.path.remove(str(folder))
+    names.beside.folders.remove(str(folder))
 
 
 def test_an_answer_is_judged_as_a_whole_where_the_kind_says_so(podium, tampered):

@@ -17,7 +17,7 @@ from analysis.warm import compiling, lives
 from analysis.warm.events import listening
 from brokers.errors import BrokerlabError
 from brokers.indexes.registry import INDEXES
-from brokers.names import manifests
+from brokers.kinds import manifests
 from scenarios.loader import shipped
 
 ROOT = Path(__file__).parents[2]

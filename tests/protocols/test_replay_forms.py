@@ -10,7 +10,7 @@ import pytest
 
 from brokers.contract import SourceContext
 from brokers.errors import InvalidInput
-from brokers.names import manifests
+from brokers.kinds import manifests
 from brokers.registry import load
 from protocols.channels.kind import Channels
 from protocols.content.kind import Content
