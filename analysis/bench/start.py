@@ -21,6 +21,7 @@ from pathlib import Path
 
 from analysis.bench.rows import Row, row
 from analysis.bench.spark import Cost, cost_of
+from brokers.verdicts import EXIT_CODES, UNKNOWN, VALID
 from scenarios.many.pool import cpus
 from scenarios.run import Run
 
@@ -87,8 +88,11 @@ def commands(sizes: Sizes, folder: Path, environment: dict[str, str]) -> Iterato
     yield row(f"{SCENARIO} inline: CPU time", whole.cpu_s, "s", baseline=nothing.cpu_s, against="nothing simulated")
     if importlib.util.find_spec("pyspark") is None:
         return
-    empty, full = (cost_of("audit", str(folder / name / "latest"), environment=environment)
-                   for name in ("nothing", "whole"))  # fmt: skip
+    # Nothing was decided in the empty run, so its verdict is unknown.
+    empty, full = (
+        cost_of("audit", str(folder / name / "latest"), environment=environment, ends_with={EXIT_CODES[verdict]})
+        for name, verdict in (("nothing", UNKNOWN), ("whole", VALID))
+    )
     yield row(f"audit of {SCENARIO} alone", full.wall_s, "s", baseline=empty.wall_s, against="that of an empty run")
     yield row(f"audit of {SCENARIO} alone: CPU time", full.cpu_s, "s", baseline=empty.cpu_s,
               against="that of an empty run")  # fmt: skip

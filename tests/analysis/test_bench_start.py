@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from analysis.bench import start
-from analysis.bench.spark import Cost
+from analysis.bench.spark import Cost, cost_of
 from scenarios.run import run
 
 
@@ -18,9 +18,11 @@ class Calls:
         self.wall_s = wall_s
         self.made: list[tuple[str, ...]] = []
         self.caches: list[str] = []
+        self.ends: dict[tuple[str, str], set[int]] = {}
 
-    def __call__(self, *arguments: str, environment: dict[str, str]) -> Cost:
+    def __call__(self, *arguments: str, environment: dict[str, str], ends_with: set[int] = frozenset({0})) -> Cost:
         self.made.append(arguments)
+        self.ends[arguments[0], Path(arguments[-1]).parent.name] = set(ends_with)
         self.caches.append(environment["NUMBA_CACHE_DIR"])
         assert Path(self.caches[-1]).is_dir()
         if "--out" in arguments:
@@ -48,6 +50,15 @@ def test_every_command_is_called_once_or_beside_its_baseline_with_the_same_new_k
     assert found["quickstart inline"]["ratio"] == 9.0
     assert found["audit of quickstart alone"]["ratio"] == 3.0
     assert all(row["holds"] is not False for row in found.values())
+    assert calls.ends["audit", "whole"] == {0}
+
+
+@pytest.mark.full
+def test_a_run_of_nothing_is_audited_and_ends_with_unknown(tmp_path):
+    cost_of("run", start.SCENARIO, "--engine", "inline", "--quiet", "--set", "duration=1 ms", "--out", str(tmp_path))
+    assert cost_of("audit", str(tmp_path / "latest"), ends_with={2}).cpu_s > 0
+    with pytest.raises(RuntimeError, match="ended with 2"):
+        cost_of("audit", str(tmp_path / "latest"))
 
 
 def test_a_first_demo_that_compiles_does_not_hold(rows):
