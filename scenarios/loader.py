@@ -310,9 +310,13 @@ class _Names:
             metric = each.object
             if metric.name in known:
                 self.document.problem((*path, "metrics", i), f"the service has a metric {metric.name!r} already")
+                continue
             known.add(metric.name)
             found[metric.name] = metric
         for metric in found.values():
+            if metric.name in (*metrics.SERVICE, *metrics.AUDIT):
+                message = f"the kind {kind.name!r} has a metric {metric.name!r}, which every service has already"
+                self.document.problem((*path, "kind"), message)
             try:
                 names.load_as("measures", metric.measure)
             except InvalidInput as error:

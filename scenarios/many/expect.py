@@ -203,7 +203,7 @@ def _judge(expectation: Expectation, values: Mapping[str, Any], services: metric
     shown = metrics.number_text(keys[0], value)
     if value is None:
         return Judged(expectation.text, None, shown, False)
-    whose = "" if at is None else f" of {list(services)[at]}"
+    whose = "" if at is None else f" of {keys[at].partition('.')[0]}"
     return Judged(expectation.text, value, shown + whose, _holds(expectation, keys[0], value))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import replace
 
 import pytest
 
@@ -223,6 +224,27 @@ def test_two_metrics_of_one_name_are_refused(installed):
         loads(written(BY_NAME).replace('["served"]', "[served, served]"))
 
 
+def test_a_kind_may_not_measure_what_every_service_has_anew(installed, monkeypatch):
+    import rooms.manifest
+
+    latency = replace(rooms.manifest.ROOMS.metrics[0], name="latency.mean_ms")
+    kind = replace(rooms.manifest.ROOMS, metrics=(latency,))
+    monkeypatch.setattr(rooms.manifest, "ROOMS", kind)
+    monkeypatch.setattr(names.load_as("kinds", "rooms.kind:Rooms"), "manifest", kind)
+    with pytest.raises(ScenarioErrors, match=r"kind 'rooms' has a metric 'latency\.mean_ms', which every service"):
+        loads(written(BY_NAME).partition("expect:")[0])
+
+
+def test_what_only_some_services_measure_is_told_by_the_one_that_decides(outside):
+    from rooms.manifest import ROOMS
+
+    services = {"first": (), "second": ROOMS.metrics, "third": ROOMS.metrics}
+    values = {"second.walls.mean": 1.0, "third.walls.mean": 3.0, "second.heard.far": 2, "third.heard.far": 5}
+    below, total = (expect._judge(expect.parse(t), values, services) for t in ("walls.mean < 2", "heard.far == 7"))
+    assert (below.holds, below.measured) == (False, "3 of third")
+    assert (total.holds, total.value) == (True, 7)
+
+
 def test_what_cannot_be_measured_is_told_and_leaves_the_run_whole(installed, monkeypatch, capsys):
     import rooms.measures
 
@@ -249,8 +271,6 @@ def test_a_kind_of_an_installed_package_that_cannot_be_read_is_told_and_stops_no
 
 
 def test_a_manifest_and_its_class_have_to_name_each_other(outside, monkeypatch):
-    from dataclasses import replace
-
     import rooms.manifest
 
     monkeypatch.setattr(rooms.manifest, "ROOMS", replace(rooms.manifest.ROOMS, prose="another"))
