@@ -16,6 +16,7 @@ from difflib import get_close_matches
 from typing import NamedTuple
 
 from brokers.errors import BrokerlabError, EnvironmentProblem, InvalidInput
+from brokers.interrupting import ignore_all, interrupted_once
 
 
 class Command(NamedTuple):
@@ -65,6 +66,7 @@ COMMANDS: dict[str, Command] = {
     ),
 }
 
+INTERRUPTED = 130  # 128 and the number of SIGINT, as shells have it
 SOFTWARE_FAULT = 70  # EX_SOFTWARE of sysexits.h
 # The folder that somebody happens to be in may be a stranger's. It gives no modules to the processes that we start, as
 # `python -c` would have it, and its `.numba_config.yaml` does not say where Numba finds compiled code.
@@ -76,21 +78,25 @@ def entry() -> None:
     """The console script."""
     for name, value in _DEAF.items():
         os.environ.setdefault(name, value)
-    sys.exit(main(sys.argv[1:]))
+    code = main(sys.argv[1:])
+    if code == INTERRUPTED:
+        ignore_all()  # whoever presses Ctrl-C again shall not see how Python ends
+    sys.exit(code)
 
 
 def main(arguments: Sequence[str]) -> int:
     """Run one command and return its exit code; says on stderr what went wrong."""
     try:
-        code = _dispatch(list(arguments))
-        sys.stdout.flush()
-        return code
+        with interrupted_once():
+            code = _dispatch(list(arguments))
+            sys.stdout.flush()
+            return code
     except BrokerlabError as error:
         print(f"brokerlab: {error}", file=sys.stderr)
         return error.exit_code
     except KeyboardInterrupt:
         print("brokerlab: interrupted", file=sys.stderr)
-        return 130
+        return INTERRUPTED
     except BrokenPipeError:
         # Whoever read our output has gone (`| head`); a second failure while Python exits would be noise.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

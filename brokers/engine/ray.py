@@ -34,6 +34,7 @@ from brokers.engine.ray_manners import Manners
 from brokers.engine.ray_privacy import closed_folder, on_the_loopback
 from brokers.engine.shard import Cutting, ShardResult, Window
 from brokers.errors import ActorsLost, BrokerlabError, EnvironmentProblem
+from brokers.interrupting import undisturbed
 
 try:
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
@@ -115,13 +116,17 @@ class _Session:
         _refresh_token()
 
     def close(self) -> None:
-        if self.ours:
-            ray.shutdown()
-            self._restore_token()
-            if self._folder is not None:
-                shutil.rmtree(self._folder, ignore_errors=True)
-            if self._manners is not None:
-                self._manners.close()
+        if not self.ours:
+            return
+        with undisturbed():  # a Ray that is stopped in the middle of its end takes the process with it
+            try:
+                ray.shutdown()
+            finally:
+                self._restore_token()
+                if self._folder is not None:
+                    shutil.rmtree(self._folder, ignore_errors=True)
+        if self._manners is not None:
+            self._manners.close()
 
 
 class _OnOurPath(list[str]):

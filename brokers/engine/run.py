@@ -235,6 +235,7 @@ def resumable(folder: str | None, model: Model, notice: Callable[[str], None]) -
     refuse_links(Path(folder))
     found = checkpoint.newest(folder)
     if found is None:
+        notice("there is no checkpoint to go on from, so the run begins again")
         return None
     parts = checkpoint.verify(folder, found, model)
     for sentence in found.passed:

@@ -4,11 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
-import signal
 import sys
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from brokers.errors import InvalidInput
@@ -32,17 +28,16 @@ def command(arguments: list[str]) -> int:
     engine = chosen_engine(options.engine, options.address)
     if options.engine is None and options.address is None:
         print(f"engine: {engine}, {engine_reason(engine)}", file=sys.stderr)
-    with terminated_as_interrupted():
-        done = run(
-            scenario,
-            engine=engine,
-            actors=options.actors,
-            address=options.address,
-            out=options.out,
-            overwrite=options.overwrite,
-            progress=not options.quiet,
-            command=["brokerlab", "run", *arguments],
-        )
+    done = run(
+        scenario,
+        engine=engine,
+        actors=options.actors,
+        address=options.address,
+        out=options.out,
+        overwrite=options.overwrite,
+        progress=not options.quiet,
+        command=["brokerlab", "run", *arguments],
+    )
     return _show(done, options)
 
 
@@ -53,15 +48,14 @@ def _resume(options: argparse.Namespace) -> int:
         raise InvalidInput(
             "--resume goes on with a run as it is: leave out --set, --seed, --out and --overwrite"
         )
-    with terminated_as_interrupted():
-        done = resume(
-            options.resume,
-            engine=options.engine,
-            actors=options.actors,
-            address=options.address,
-            progress=not options.quiet,
-            trust=options.trust,
-        )
+    done = resume(
+        options.resume,
+        engine=options.engine,
+        actors=options.actors,
+        address=options.address,
+        progress=not options.quiet,
+        trust=options.trust,
+    )
     return _show(done, options)
 
 
@@ -78,19 +72,6 @@ def _show(done: Run, options: argparse.Namespace) -> int:
     else:
         print("\n".join([*map(str, judged), *([""] if judged else []), summary(done)]))
     return 0 if all(each.holds for each in judged) else 1
-
-
-@contextmanager
-def terminated_as_interrupted() -> Iterator[None]:
-    """A run that a scheduler or `kill` ends goes down the same way as with Ctrl-C."""
-    if threading.current_thread() is not threading.main_thread():
-        yield  # only the main thread may handle signals
-        return
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 def engine_reason(engine: str) -> str:

@@ -73,7 +73,7 @@ def add_execution(result: argparse.ArgumentParser) -> None:
 
 def execute(sweep: Sweep, options: argparse.Namespace) -> int:
     """Carry a sweep out and tell what came of it."""
-    from scenarios.commands.run import engine_reason, terminated_as_interrupted
+    from scenarios.commands.run import engine_reason
     from scenarios.many.carry import carry_out
     from scenarios.run import chosen_engine
 
@@ -83,16 +83,15 @@ def execute(sweep: Sweep, options: argparse.Namespace) -> int:
         return 0
     if options.engine is None and options.address is None:
         print(f"engine: {engine}, {engine_reason(engine)}", file=sys.stderr)
-    with terminated_as_interrupted():
-        done = carry_out(
-            sweep,
-            engine=engine,
-            jobs=options.jobs,
-            address=options.address,
-            out=options.out,
-            again=options.again,
-            progress=not options.quiet,
-        )
+    done = carry_out(
+        sweep,
+        engine=engine,
+        jobs=options.jobs,
+        address=options.address,
+        out=options.out,
+        again=options.again,
+        progress=not options.quiet,
+    )
     print(json.dumps(done.as_data(), indent=2, ensure_ascii=False) if options.json else summary(done))
     return done.exit_code
 

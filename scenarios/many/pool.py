@@ -75,7 +75,8 @@ class _Worker:
 
 
 def _serve(pipe: Connection, function: Callable[[Any], Any]) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to all; the first process decides
+    for number in (signal.SIGINT, signal.SIGHUP):  # they go to all of a terminal; the first process decides
+        signal.signal(number, signal.SIG_IGN)
     with contextlib.suppress(EOFError, BrokenPipeError):
         while True:
             pipe.send(function(pipe.recv()))

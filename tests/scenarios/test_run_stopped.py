@@ -8,6 +8,7 @@ import select
 import signal
 import subprocess
 import sys
+import tempfile
 
 import pytest
 
@@ -15,9 +16,10 @@ from scenarios.run import resume, run
 
 pytestmark = pytest.mark.ray
 
-# Runs `brokerlab` with these arguments; at the first window a signal goes to the run itself, or to an actor.
+# Runs `brokerlab` with these arguments; at the first window a signal goes to the run itself, or to an actor, or to
+# the run and again every few milliseconds, for as long as it lasts.
 STOPPED = """\
-import json, os, signal, sys
+import json, os, signal, sys, threading, time
 from pathlib import Path
 
 import scenarios.run
@@ -25,6 +27,11 @@ from brokers.engine.trial_cluster import children
 from scenarios import cli
 
 name, target, notes, *arguments = sys.argv[1:]
+
+def again_and_again():
+    while True:
+        os.kill(os.getpid(), getattr(signal, name))
+        time.sleep(0.005)
 
 class Stop:
     done = False
@@ -38,13 +45,17 @@ class Stop:
             started = children(os.getpid())
             Path(notes).write_text(json.dumps(started))
             actors = [pid for pid, command in started if command.startswith("ray::Host")]
-            os.kill(os.getpid() if target == "run" else actors[0], getattr(signal, name))
+            if target == "run again and again":
+                threading.Thread(target=again_and_again, daemon=True).start()
+            else:
+                os.kill(os.getpid() if target == "run" else actors[0], getattr(signal, name))
 
     def close(self):
         pass
 
 scenarios.run.Progress = Stop
-sys.exit(cli.main(arguments))
+sys.argv = ["brokerlab", *arguments]
+cli.entry()
 """
 
 
@@ -58,11 +69,14 @@ def stopped(scenario, tmp_path):
     pytest.importorskip("ray")
 
     def carry_out(name: str, target: str) -> tuple[subprocess.CompletedProcess[str], list[str]]:
-        """How the command ended, and the processes of it that did not."""
+        """How the command ended, and the processes of it that did not, or folders that it left."""
         arguments = ["run", str(scenario), "--engine", "ray", "--actors", "2", "--out", str(tmp_path / "runs")]
         command = [sys.executable, "-c", STOPPED, name, target, str(tmp_path / "started"), *arguments]
-        ended = subprocess.run(command, capture_output=True, text=True)
-        return ended, still_there(json.loads((tmp_path / "started").read_text()))
+        with tempfile.TemporaryDirectory(prefix="bl-") as temporary:  # short, since sockets' paths lie below
+            environment = {**os.environ, "TMPDIR": temporary}
+            ended = subprocess.run(command, capture_output=True, text=True, env=environment)
+            left = still_there(json.loads((tmp_path / "started").read_text()))
+            return ended, left + os.listdir(temporary)
 
     return carry_out
 
@@ -82,9 +96,14 @@ def still_there(started: list[tuple[int, str]]) -> list[str]:
     return left
 
 
-@pytest.mark.parametrize("name", ["SIGTERM", "SIGINT"])
-def test_a_run_that_is_told_to_end_says_so_in_one_sentence_and_can_be_resumed(name, scenario, stopped, tmp_path):
-    ended, left = stopped(name, "run")
+@pytest.mark.parametrize(
+    ("name", "target"),
+    [("SIGTERM", "run"), *((name, "run again and again") for name in ("SIGINT", "SIGTERM", "SIGHUP"))],
+)
+def test_a_run_that_is_told_to_end_says_so_in_one_sentence_and_can_be_resumed(
+    name, target, scenario, stopped, tmp_path
+):
+    ended, left = stopped(name, target)
     (folder,) = (tmp_path / "runs").glob("tree-*")
     assert ended.stderr == f"brokerlab: interrupted; finish it with: brokerlab run --resume {folder}\n"
     assert (ended.returncode, ended.stdout, left) == (130, "", [])
