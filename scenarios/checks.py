@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from brokers.contract import BrokerProtocol, ShardProtocol
 from brokers.errors import BrokerlabError
-from brokers.units import format_duration
+from topology.units import format_duration
 from scenarios.problems import Path, ScenarioErrors
 from scenarios.schema import ResolvedService, Scenario
 

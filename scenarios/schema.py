@@ -25,7 +25,7 @@ from pydantic import (
 
 from brokers.metrics import Metric
 from brokers.names import Found
-from brokers.units import Bandwidth, Cost, Duration, Fraction, PositiveDuration, format_duration
+from topology.units import Bandwidth, Cost, Duration, Fraction, PositiveDuration, format_duration
 from scenarios.document import Document
 from scenarios.many import expect
 from scenarios.problems import Path, ScenarioErrors

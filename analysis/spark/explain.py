@@ -202,7 +202,7 @@ def _said(
 
 def text(found: dict[str, Any]) -> str:
     """The explanation for people."""
-    from brokers.units import format_duration
+    from topology.units import format_duration
 
     values = ", ".join("-" if v is None else v if isinstance(v, str) else f"{v:g}" for v in found["values"])
     lines = [

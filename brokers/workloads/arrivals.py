@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from brokers.contract import NEVER, Ints
-from brokers.units import Duration, PositiveDuration, PositiveRate, format_duration
+from topology.units import Duration, PositiveDuration, PositiveRate, format_duration
 from brokers.workloads.common import Parameters
 
 _PROCESSES = ("constant", "poisson", "bursts")

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from brokers.contract import Emission, Floats, Ints, Rates, SourceContext
-from brokers.units import Duration, PositiveDuration, PositiveRate, format_duration
+from topology.units import Duration, PositiveDuration, PositiveRate, format_duration
 from brokers.workloads.arrivals import ArrivalParameters, Arrivals
 from brokers.workloads.common import Parameters, RealRange, WholeRange, emission, subscription_ids
 from protocols.channels.database import hot_spots

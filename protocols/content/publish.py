@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from brokers.contract import Emission, Rates, SourceContext
-from brokers.units import Fraction
+from topology.units import Fraction
 from brokers.workloads.arrivals import ArrivalParameters, Arrivals
 from brokers.workloads.common import GroupSource, Parameters, emission
 from brokers.workloads.values import ValueParameters

@@ -21,7 +21,7 @@ from pydantic import Field, model_validator
 
 from brokers.contract import NEVER, Emission, Floats, Ints, Rates, SourceContext
 from brokers.errors import InvalidInput
-from brokers.units import Duration, PositiveDuration, PositiveRate
+from topology.units import Duration, PositiveDuration, PositiveRate
 from brokers.workloads.common import (
     SUBSCRIPTIONS_PER_SOURCE,
     GroupSource,

@@ -19,7 +19,7 @@ from pydantic import Field, model_validator
 
 from brokers.contract import Emission, Floats, Ints, Rates, SourceContext
 from brokers.indexes.context.contract import OPERATORS
-from brokers.units import Fraction
+from topology.units import Fraction
 from brokers.workloads.common import Parameters
 from protocols.content.subscribe import Subscribe, SubscribeParameters
 from protocols.context.kind import ATOM, CONTEXTS_MAX

@@ -21,7 +21,7 @@ from pydantic import AfterValidator, Discriminator, Field, Tag, WithJsonSchema, 
 from brokers.contract import NEVER, Emission, Floats, Ints, Rates, SourceContext
 from brokers.errors import InvalidInput
 from brokers.indexes.spatial.geometry import geometry_named
-from brokers.units import Duration, PositiveDuration
+from topology.units import Duration, PositiveDuration
 from brokers.workloads.arrivals import ArrivalParameters, Arrivals
 from brokers.workloads.common import (
     SUBSCRIPTIONS_PER_SOURCE,

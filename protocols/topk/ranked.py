@@ -18,7 +18,7 @@ from pydantic import Field, model_validator
 from brokers.contract import Emission, Floats, Ints, Rates, SourceContext
 from brokers.errors import InvalidInput
 from brokers.indexes.topk.contract import WEIGHT_MAX
-from brokers.units import PositiveRate
+from topology.units import PositiveRate
 from brokers.workloads.arrivals import ArrivalParameters, Arrivals
 from brokers.workloads.common import Parameters, emission, subscription_ids
 from protocols.content.publish import Publish, PublishParameters

@@ -30,7 +30,7 @@ def command(arguments: list[str]) -> int:
 
     from brokers.errors import InvalidInput
     from brokers.registry import load
-    from brokers.units import parse_duration
+    from topology.units import parse_duration
 
     try:
         warm_up_ns = parse_duration(options.warm_up)

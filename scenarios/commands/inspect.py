@@ -36,7 +36,7 @@ def command(arguments: list[str]) -> int:
     options = result.parse_args(arguments)
 
     from brokers.engine.runfolder import open_run
-    from brokers.units import parse_duration
+    from topology.units import parse_duration
     from scenarios.run import scenario_of
 
     try:
@@ -84,7 +84,7 @@ def inspect(scenario: Scenario, broker: str, at_ns: int) -> dict[str, Any]:
 
 def text(state: dict[str, Any]) -> str:
     """The state for people."""
-    from brokers.units import format_duration
+    from topology.units import format_duration
 
     lines = [
         f"broker {state['broker']} ({state['name']}) at {format_duration(state['at_ns'])}",

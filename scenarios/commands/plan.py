@@ -41,7 +41,7 @@ def command(arguments: list[str]) -> int:
 
 def text(answer: Plan) -> str:
     """The plan for people."""
-    from brokers.units import format_duration, format_size
+    from topology.units import format_duration, format_size
 
     def duration(value_ns: int | None) -> str:
         return "-" if value_ns is None else format_duration(value_ns)

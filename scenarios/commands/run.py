@@ -81,7 +81,7 @@ def engine_reason(engine: str) -> str:
 
 def simulated(seconds: float) -> str:
     """A simulated time, as exact as people want it."""
-    from brokers.units import format_duration
+    from topology.units import format_duration
 
     return f"{seconds:,.1f} s" if seconds >= 0.1 else format_duration(round(seconds * 1e9))
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from brokers.contract import Floats, Ints, Kind, SourceContext
 from brokers.errors import InvalidInput
 from brokers.replaying import Form, Op, form_of
-from brokers.units import format_duration
+from topology.units import format_duration
 from brokers.words import Words, words_of
 from scenarios.problems import did_you_mean
 from scenarios.workloads.replaying import cells as cell
