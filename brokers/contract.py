@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from pydantic import BaseModel
 
     from brokers.bodies import Bodies
+    from brokers.kinds import KindManifest
     from brokers.node import Node, Run
     from brokers.out import Out
     from brokers.schema import Table
@@ -112,9 +113,8 @@ class Kind(ABC):
     alters what is wanted, and is traced from issue to settlement.
     """
 
-    name: ClassVar[str]
-    prose: ClassVar[str]
-    question: ClassVar[str | None]  # the question an index must answer, e.g. "content-match"
+    manifest: ClassVar[KindManifest]  # all parts of the kind by their names
+    name: ClassVar[str]  # that of the manifest
     server: ClassVar[bool] = False  # whether a service of this kind has a server: a node that is no broker
     types: ClassVar[Mapping[str, int]]
     publications: ClassVar[frozenset[int]]
@@ -122,11 +122,13 @@ class Kind(ABC):
     revocations: ClassVar[frozenset[int]] = frozenset()  # changes that end the interest named by their word
     interests: ClassVar[frozenset[int]] = frozenset()  # changes that begin the interest named by their word
     replacements: ClassVar[frozenset[int]] = frozenset()  # changes that take the place of the last with their word
-    judge: ClassVar[str] = ""  # "module:function" that audits in the conformance kit, if pairs do not tell
-    rehearsal: ClassVar[str] = ""  # "module:function" that says what clients do in the kit's rehearsals
-    replay: ClassVar[str] = ""  # "module:Class", the `brokers.replaying.Form` of files of events
     tables: ClassVar[Mapping[str, Table]] = {}  # trace tables of this kind's own, written by `Out.record`
     Params: ClassVar[type[BaseModel]]
+
+    def __init_subclass__(cls, **more: Any) -> None:
+        super().__init_subclass__(**more)
+        if "manifest" in vars(cls):
+            cls.name = cls.manifest.name
 
     def __init__(self, params: Mapping[str, Any]) -> None:
         self.params = dict(params)

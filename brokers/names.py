@@ -12,17 +12,17 @@ A name is built in, or an installed package registers it by an entry point of th
 
 from __future__ import annotations
 
-import inspect
 import sys
-import typing
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from brokers.errors import BrokerlabError, InvalidInput
-from brokers.registry import Entry, did_you_mean, entries, load
+from brokers import fitting, kinds
+from brokers.errors import InvalidInput
+from brokers.kinds import KindManifest
+from brokers.registry import Entry, did_you_mean, entries, imported, load
 
 
 @dataclass(frozen=True)
@@ -32,28 +32,39 @@ class Group:
     one: str  # what one of them is called
     contract: str  # what it has to be, in words
     misfit: Callable[[Any], str | None]  # what keeps an object from being one
-    table: str | None = None  # "module:TABLE" of the built-in names; None: only code names these
+    built_in: Callable[[], dict[str, Entry]] | None = None  # None: only code names these
 
 
 class Untrusted(InvalidInput):
     """A name of code from outside, where nobody said that it may run."""
 
 
+class Found(NamedTuple):
+    """What a name stands for."""
+
+    target: str  # "module:attribute"
+    object: Any
+
+
 def table(group: str) -> dict[str, Entry]:
-    """The registered names of a group, built in or of installed packages. Imports none of what they stand for."""
-    found = GROUPS.get(group)
-    if found is None or found.table is None:
-        known = [name for name, each in GROUPS.items() if each.table is not None]
-        raise InvalidInput(f"no registry {group!r}; {did_you_mean(group, known)}")
-    return entries(load(found.table), group)
+    """The registered names of a group, built in or of installed packages.
+
+    Of installed packages it imports the manifests of their kinds, where the group is one that kinds bring names of, and
+    nothing else; `brokers.kinds.unreadable` tells which of these cannot be read.
+    """
+    known = _direct(group)
+    if group in kinds.BROUGHT:
+        for name, entry in kinds.brought_by_installed(group).items():
+            known.setdefault(name, entry)
+    return known
 
 
-def find(group: str, name: str, *, trust: bool = False, folder: str | Path | None = None) -> tuple[str, Any]:
-    """(target, object) of a name.
+def find(group: str, name: str, *, trust: bool = False, folder: str | Path | None = None) -> Found:
+    """What a name stands for.
 
     Parameters
     ----------
-    group : kinds, protocols, indexes, workloads or topologies
+    group : kinds, protocols, indexes, workloads, topologies or metrics
     trust : whether code from outside may be imported
     folder : where such code may lie too: beside the scenario
 
@@ -64,12 +75,15 @@ def find(group: str, name: str, *, trust: bool = False, folder: str | Path | Non
     InvalidInput
         If there is no such name, it cannot be imported, or it is not what the group's contract says.
     """
-    known = table(group)
     if ":" not in name:
+        known = _direct(group)
         if name not in known:
-            raise InvalidInput(f"no {GROUPS[group].one} named {name!r}; {did_you_mean(name, known)}")
-        return known[name].target, load_as(group, known[name].target)
-    if all(entry.target != name for entry in known.values()):
+            known = table(group)
+        if name not in known:
+            told = "".join(f"; {each}" for each in kinds.unreadable())
+            raise InvalidInput(f"no {GROUPS[group].one} named {name!r}; {did_you_mean(name, known)}{told}")
+        return _found(group, known[name].target)
+    if name not in _registered(group):
         if not trust:
             raise Untrusted(
                 f"{name!r} is code from outside brokerlab, and was not looked at; if you trust whoever wrote it, "
@@ -77,7 +91,53 @@ def find(group: str, name: str, *, trust: bool = False, folder: str | Path | Non
             )
         if folder is not None:
             beside.look_in([str(folder)])
-    return name, load_as(group, name)
+    return _found(group, name)
+
+
+def found_again(group: str, name: str, was: str | None, *, trust: bool = False, folder: Path | None = None) -> Found:
+    """What a name in a run's manifest stands for, if it still stands for what it `was`.
+
+    What is built in may move from module to module. A name of an installed package is refused once another package
+    has taken it: it would be another thing that answers for the run.
+    """
+    found = find(group, name, trust=trust, folder=folder)
+    built_in = GROUPS[group].built_in
+    if was is not None and was != found.target and ":" not in name and built_in and name not in built_in():
+        raise InvalidInput(
+            f"the {GROUPS[group].one} {name!r} was {was} when the run was made, and now is {found.target}; install the "
+            "package that it was from"
+        )
+    return found
+
+
+def _direct(group: str) -> dict[str, Entry]:
+    """The names that are built in, and those that an entry point of the group itself gives."""
+    found = GROUPS.get(group)
+    if found is None or found.built_in is None:
+        known = [name for name, each in GROUPS.items() if each.built_in is not None]
+        raise InvalidInput(f"no registry {group!r}; {did_you_mean(group, known)}")
+    return entries(found.built_in(), group)
+
+
+def _registered(group: str) -> set[str]:
+    """Every target that a registered name stands for."""
+    targets = {entry.target for entry in table(group).values()}
+    if group == "kinds":  # by their manifests, or by their classes
+        targets.update(kinds.manifest_targets())
+        targets.update(manifest.kind for manifest in kinds.installed_manifests())
+    return targets
+
+
+def _found(group: str, target: str) -> Found:
+    if group != "kinds":
+        return Found(target, load_as(group, target))
+    loaded = imported(target)
+    if not isinstance(loaded, KindManifest):
+        return Found(target, load_as(group, target))
+    kind = load_as(group, loaded.kind)
+    if kind.manifest is not loaded:
+        raise InvalidInput(f"{target!r} names the class {loaded.kind!r}, whose attribute `manifest` is another one")
+    return Found(loaded.kind, kind)
 
 
 class Beside:
@@ -110,153 +170,43 @@ def load_as(group: str, target: str) -> Any:
     For targets that `find` gave, and for those that code names: the judge of a kind, for one. Never for a name that
     comes out of a file.
     """
-    try:
-        loaded = load(target)
-    except BrokerlabError:
-        raise
-    except (Exception, SystemExit) as error:  # whatever a third party's module does while it is imported
-        raise InvalidInput(f"{target!r} cannot be imported: {type(error).__name__}: {error}") from error
+    loaded = imported(target)
     misfit = GROUPS[group].misfit(loaded)
     if misfit is not None:
         raise InvalidInput(f"{target!r} is no {GROUPS[group].one}: it {misfit}; expected {GROUPS[group].contract}")
     return loaded
 
 
-# ---- contracts ---------------------------------------------------------------------------------------
-
-
-def _kind(loaded: Any) -> str | None:
-    from brokers.contract import Kind
-
-    return _derives(loaded, Kind) or (None if hasattr(loaded, "name") else "has no name")
-
-
-def _protocol(loaded: Any) -> str | None:
-    from brokers.contract import BrokerProtocol, ShardProtocol
-
-    return _derives(loaded, BrokerProtocol, ShardProtocol)
-
-
-def _index(loaded: Any) -> str | None:
-    question = str(getattr(loaded, "question", None))
-    return _derives(loaded, load(_QUESTIONS.get(question, "brokers.indexes.contract:Index")))
-
-
-_QUESTIONS = {  # each with its contract
-    "content-match": "brokers.indexes.content.contract:ContentIndex",
-    "ranked-match": "brokers.indexes.topk.contract:RankedIndex",
-    "context-filter": "brokers.indexes.context.contract:ContextFilter",
-    "reverse-topk": "brokers.indexes.spatial.contract:ReverseTopK",
-}
-
-
-def _workload(loaded: Any) -> str | None:
-    from pydantic import BaseModel
-
-    params = getattr(loaded, "Params", None)
-    if params is not None and not (isinstance(params, type) and issubclass(params, BaseModel)):
-        return "has Params that are no pydantic model"
-    return _has(loaded, "next_wake", "take")
-
-
-def _topology(loaded: Any) -> str | None:
-    import networkx as nx
-
-    if not inspect.isfunction(loaded):
-        return f"is {_called(loaded)}, not a function written in Python"
-    for parameter in inspect.signature(loaded).parameters.values():
-        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.POSITIONAL_ONLY):
-            return f"takes {parameter.name!r} by position"
-        supplied = parameter.kind is parameter.VAR_KEYWORD or parameter.name in ("seed", "base")
-        if parameter.annotation is parameter.empty and not supplied:
-            return f"has a parameter {parameter.name!r} without a type"
-    returned = loaded.__annotations__.get("return")
-    try:
-        returned = typing.get_type_hints(loaded).get("return")
-    except Exception:  # annotations of third parties may name what is not there at run time
-        if isinstance(returned, str) and returned.endswith("Graph"):
-            return None
-    graph = isinstance(returned, type) and issubclass(returned, nx.Graph)
-    return None if graph else "does not say that it returns a graph"
-
-
-def _rule(loaded: Any) -> str | None:
-    if _has(loaded, "decisions") is None or _has(loaded, "judge") is None:
-        return None
-    return "has neither decisions() nor judge()" if isinstance(loaded, type) else _has(loaded)
-
-
-def _form(loaded: Any) -> str | None:
-    from brokers.replaying import Form
-
-    return _derives(loaded, Form)
-
-
-def _takes(count: int) -> Callable[[Any], str | None]:
-    """What keeps an object from being a function of so many arguments."""
-
-    def misfit(loaded: Any) -> str | None:
-        if not inspect.isfunction(loaded):
-            return f"is {_called(loaded)}, not a function written in Python"
-        signature = inspect.signature(loaded)
-        try:
-            signature.bind(*range(count))
-        except TypeError:
-            return f"does not take {count} arguments"
-        any_number = any(p.kind is p.VAR_POSITIONAL for p in signature.parameters.values())
-        return "takes any number of arguments" if any_number else None
-
-    return misfit
-
-
-def _derives(loaded: Any, *bases: type) -> str | None:
-    if not isinstance(loaded, type):
-        return f"is {_called(loaded)}, not a class"
-    if not issubclass(loaded, bases):
-        return f"does not derive from {' or '.join(base.__name__ for base in bases)}"
-    missing = sorted(getattr(loaded, "__abstractmethods__", ()))
-    return f"does not define {', '.join(missing)}" if missing else None
-
-
-def _has(loaded: Any, *methods: str) -> str | None:
-    if not isinstance(loaded, type):
-        return f"is {_called(loaded)}, not a class"
-    missing = [name for name in methods if not callable(getattr(loaded, name, None))]
-    return f"has no method {missing[0]}" if missing else None
-
-
-def _called(loaded: Any) -> str:
-    return f"the class {loaded.__name__}" if isinstance(loaded, type) else f"a {type(loaded).__name__}"
-
-
 GROUPS: dict[str, Group] = {
-    "kinds": Group("kind", "a class derived from brokers.contract.Kind", _kind, "protocols.registry:KINDS"),
+    "kinds": Group("kind", "a class derived from brokers.contract.Kind, or its manifest", fitting.kind, kinds.built_in),
     "protocols": Group(
         "protocol",
         "a class derived from BrokerProtocol or ShardProtocol of brokers.contract",
-        _protocol,
-        "protocols.registry:PROTOCOLS",
+        fitting.protocol,
+        lambda: kinds.brought("protocols"),
     ),
     "indexes": Group(
         "index",
         "a class derived from the contract of its question, as brokers.indexes.content.contract.ContentIndex",
-        _index,
-        "brokers.indexes.registry:INDEXES",
+        fitting.index,
+        lambda: load("brokers.indexes.registry:INDEXES"),
     ),
     "topologies": Group(
         "topology",
         "a function with typed keywords that says it returns a networkx.Graph",
-        _topology,
-        "topology.registry:TOPOLOGIES",
+        fitting.topology,
+        lambda: load("topology.registry:TOPOLOGIES"),
     ),
     "workloads": Group(
         "workload",
         "a class with next_wake() and take(), and a pydantic model Params if it has parameters",
-        _workload,
-        "scenarios.workloads.registry:WORKLOADS",
+        fitting.workload,
+        lambda: {**kinds.brought("workloads"), **load("scenarios.workloads.registry:WORKLOADS")},
     ),
-    "audit rules": Group("audit rule", "a class with decisions() or judge()", _rule),
-    "judges": Group("judge", "a function of (tables, kind, guarantees, service)", _takes(4)),
-    "replay forms": Group("replay form", "a class derived from brokers.replaying.Form", _form),
-    "rehearsals": Group("rehearsal", "a function of (rehearsal, brokers, clients, params, seed)", _takes(5)),
+    "metrics": Group("metric", "a brokers.metrics.Metric with a `measure`", fitting.metric, dict),
+    "measures": Group("measure", "a function of (tables, kind)", fitting.measure),
+    "audit rules": Group("audit rule", "a class with decisions() or judge()", fitting.rule),
+    "judges": Group("judge", "a function of (tables, kind, guarantees, service)", fitting.takes(4)),
+    "replay forms": Group("replay form", "a class derived from brokers.replaying.Form", fitting.form),
+    "rehearsals": Group("rehearsal", "a function of (rehearsal, brokers, clients, params, seed)", fitting.takes(5)),
 }

@@ -14,7 +14,7 @@ from difflib import get_close_matches
 from functools import lru_cache
 from typing import Any
 
-from brokers.errors import InvalidInput
+from brokers.errors import BrokerlabError, InvalidInput
 
 
 @dataclass(frozen=True)
@@ -43,14 +43,29 @@ def load(target: str) -> Any:
         raise InvalidInput(f"{target!r}: module {module_name!r} has no {attribute!r}") from None
 
 
+def imported(target: str) -> Any:
+    """The same of what others wrote: InvalidInput whatever their module does while it is imported."""
+    try:
+        return load(target)
+    except BrokerlabError:
+        raise
+    except (Exception, SystemExit) as error:
+        raise InvalidInput(f"{target!r} cannot be imported: {type(error).__name__}: {error}") from error
+
+
 def entries(table: Mapping[str, Any], group: str) -> dict[str, Entry]:
     """The built-in table plus what installed packages registered under `brokerlab.<group>`."""
     merged = {
         name: each if isinstance(each, Entry) else Entry(each.target, each.prose) for name, each in table.items()
     }
-    for name, entry in _installed(group, tuple(sys.path)):
+    for name, entry in installed(group):
         merged.setdefault(name, entry)
     return merged
+
+
+def installed(group: str) -> list[tuple[str, Entry]]:
+    """What installed packages registered under `brokerlab.<group>`."""
+    return _installed(group, tuple(sys.path))
 
 
 @lru_cache(maxsize=64)

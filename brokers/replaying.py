@@ -1,6 +1,6 @@
 """What a file of events may hold for a kind: the contract between kinds and the workload `replay`.
 
-A kind names its `Form` by its attribute `replay`, as "module:Class". The form says which words may stand in the
+A kind names its `Form` in its manifest, as `replay`, "module:Class". The form says which words may stand in the
 column `op`, which columns there are beside those that all files have (a time, `client`, `op`), and makes numeric
 bodies of their cells. `AnyForm` serves kinds without one.
 
@@ -162,7 +162,7 @@ class AnyForm(Form):
 
 def form_of(kind: Kind) -> Form:
     """The form of a kind."""
-    target = getattr(kind, "replay", "")
+    target = kind.manifest.replay
     form: Any = load_as("replay forms", target) if target else AnyForm
     made: Form = form(kind)
     return made

@@ -19,7 +19,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
-from brokers import names
 from brokers.contract import BrokerProtocol
 from brokers.engine.batching import Cutting
 from brokers.engine.model import Model
@@ -119,7 +118,7 @@ def variants(model: Model) -> list[Variant]:
         ]
     runs = False
     for service in model.services:
-        protocol = names.load_as("protocols", service.protocol_target)
+        protocol = service.protocol_class
         plain = protocol if issubclass(protocol, BrokerProtocol) else getattr(protocol, "plain", None)
         runs = runs or plain is not None
     if runs:
@@ -202,8 +201,8 @@ def audit_run(model: Model, service: int = 0) -> Audit:
     spec = model.services[service]
     return audit(
         traces.tables(),
-        names.load_as("kinds", spec.kind_target)(spec.params),
-        names.load_as("protocols", spec.protocol_target).guarantees_for(model.overlay),
+        spec.kind_class(spec.params),
+        spec.protocol_class.guarantees_for(model.overlay),
         service,
     )
 
@@ -245,11 +244,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     parser = argparse.ArgumentParser(prog="python -m protocols.conformance", description="Check a protocol.")
     parser.add_argument("protocol", help="a registered name, or package.module:Class")
+    parser.add_argument("--kind", help="its kind, package.module:Name, if that is not registered")
     parser.add_argument("--seeds", type=int, default=2, help="random overlays of each sort")
     parser.add_argument("--trees-only", action="store_true", help="leave out graphs with cycles")
     given = parser.parse_args(arguments)
     try:
-        passed, text = report(given.protocol, range(1, given.seeds + 1), given.trees_only)
+        passed, text = report(given.protocol, range(1, given.seeds + 1), given.trees_only, kind=given.kind)
     except BrokerlabError as error:
         print(error, file=sys.stderr)
         return error.exit_code

@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from brokers import names
 from brokers.contract import Kind
 from brokers.engine.model import Model, ServiceSpec, SourceSpec
 from brokers.engine.simulate import MemoryTraces, Result, simulate, tables_of
@@ -42,7 +41,7 @@ class Joined:
     """
 
     def __init__(self, overlay: Overlay, clients: Sequence[int], spec: ServiceSpec) -> None:
-        self.kind: Kind = names.load_as("kinds", spec.kind_target)(spec.params)
+        self.kind: Kind = spec.kind_class(spec.params)
         self._overlay = overlay
         self._clients = list(clients)
         self._spec = spec
@@ -123,7 +122,7 @@ class Joined:
 
     def audit(self) -> Audit:
         self._run()
-        guarantees = names.load_as("protocols", self._spec.protocol_target).guarantees_for(self.model().overlay)
+        guarantees = self._spec.protocol_class.guarantees_for(self.model().overlay)
         return audit(self._traces.tables(), self.kind, guarantees)
 
     def _entity(self, client: int) -> int:

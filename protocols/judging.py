@@ -1,20 +1,16 @@
 """The audit of the conformance kit: brute force over a full trace, in plain Python.
 
-Theory. A change is settled when everything it caused has been handled. A publication is under way from its sending
-to the last event that handled a copy of it. For it, a client must be served if one of its matching interests had
-settled before the sending and was not revoked before the end; the client must not be served if none of them had been
-issued by the end, or all that were had gone before the sending. Everything between is free. A change that leans on
-others (covering leans on the covering subscription) has settled only once they have, and once those of them that were
-revoked have gone.
+For a publication, a client must be served if one of its matching interests is certain, and must not be if none of them
+is possible, in the words of `protocols.standing`. Everything between is free.
 
-A kind whose answers are not made of such pairs brings a judge of its own, which finds here what all judges share: the
-publications with what was delivered of them, when changes had settled, and the order per publisher. The words, and
-what makes a verdict, are those of `brokers.verdicts`.
+A kind whose answers are not made of such pairs brings a judge of its own, which finds here what all judges share beside
+what stood when: the publications with what was delivered of them, and the order per publisher. The words, and what
+makes a verdict, are those of `brokers.verdicts`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, NamedTuple, cast
@@ -22,12 +18,11 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 
 from brokers import names, verdicts
-from brokers.contract import NEVER, Guarantees, Kind
+from brokers.contract import Guarantees, Kind
 from brokers.naming import message_name
+from protocols.standing import Standing, Tables
 
 _EXAMPLES = 5  # of each kind of mistake that an audit keeps
-
-Tables = Mapping[str, Mapping[str, Any]]
 
 
 @dataclass
@@ -102,64 +97,6 @@ class Audit:
         return f"{verdict}: {'; '.join([reason, f'found: {found}', counts, *self.broken])}"
 
 
-class Changes:
-    """The changes of a service: when they were issued and had settled, and what they lean on."""
-
-    def __init__(self, tables: Tables, service: int, guarantees: Guarantees) -> None:
-        self.issued: dict[int, int] = {}
-        self.settled: dict[int, int] = {}
-        self.spoilt: set[int] = set()  # changes of which a link lost something
-        self.end: dict[int, int] = {}  # change that begins something -> the one that ends it; the judge's to fill
-        self._leans: dict[int, list[int]] = {}
-        table = tables["changes"]
-        mine = np.flatnonzero(table["service"] == service)
-        self.rows: list[int] = mine[np.lexsort((table["change"][mine], table["issued_ns"][mine]))].tolist()
-        columns = (table[name][self.rows].tolist() for name in ("change", "issued_ns", "settled_ns", "lost"))
-        for change, issued, settled, lost in zip(*columns):
-            self.issued[change] = issued
-            # What stands from the start was issued and settled before everything.
-            self.settled[change] = -1 if issued < 0 else settled if settled >= 0 else NEVER
-            if lost and not guarantees.under_loss:
-                self.spoilt.add(change)
-        leans = tables["dependencies"]
-        for change, on in zip(leans["change"].tolist(), leans["depends_on"].tolist()):
-            self._leans.setdefault(change, []).append(on)
-
-    def settled_before(self, change: int, sent: int, end: int, forgive: bool = False) -> bool:
-        """Whether this change, and all it leans on, had settled before `sent`.
-
-        `end` is when the publication's way ended; `forgive` asks as if no link had lost anything.
-        """
-        seen: set[int] = set()
-        ahead = [change]
-        while ahead:
-            one = ahead.pop()
-            if one in seen:
-                continue
-            seen.add(one)
-            if self.settled.get(one, NEVER) >= sent or (one in self.spoilt and not forgive):
-                return False
-            for on in self._leans.get(one, ()):
-                ahead.append(on)
-                if self.ended(on) <= end:
-                    ahead.append(self.end[on])
-        return True
-
-    def settles(self, change: int) -> int:
-        """When this change, and all it leans on, had settled; NEVER if a link lost something of it."""
-        seen, ahead = {change}, [change]
-        while ahead:
-            for on in self._leans.get(ahead.pop(), ()):
-                if on not in seen:
-                    seen.add(on)
-                    ahead.append(on)
-        return max(NEVER if one in self.spoilt else self.settled[one] for one in seen)
-
-    def ended(self, change: int) -> int:
-        """When the end of what this change began was issued."""
-        return self.issued[self.end[change]] if change in self.end else NEVER
-
-
 class Published(NamedTuple):
     """A publication with what became of it."""
 
@@ -219,39 +156,26 @@ def audit(tables: Tables, kind: Kind, guarantees: Guarantees, service: int = 0) 
 
     Kinds whose answers are not made of pairs bring a judge of their own.
     """
-    if kind.judge:
-        return cast(Audit, names.load_as("judges", kind.judge)(tables, kind, guarantees, service))
+    if kind.manifest.judge:
+        return cast(Audit, names.load_as("judges", kind.manifest.judge)(tables, kind, guarantees, service))
     found = Audit.of(tables, guarantees)
-    changes = Changes(tables, service, guarantees)
-    table = tables["changes"]
-    begun: dict[int, int] = {}
-    client_of: dict[int, int] = {}
-    interests: dict[int, Any] = {}
-    for row in changes.rows:
-        change, operation, word = (int(table[name][row]) for name in ("change", "operation", "interest"))
-        if operation in kind.interests:
-            begun[word] = change
-            client_of[change] = int(table["client"][row])
-            interests[change] = np.asarray(table["values"][row])
-        elif operation in kind.revocations and word in begun:
-            changes.end[begun[word]] = change
+    standing = Standing(tables, kind, service, guarantees)
+    interests = {each.change: each for each in standing.versions if each.type in kind.interests}
+    rows = {change: version.values for change, version in interests.items()}
+    asking = {version.client for version in interests.values()}
     for p in published(found, tables, service):
         must: set[int] = set()
         excused: set[int] = set()
         may: set[int] = set()
-        for change in kind.oracle(interests, p.values):
-            if changes.issued[change] > p.end:
+        for version in (interests[change] for change in kind.oracle(rows, p.values)):
+            if not standing.possible(version, p):
                 continue
-            if change in changes.end and changes.settled_before(changes.end[change], p.sent, p.end):
-                continue
-            may.add(client_of[change])
-            if changes.ended(change) <= p.end:
-                continue
-            if changes.settled_before(change, p.sent, p.end) and not p.lost:
-                must.add(client_of[change])
-            elif changes.settled_before(change, p.sent, p.end, forgive=True):
-                excused.add(client_of[change])
-        judge_pairs(found, p, must, may, excused, set(client_of.values()))
+            may.add(version.client)
+            if standing.certain(version, p) and not p.lost:
+                must.add(version.client)
+            elif standing.certain(version, p, forgive=True):
+                excused.add(version.client)
+        judge_pairs(found, p, must, may, excused, asking)
     return found
 
 

@@ -1,7 +1,8 @@
 """Small random models that strain one thing each, and what they are made of.
 
-A rehearsal is an overlay with clients who play a script. What they say is up to the kind, whose attribute `rehearsal`
-names a function that writes it: (rehearsal, nodes, clients, the service's params, seed) to the `params` of a `Script`.
+A rehearsal is an overlay with clients who play a script. What they say is up to the kind, whose manifest names as
+`rehearsal` a function that writes it: (rehearsal, nodes, clients, the service's params, seed) to the `params` of a
+`Script`.
 """
 
 from __future__ import annotations
@@ -83,38 +84,48 @@ def columns(messages: Sequence[tuple[Any, ...]]) -> dict[str, Any]:
     return found
 
 
-# ---- naming a protocol -------------------------------------------------------------------------------
+# ---- naming protocols and kinds -----------------------------------------------------------------------
 
 
-def target_of(protocol: str | type) -> str:
+def target_of(named: str | type, group: str = "protocols") -> str:
     """The "module:Class" of a registered name, of a target, or of a class.
 
     Whoever calls this names it in code or on a command line, so code from outside is imported. A class that its module
     does not hold under its name, as one made in a function, is named for this process only.
     """
-    if isinstance(protocol, str):
-        return names.find("protocols", protocol, trust=True)[0]
-    module = sys.modules.get(protocol.__module__)
-    if getattr(module, protocol.__qualname__, None) is protocol and "." not in protocol.__qualname__:
-        return f"{protocol.__module__}:{protocol.__qualname__}"
-    name = f"local_{protocol.__name__}_{id(protocol):x}"
-    setattr(sys.modules[__name__], name, protocol)
+    if isinstance(named, str):
+        return names.find(group, named, trust=True).target
+    module = sys.modules.get(named.__module__)
+    if getattr(module, named.__qualname__, None) is named and "." not in named.__qualname__:
+        return f"{named.__module__}:{named.__qualname__}"
+    name = f"local_{named.__name__}_{id(named):x}"
+    setattr(sys.modules[__name__], name, named)
     return f"{__name__}:{name}"
 
 
 def service_of(
-    protocol: str | type, name: str = "service", index: str | None = None, **said: Any
+    protocol: str | type,
+    name: str = "service",
+    index: str | None = None,
+    kind: str | type | None = None,
+    **said: Any,
 ) -> ServiceSpec:
-    """A service of this protocol: its kind and the kind's default index, and what else is said."""
+    """A service of this protocol: its kind and the kind's default index, and what else is said.
+
+    The kind is found by the name that the protocol gives, so one that is not registered has to be handed over.
+    """
     target = target_of(protocol)
-    kind = names.load_as("protocols", target).kind
-    entry = names.table("kinds").get(kind)
-    if entry is None:
-        raise InvalidInput(f"{target}: there is no kind {kind!r}; {did_you_mean(kind, names.table('kinds'))}")
-    index = index or entry.facts.get("default_index")
-    said.setdefault("params", names.load_as("kinds", entry.target).Params().model_dump())
-    index_target = None if index is None else names.find("indexes", index, trust=True)[0]
-    return ServiceSpec(name, entry.target, target, index_target, **said)
+    serves = names.load_as("protocols", target).kind
+    if kind is None and serves not in names.table("kinds"):
+        known = did_you_mean(serves, names.table("kinds"))
+        raise InvalidInput(f"{target}: there is no kind {serves!r}; {known}; or hand it over as `kind`, module:Name")
+    found = names.find("kinds", target_of(kind, "kinds") if kind else serves, trust=True)
+    if found.object.name != serves:
+        raise InvalidInput(f"{target} serves the kind {serves!r}, not {found.object.name!r}")
+    index = index or found.object.manifest.default_index
+    said.setdefault("params", found.object.Params().model_dump())
+    index_target = None if index is None else names.find("indexes", index, trust=True).target
+    return ServiceSpec(name, found.target, target, index_target, **said)
 
 
 # ---- rehearsals ---------------------------------------------------------------------------------------
@@ -183,13 +194,13 @@ def rehearse(
     spec = service_of(protocol, **{"cost": dict(rehearsal.cost), **service})
     links = Links.model_validate(dict(rehearsal.links))
     overlay = build(rehearsal.topology, dict(rehearsal.params), links, seed)
-    kind = names.load_as("kinds", spec.kind_target)
-    if not kind.rehearsal:
-        raise InvalidInput(f"the kind {kind.name!r} has no rehearsal; name a function in its attribute `rehearsal`")
+    kind = spec.kind_class
+    if not kind.manifest.rehearsal:
+        raise InvalidInput(f"the kind {kind.name!r} has no rehearsal; name a function as `rehearsal` in its manifest")
     if kind.server:
         overlay = with_servers(overlay, [Server("server", 0, 1_000_000)])
         spec = replace(spec, server=overlay.brokers)
-    script = names.load_as("rehearsals", kind.rehearsal)(rehearsal, overlay.nodes, clients, spec.params, seed)
+    script = names.load_as("rehearsals", kind.manifest.rehearsal)(rehearsal, overlay.nodes, clients, spec.params, seed)
     script["standing"] = script["standing"] if rehearsal.settled else []
     at = [Dice(seed, client, "conformance/broker").below(overlay.brokers) for client in range(clients)]
     source = SourceSpec(SCRIPT, script, "all")

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from brokers import registry
 from brokers.contract import BrokerProtocol, ShardProtocol
 from brokers.errors import BrokerlabError
 from scenarios.problems import Path, ScenarioErrors
@@ -42,9 +41,8 @@ def check_service(
 ) -> None:
     """ScenarioErrors if kind, index, protocol, their parameters and the overlay do not go together."""
     path: Path = ("services", i)
-    kind = registry.load(service.kind)
-    index = None if service.index is None else registry.load(service.index)
-    protocol = registry.load(service.protocol)
+    kind, protocol = service.kind.object, service.protocol.object
+    index = service.index.object if service.index else None
     options: Any = service.options
     if getattr(protocol, "Options", None) is not None:
         options = protocol.Options(**service.options)
@@ -79,7 +77,7 @@ def check_source(
         return bool(context.settled and hasattr(made, "standing") and made.standing(context.clients))
 
     stands = _tried(scenario, path, begin)
-    if stands and not _can_stand(registry.load(service.protocol)):
+    if stands and not _can_stand(service.protocol.object):
         message = f"the protocol {service.section.protocol!r} cannot start with settled subscriptions; say `messages`"
         raise scenario.wrong(("services", context.service, "subscriptions"), message)
     return params, None

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from brokers import registry
 from brokers.contract import LinkTable, Rates, SourceContext
 from brokers.errors import InvalidInput
 from brokers.rates import demand
@@ -46,7 +45,7 @@ def _service(model: Model, number: int, spec: ServiceSpec) -> Expected:
     interests = sum(rates.interests for rates, _, _ in parts)
     if silent:
         return Expected(spec.name, None, interests, tuple(silent))
-    protocol = registry.load(spec.protocol_target)
+    protocol = spec.protocol_class
     options: Any = spec.options
     if getattr(protocol, "Options", None) is not None:
         options = protocol.Options(**spec.options)
@@ -64,7 +63,7 @@ def _by_samples(spec: ServiceSpec, parts: list[Any]) -> list[Any]:
     published = [row for _, rows in samples for row in rows]
     if not published or not any(len(asked) for asked, _ in samples):
         return parts
-    kind = registry.load(spec.kind_target)(spec.params)
+    kind = spec.kind_class(spec.params)
     return [
         (replace(rates, share=share_of(kind, asked, published)) if len(asked) else rates, publishes, brokers)
         for (rates, publishes, brokers), (asked, _) in zip(parts, samples, strict=True)
@@ -73,7 +72,7 @@ def _by_samples(spec: ServiceSpec, parts: list[Any]) -> list[Any]:
 
 def _rates(model: Model, number: int, i: int, spec: ServiceSpec, source: SourceSpec) -> Rates | None:
     """What a source says of itself; None if it says nothing."""
-    say = getattr(registry.load(source.target), "rates", None)
+    say = getattr(source.source_class, "rates", None)
     if say is None:
         return None
     first, count = model.groups[source.group]

@@ -10,7 +10,8 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from scenarios import lookup
+from brokers import names
+from scenarios import parameters
 from scenarios.schema import ScenarioModel
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
@@ -22,25 +23,26 @@ def json_schema() -> dict[str, Any]:
     schema = ScenarioModel.model_json_schema(mode="validation")
     schema = {"$schema": DIALECT, **schema, "title": "brokerlab scenario"}
     definitions = schema["$defs"]
-    _branch(definitions, "TopologyHead", "kind", "topologies", lookup.topology_model)
+    _branch(definitions, "TopologyHead", "kind", "topologies", parameters.topology_model)
     _branch(definitions, "Workload", "source", "workloads", lambda name: _params("workloads", name))
     service = definitions["Service"]
     _branch(definitions, "Service", "kind", "kinds", lambda name: _params("kinds", name))
     rules = service["allOf"]
-    for name in lookup.registry("protocols"):
-        protocol = lookup.find("protocols", name)[1]
-        kind = lookup.fact("protocols", name, "kind", protocol, "kind")
-        options = _inlined(lookup.params_model(protocol, "Options"), definitions)
+    for name in names.table("protocols"):
+        protocol = names.find("protocols", name).object
+        kind = protocol.kind
+        options = _inlined(parameters.params_model(protocol, "Options"), definitions)
         then = {"properties": {"kind": {"const": kind}, "options": options}}
         rules.append({"if": _is("protocol", name), "then": then})
-    questions = {name: entry.facts.get("question") for name, entry in lookup.registry("indexes").items()}
-    for name, entry in lookup.registry("kinds").items():
-        fitting = [index for index, question in questions.items() if question == entry.facts.get("question")]
+    questions = {name: entry.facts.get("question") for name, entry in names.table("indexes").items()}
+    for name in names.table("kinds"):
+        asked = names.find("kinds", name).object.manifest.question
+        fitting = [index for index, question in questions.items() if question == asked]
         then = {"properties": {"index": {"anyOf": [{"enum": fitting}, _TARGET, {"type": "null"}]}}}
         rules.append({"if": _is("kind", name), "then": then})
     for key, group in (("protocol", "protocols"), ("index", "indexes")):
-        service["properties"][key] |= {"examples": list(lookup.registry(group))}
-    service["properties"]["protocol"]["anyOf"] = [{"enum": list(lookup.registry("protocols"))}, _TARGET]
+        service["properties"][key] |= {"examples": list(names.table(group))}
+    service["properties"]["protocol"]["anyOf"] = [{"enum": list(names.table("protocols"))}, _TARGET]
     return schema
 
 
@@ -53,10 +55,10 @@ def _branch(
 ) -> None:
     """Give a section the keys of whatever its name stands for; a third party's may have any."""
     schema = definitions[section]
-    names = lookup.registry(group)
-    schema["properties"][key]["anyOf"] = [{"enum": list(names)}, _TARGET]
+    known = names.table(group)
+    schema["properties"][key]["anyOf"] = [{"enum": list(known)}, _TARGET]
     schema["allOf"] = schema.get("allOf", [])
-    for name in names:
+    for name in known:
         inlined = _inlined(model_of(name), definitions)
         then = {
             "properties": inlined.get("properties", {}),
@@ -67,7 +69,7 @@ def _branch(
 
 
 def _params(group: str, name: str) -> type[BaseModel]:
-    return lookup.params_model(lookup.find(group, name)[1])
+    return parameters.params_model(names.find(group, name).object)
 
 
 def _is(key: str, name: str) -> dict[str, Any]:

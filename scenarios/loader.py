@@ -1,7 +1,7 @@
 """From a scenario file to a valid `Scenario`, or to everything that is wrong with it.
 
 Stages: YAML to plain data with places (`document`), `--set` overrides, the fixed sections (`schema`), then
-what hangs on names (`lookup`): topology, kinds, protocols, indexes, workloads. A stage goes as far as it can
+what hangs on names (`brokers.names`): topology, kinds, protocols, indexes, workloads. A stage goes as far as it can
 on what the stages before it left, so that one look shows all mistakes.
 """
 
@@ -13,10 +13,14 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
+from brokers import names
 from brokers.errors import InvalidInput
-from scenarios import lookup
+from brokers.kinds import KindManifest
+from brokers.metrics import Metric
+from brokers.names import Found
+from scenarios import parameters
 from scenarios.document import Document, read
-from scenarios.many import expect
+from scenarios.many import expect, metrics
 from scenarios.problems import Path, ScenarioErrors, did_you_mean, explain, got
 from scenarios.schema import (
     NAME,
@@ -93,11 +97,14 @@ def _resolve(document: Document, folder: FilePath, stem: str, trust: bool) -> Sc
     if "name" not in data:
         data["name"] = stem if NAME.fullmatch(stem) else "scenario"
     model = _validated(document, data, ScenarioModel)
-    names = _Names(document, data, folder, trust)
-    topology, topology_params = names.topology()
-    services = names.services()
+    parts = _Names(document, data, folder, trust)
+    topology, topology_params = parts.topology()
+    services = parts.services()
     if model is not None:
-        found = expect.misfits(model.expect, [service.name for service in model.services], model.trace.level)
+        further = {service.section.name: service.metrics for service in services}
+        declared = {service.name: further.get(service.name, ()) for service in model.services}
+        own_tables = {name: table for each in services for name, table in each.kind.object.tables.items()}
+        found = expect.misfits(model.expect, declared, model.trace.level, own_tables)
         for i, message in found:
             document.problem(("expect", i), message)
     if document.problems or model is None:
@@ -139,13 +146,13 @@ class _Names:
         self.folder = folder
         self.trust = trust
 
-    def find(self, group: str, section: Mapping[str, Any], key: str, path: Path) -> Any:
-        """What a name stands for as (target, object); None if it is missing or wrong, and noted so."""
+    def find(self, group: str, section: Mapping[str, Any], key: str, path: Path) -> Found | None:
+        """What a name stands for; None if it is missing or wrong, and noted so."""
         name = section.get(key)
         if not isinstance(name, str):
             return None  # the fixed schema has said so
         try:
-            return lookup.find(group, name, trust=self.trust, folder=self.folder)
+            return names.find(group, name, trust=self.trust, folder=self.folder)
         except InvalidInput as error:
             self.document.problem((*path, key), str(error))
             return None
@@ -172,20 +179,21 @@ class _Names:
                 self.document.problem((*path, *where.split(".")), message)
         return dict(checked.model_dump(mode="json"))
 
-    def topology(self) -> tuple[str, dict[str, Any]]:
-        """(target, parameters) of the topology."""
+    def topology(self) -> tuple[Found, dict[str, Any]]:
+        """The topology and its parameters."""
+        nothing = Found("", None)  # what is wrong has been noted
         section = self.data.get("topology")
         if not isinstance(section, dict):
-            return "", {}
+            return nothing, {}
         found = self.find("topologies", section, "kind", ("topology",))
         if found is None:
-            return "", {}
+            return nothing, {}
         try:
-            model = lookup.topology_model(section["kind"], found[1])
+            model = parameters.topology_model(section["kind"], found.object)
         except InvalidInput as error:
             self.document.problem(("topology", "kind"), str(error))
-            return "", {}
-        return found[0], self.parameters(model, section, TopologyHead, ("topology",)) or {}
+            return nothing, {}
+        return found, self.parameters(model, section, TopologyHead, ("topology",)) or {}
 
     def services(self) -> list[ResolvedService]:
         sections = self.data.get("services")
@@ -210,20 +218,21 @@ class _Names:
         kind = self.find("kinds", section, "kind", path)
         protocol = self.find("protocols", section, "protocol", path)
         params: dict[str, Any] | None = None  # a workload is not held against what is itself wrong
-        index: tuple[str | None, str | None] = (None, None)
+        index: tuple[Found | None, str | None] = (None, None)
         if kind is not None:
-            params = self.parameters(lookup.params_model(kind[1]), section, Service, path)
-            index = self.index(section, section["kind"], kind[1], path)
+            params = self.parameters(parameters.params_model(kind.object), section, Service, path)
+            index = self.index(section, kind.object.manifest, path)
         if kind is not None and protocol is not None:
-            self.same_kind(section, kind[1], protocol[1], path)
+            self.same_kind(section, kind.object, protocol.object, path)
         options: dict[str, Any] = {}
         given = section.get("options", {})
         if protocol is not None and isinstance(given, dict):
-            model = lookup.params_model(protocol[1], "Options")
+            model = parameters.params_model(protocol.object, "Options")
             checked = _validated(self.document, given, model, (*path, "options"))
             options = checked.model_dump(mode="json") if checked is not None else {}
         sources = self.workload(section, kind, params, path)
-        server = self.server(section, kind[1], path) if kind is not None else None
+        server = self.server(section, kind.object, path) if kind is not None else None
+        further = self.metrics(section, kind.object.manifest, path) if kind is not None else ()
         if len(self.document.problems) > before or kind is None or protocol is None:
             return None
         try:
@@ -231,7 +240,7 @@ class _Names:
         except ValidationError:
             return None  # noted with the fixed sections
         return ResolvedService(
-            head, kind[0], protocol[0], index[0], index[1], params or {}, options, tuple(sources), server
+            head, kind, protocol, *index, params or {}, options, tuple(sources), server, further
         )
 
     def server(self, section: Mapping[str, Any], kind: Any, path: Path) -> str | None:
@@ -252,12 +261,12 @@ class _Names:
         return str(name or self.servers[0])
 
     def same_kind(self, section: Mapping[str, Any], kind: Any, protocol: Any, path: Path) -> None:
-        serves = lookup.fact("protocols", section["protocol"], "kind", protocol, "kind")
+        serves = getattr(protocol, "kind", None)
         name = kind.name
         if serves == name:
             return
         fitting = [
-            each for each, entry in lookup.registry("protocols").items() if entry.facts.get("kind") == name
+            each for each, entry in names.table("protocols").items() if entry.facts.get("kind") == name
         ]
         hint = (
             f"protocols for {name!r}: {', '.join(fitting)}" if fitting else "no built-in protocol serves it"
@@ -266,34 +275,58 @@ class _Names:
         self.document.problem((*path, "protocol"), message)
 
     def index(
-        self, section: Mapping[str, Any], kind_name: str, kind: Any, path: Path
-    ) -> tuple[str | None, str | None]:
-        """(target, name) of the index; the kind's default where none is named."""
-        question = lookup.fact("kinds", kind_name, "question", kind, "question")
+        self, section: Mapping[str, Any], kind: KindManifest, path: Path
+    ) -> tuple[Found | None, str | None]:
+        """The index and its name; the kind's default where none is named."""
         name = section.get("index")
         if name is None:
-            name = lookup.fact("kinds", kind_name, "default_index", kind, "default_index")
-            if not isinstance(name, str):
+            name = kind.default_index
+            if name is None:
                 return None, None
         elif not isinstance(name, str):
             return None, None  # the fixed schema has said so
         found = self.find("indexes", {"index": name}, "index", path)
         if found is None:
             return None, None
-        answers = lookup.fact("indexes", name, "question", found[1], "question")
-        if answers != question:
+        answers = getattr(found.object, "question", None)
+        if answers != kind.question:
             fitting = [
                 each
-                for each, entry in lookup.registry("indexes").items()
-                if entry.facts.get("question") == question
+                for each, entry in names.table("indexes").items()
+                if entry.facts.get("question") == kind.question
             ]
             hint = f"indexes that do: {', '.join(fitting)}" if fitting else "leave it out"
-            message = f"{name!r} answers {answers!r}, the kind asks {question!r}; {hint}"
+            message = f"{name!r} answers {answers!r}, the kind asks {kind.question!r}; {hint}"
             self.document.problem((*path, "index"), message)
-        return found[0], name
+        return found, name
+
+    def metrics(self, section: Mapping[str, Any], kind: KindManifest, path: Path) -> tuple[Metric, ...]:
+        """What is measured beside what every service has: by its kind, and what the service names."""
+        found = {metric.name: metric for metric in kind.metrics}
+        known = {*metrics.SERVICE, *metrics.AUDIT, *found}
+        given = section.get("metrics", [])
+        for i, name in enumerate(given if isinstance(given, list) else []):
+            each = self.find("metrics", {"metrics": name}, "metrics", path)
+            if each is None:
+                continue
+            metric = each.object
+            if metric.name in known:
+                self.document.problem((*path, "metrics", i), f"the service has a metric {metric.name!r} already")
+                continue
+            known.add(metric.name)
+            found[metric.name] = metric
+        for metric in found.values():
+            if metric.name in (*metrics.SERVICE, *metrics.AUDIT):
+                message = f"the kind {kind.name!r} has a metric {metric.name!r}, which every service has already"
+                self.document.problem((*path, "kind"), message)
+            try:
+                names.load_as("measures", metric.measure)
+            except InvalidInput as error:
+                self.document.problem((*path, "metrics"), f"the metric {metric.name!r}: {error}")
+        return tuple(found.values())
 
     def workload(
-        self, section: Mapping[str, Any], kind: Any, service_params: Mapping[str, Any] | None, path: Path
+        self, section: Mapping[str, Any], kind: Found | None, service_params: Mapping[str, Any] | None, path: Path
     ) -> list[ResolvedSource]:
         given = section.get("workload", [])
         if not isinstance(given, list):
@@ -308,14 +341,15 @@ class _Names:
             if found is None:
                 continue
             if kind is not None:
-                self.fits(each["source"], found[1], kind[1], at)
-            params = self.parameters(lookup.params_model(found[1]), each, Workload, at, service_params)
+                self.fits(each["source"], found, kind.object, at)
+            params = self.parameters(parameters.params_model(found.object), each, Workload, at, service_params)
             if group is not None:
-                resolved.append(ResolvedSource(each["source"], found[0], group, params or {}))
+                resolved.append(ResolvedSource(each["source"], found, group, params or {}))
         return resolved
 
-    def fits(self, source: str, loaded: Any, kind: Any, at: Path) -> None:
-        kinds = lookup.fact("workloads", source, "kinds", loaded, "kinds")
+    def fits(self, source: str, found: Found, kind: Any, at: Path) -> None:
+        entry = names.table("workloads").get(source)
+        kinds = (entry.facts if entry else {}).get("kinds", getattr(found.object, "kinds", None))
         if kinds is None or kind.name in kinds:
             return
         message = f"{source!r} is a workload for {', '.join(kinds)}, not for {kind.name!r}"

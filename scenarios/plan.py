@@ -24,7 +24,6 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from brokers import names
 from brokers.errors import InvalidInput
 from scenarios.checks import check_samples, check_service, check_source
 from scenarios.problems import Path as DataPath
@@ -71,9 +70,9 @@ def resolve(scenario: Scenario) -> Model:
         services.append(
             ServiceSpec(
                 name=service.section.name,
-                kind_target=service.kind,
-                protocol_target=service.protocol,
-                index_target=service.index,
+                kind_target=service.kind.target,
+                protocol_target=service.protocol.target,
+                index_target=service.index.target if service.index else None,
                 tables="own" if service.section.tables == "own" else "shared",
                 view=service.section.view,
                 settled=service.section.subscriptions == "settled",
@@ -103,13 +102,11 @@ def resolve(scenario: Scenario) -> Model:
 def _overlay(scenario: Scenario) -> Overlay:
     from topology.build import build
     from topology.errors import TopologyError
-    from topology.registry import TOPOLOGIES
 
     model = scenario.model
     try:
         kind, params = model.topology.kind, scenario.topology_params
-        generator = None if kind in TOPOLOGIES else names.load_as("topologies", scenario.topology)
-        return build(kind, params, model.links, model.seed, scenario.folder, generator)
+        return build(kind, params, model.links, model.seed, scenario.folder, scenario.topology.object)
     except TopologyError as error:
         section, _, rest = str(error).partition(": ")
         path: DataPath = ("links",) if section == "links" else ("topology",)
@@ -158,9 +155,8 @@ def _clients(
 
 def _params(scenario: Scenario, i: int, service: ResolvedService, files: dict[str, str]) -> dict[str, Any]:
     """The parameters of a service's kind; files that they name are found and hashed."""
-    kind = names.load_as("kinds", service.kind)
     params = dict(service.params)
-    for key in getattr(kind, "paths", ()):
+    for key in getattr(service.kind.object, "paths", ()):
         if isinstance(params.get(key), str):
             params[key] = str(Path(scenario.folder) / params[key])
             try:
@@ -200,9 +196,9 @@ def _sources(
 
     specs = []
     words: dict[int, set[str]] = {}
-    kind = names.load_as("kinds", service.kind)
+    kind = service.kind.object
     for j, source in enumerate(service.sources):
-        loaded = names.load_as("workloads", source.target)
+        loaded = source.source.object
         params = dict(source.params)
         first, count = groups[source.group]
         if "first_client" in params:
@@ -230,7 +226,7 @@ def _sources(
         notes += getattr(found, "notes", ())
         for key in named:
             files[source.params[key]] = _hash(params[key])
-        specs.append(SourceSpec(source.target, params, source.group))
+        specs.append(SourceSpec(source.source.target, params, source.group))
     if words:
         service_params[PARAMETER] = {attribute: sorted(each) for attribute, each in sorted(words.items())}
         try:

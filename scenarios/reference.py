@@ -13,7 +13,8 @@ from pydantic import BaseModel, BeforeValidator
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
-from scenarios import lookup
+from brokers import names
+from scenarios import parameters
 from scenarios.schema import ScenarioModel
 from topology import units
 from topology.sections import Section
@@ -60,8 +61,8 @@ def page() -> str:
     parts = [INTRODUCTION + "\n".join(_unit_rows())]
     parts += ["## Sections", _table(_rows(ScenarioModel, ""))]
     parts += ["## Parameters of topologies", "They stand beside `kind` in the section `topology`."]
-    for name, entry in lookup.registry("topologies").items():
-        parts += [f"### {name}", _sentence(entry.prose), _table(_rows(lookup.topology_model(name), ""))]
+    for name, entry in names.table("topologies").items():
+        parts += [f"### {name}", _sentence(entry.prose), _table(_rows(parameters.topology_model(name), ""))]
     parts += ["## Parameters of kinds", "They stand beside `kind` in a service."]
     parts += _group("kinds", "Params")
     parts += ["## Options of protocols", "They stand in the section `options` of a service."]
@@ -73,10 +74,10 @@ def page() -> str:
 
 
 def _group(group: str, attribute: str) -> Iterator[str]:
-    for name, entry in lookup.registry(group).items():
+    for name, entry in names.table(group).items():
         yield f"### {name}"
         yield _sentence(entry.prose)
-        model = lookup.params_model(lookup.find(group, name)[1], attribute)
+        model = parameters.params_model(names.find(group, name)[1], attribute)
         yield _table(_rows(model, "")) if model.model_fields else "None."
 
 
@@ -101,9 +102,9 @@ def _files() -> Iterator[str]:
     from brokers.replaying import form_of
 
     yield FILES.rstrip()
-    for name in lookup.registry("kinds"):
-        kind = lookup.find("kinds", name)[1]
-        form = form_of(kind(lookup.params_model(kind)().model_dump()))
+    for name in names.table("kinds"):
+        kind = names.find("kinds", name)[1]
+        form = form_of(kind(parameters.params_model(kind)().model_dump()))
         lines = ["| column | ops | |", "|---|---|---|"]
         for column in form.header:
             lines.append(f"| `{column.name}` | {', '.join(column.ops)} | {column.prose} |")

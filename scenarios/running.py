@@ -14,8 +14,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from brokers import names
 from brokers.errors import BrokerlabError, EnvironmentProblem, Interrupted, InvalidInput
 from scenarios.loader import from_data, load
+from scenarios.many.metrics import stood_for
+from scenarios.measuring import measured
 from scenarios.plan import actors_of, cut, default_engine, resolve
 from scenarios.progress import Progress
 from scenarios.schema import Scenario
@@ -253,10 +256,17 @@ def _carry_out(
         finally:
             if bar is not None:
                 bar.close()
+        further, unmeasured = measured(scenario, model, folder.path)
+        for sentence in unmeasured:
+            _tell(sentence)
+        for name, each in further.items():
+            result.metrics["services"][name].update(each)
         facts = {
             **result.engine,
             "metrics": result.metrics,
-            "notes": [*model.overlay.notes, *model.facts["notes"]],  # what was left out or changed in what was read
+            "names": scenario.stands_for(),
+            # What was left out or changed in what was read, and what could not be measured.
+            "notes": [*model.overlay.notes, *model.facts["notes"], *unmeasured],
             "scenario_folder": where,
         }
         return Run(folder.finish(result.digest, result.digest_per_second, facts))
@@ -335,4 +345,10 @@ def choose_engine(
 def scenario_of(run: RunFolder, *, trust: bool = False) -> Scenario:
     """The scenario that a run folder was made from, to run again; `trust` lets it name code from outside."""
     beside = run.path / run.manifest["engine"].get("scenario_folder", ".")
-    return from_data(run.manifest["scenario"], beside, trust=trust, where=str(run.path / "manifest.json"))
+    found = from_data(run.manifest["scenario"], beside, trust=trust, where=str(run.path / "manifest.json"))
+    for service, was in zip(found.services, stood_for(run), strict=True):
+        for group, key in (("kinds", "kind"), ("protocols", "protocol"), ("indexes", "index")):
+            name = service.index_name if key == "index" else getattr(service.section, key)
+            if name is not None:
+                names.found_again(group, name, was.get(key), trust=trust)
+    return found

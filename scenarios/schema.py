@@ -2,7 +2,7 @@
 
 Rules: unknown keys are refused; every default stands here, with a line of prose; quantities are in base units
 after validation. What depends on a name (the parameters of a topology, a workload, a kind, a protocol) is
-not fixed here: its model belongs to whatever the name stands for, and is looked up by `scenarios.lookup`. What links
+not fixed here: its model belongs to whatever the name stands for, and is told by `scenarios.parameters`. What links
 and placements are like is said where they are made, in `topology.links` and `topology.placement`.
 """
 
@@ -23,6 +23,8 @@ from pydantic import (
     field_validator,
 )
 
+from brokers.metrics import Metric
+from brokers.names import Found
 from scenarios.document import Document
 from scenarios.many import expect
 from scenarios.problems import Path, ScenarioErrors
@@ -128,6 +130,9 @@ class Service(Named):
     options: dict[str, Any] = Field(default={}, description="options of the protocol")
     cost: ServiceCost = ServiceCost()
     workload: list[Workload] = Field(default=[], description="what the clients do")
+    metrics: list[str] = Field(
+        default=[], description="what to measure beside what the kind does: metrics of `brokerlab list`, or module:Name"
+    )
 
 
 class TopologyHead(Named):
@@ -206,7 +211,7 @@ class ResolvedSource:
     """A workload source whose class is found and whose parameters are valid."""
 
     name: str
-    target: str
+    source: Found
     group: str
     params: dict[str, Any]
 
@@ -216,14 +221,15 @@ class ResolvedService:
     """A service whose names are found and whose parameters are valid."""
 
     section: Service
-    kind: str
-    protocol: str
-    index: str | None  # these three as "module:Class"
+    kind: Found
+    protocol: Found
+    index: Found | None
     index_name: str | None
     params: dict[str, Any]
     options: dict[str, Any]
     sources: tuple[ResolvedSource, ...]
     server: str | None = None
+    metrics: tuple[Metric, ...] = ()  # beside those that every service has
 
 
 @dataclass(frozen=True)
@@ -231,7 +237,7 @@ class Scenario:
     """A valid scenario: sections as models, names resolved, all values plain and in base units."""
 
     model: ScenarioModel
-    topology: str  # "module:function"
+    topology: Found
     topology_params: dict[str, Any]
     services: tuple[ResolvedService, ...]
     folder: str  # relative paths in it start here
@@ -277,15 +283,45 @@ class Scenario:
                     "options": service.options,
                     "cost": service.section.cost.model_dump(),
                     "workload": workload,
+                    **({"metrics": service.section.metrics} if service.section.metrics else {}),
                 }
             )
         return data
 
+    def further_metrics(self) -> dict[str, tuple[Metric, ...]]:
+        """Of each service, the metrics beside those that every service has."""
+        return {service.section.name: service.metrics for service in self.services}
+
+    def own_tables(self) -> dict[str, Any]:
+        """The tables that the kinds of the services add to a trace."""
+        return {name: table for each in self.services for name, table in each.kind.object.tables.items()}
+
+    def stands_for(self) -> dict[str, Any]:
+        """What every name was resolved to, for the manifest of a run."""
+        return {
+            "topology": self.topology.target,
+            "services": [
+                {
+                    "kind": service.kind.target,
+                    "protocol": service.protocol.target,
+                    "index": service.index.target if service.index else None,
+                    "workload": [source.source.target for source in service.sources],
+                    "audit_rule": service.kind.object.manifest.audit_rule or None,
+                    "metrics": [
+                        {"name": each.name, "together": each.together.value, "measure": each.measure}
+                        for each in service.metrics
+                    ],
+                }
+                for service in self.services
+            ],
+        }
+
     def model_parts(self) -> dict[str, Any]:
-        """What determines the trace: the scenario without engine, trace level, memory layout, title, expectations."""
+        """What determines the trace: the scenario without what only says how it is run, shown and judged."""
         data = self.resolved()
         for key in ("engine", "trace", "title", "name", "expect"):
             del data[key]
         for service in data["services"]:
             del service["tables"], service["view"]
+            service.pop("metrics", None)
         return data

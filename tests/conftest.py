@@ -23,6 +23,8 @@ GROUPS = {
     "tests/analysis/test_spark_spatial.py": "spark",
     "tests/analysis/test_spark_topk.py": "spark",
     "tests/scenarios/test_many_results.py::test_expectations_of_the_audit_have": "spark",
+    "tests/scenarios/test_foreign.py::test_a_run_of_an_installed": "spark",
+    "tests/scenarios/test_foreign.py::test_the_kit_and_the_audit": "spark",
     "tests/scenarios/test_run.py::test_the_demo_runs_twice": "spark",
     "tests/scenarios/test_trust.py::test_a_run_from_outside_is_audited": "spark",
     "tests/analysis/test_survival.py": "survival",
@@ -63,14 +65,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]):
 def outside(tmp_path_factory: pytest.TempPathFactory):
     """A folder outside the tree with a third party's modules, on the path."""
     folder = tmp_path_factory.mktemp("outside")
-    modules = sorted((Path(__file__).parent / "outside").glob("*.py"))
-    for module in modules:
-        shutil.copy(module, folder / module.name)
+    shutil.copytree(Path(__file__).parent / "outside", folder, dirs_exist_ok=True)
+    names = {path.stem for path in folder.iterdir()}
     sys.path.insert(0, str(folder))
     yield folder
     sys.path.remove(str(folder))
-    for module in modules:
-        sys.modules.pop(module.stem, None)
+    for module in [name for name in sys.modules if name.partition(".")[0] in names]:
+        del sys.modules[module]
 
 
 @pytest.fixture(scope="session")

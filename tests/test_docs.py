@@ -159,7 +159,9 @@ def test_every_block_of_the_page_does_what_it_shows(page: Path, tmp_path: Path):
         if block.said.startswith("norun=") or block.language in SHOWN_ONLY:
             continue
         if block.said.startswith("file="):
-            (folder / block.said.removeprefix("file=")).write_text(block.text, encoding="utf-8")
+            file = folder / block.said.removeprefix("file=")
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(block.text, encoding="utf-8")
         elif block.language == "console":
             run_console(block, folder)
         else:
@@ -180,11 +182,19 @@ def test_every_block_says_how_it_is_checked():
     for page in PAGES:
         for block in BLOCKS[page]:
             runnable = block.language == "console" and (not block.said or block.said.startswith("norun="))
-            written = block.language in WRITTEN and re.fullmatch(r"file=[\w.-]+", block.said)
+            written = block.language in WRITTEN and re.fullmatch(r"file=[\w-]+(/[\w-]+)*\.\w+", block.said)
             plain = block.language == "python" and not block.said
             assert block.language in SHOWN_ONLY or runnable or written or plain, (
                 f"{block.place} is left out silently"
             )
+
+
+def test_the_kind_of_the_page_is_the_one_that_is_tested():
+    shown = {block.said.removeprefix("file="): block.text for block in BLOCKS[ROOT / "docs" / "kinds.md"]}
+    files = sorted((ROOT / "tests" / "outside" / "rooms").glob("*.py"))
+    assert files
+    for file in files:
+        assert shown[f"rooms/{file.name}"] == file.read_text(encoding="utf-8"), f"the page has another {file.name}"
 
 
 def test_the_demo_in_the_readme_is_what_the_demo_prints(tmp_path: Path):

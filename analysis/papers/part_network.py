@@ -21,7 +21,7 @@ from topology.links import Links
 
 PROTOCOLS = ("spatial-flooding", "spatial-keyword", "spatial")
 PAYLOADS = (1 << 10, 100 << 10)
-_SOURCES = "scenarios.workloads.objects"
+_SOURCES = "protocols.spatial.objects"
 _LINKS = Links.model_validate({"delay": {"kind": "uniform", "low": 2_000_000, "high": 10_000_000}})
 _SECOND = 1_000_000_000
 _SORTS = {PUBLISH: "objects", EXPIRE: "ends", 16: "questions", 17: "questions", 18: "answers", 19: "heads",

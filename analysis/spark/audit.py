@@ -21,8 +21,8 @@ from functools import reduce
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
-from analysis.spark.changes import BEHIND, behind_links, changes_of, settlement
-from analysis.spark.rules import Kept, Question, judged, rule_of
+from analysis.spark.rules import Kept, judged, rule_of
+from analysis.spark.standing import BEHIND, Standing, behind_links, changes_of, settlement
 from analysis.spark.trace import (
     Service,
     Trace,
@@ -33,6 +33,7 @@ from analysis.spark.trace import (
     undivided,
     write_json,
 )
+from brokers.auditing import Question
 from brokers.contract import NEVER, Guarantees
 from brokers.naming import message_name
 from brokers.verdicts import EXIT_CODES, FINDINGS, UNKNOWN, VALID, VERDICTS, Judgement, judgement, words
@@ -236,10 +237,9 @@ def _judge(
     lost = losses if consider_losses else None
     publications = keep(_publications(trace, service.number, chosen(published), lost))
     found.audited = found.publications if share >= 1 else publications.count()
-    question = Question(
-        trace, service, guarantees, publications, changes,
-        keep.apart(settlement(trace, service, changes, consider_losses)), _places(trace), keep,
-    )  # fmt: skip
+    settled = keep.apart(settlement(trace, service, changes, consider_losses))
+    standing = Standing(trace, service, changes, settled, _places(trace))
+    question = Question(trace, service, guarantees, publications, standing, keep)
     delivered = (
         chosen(trace.table("deliveries").filter(mine))
         .groupBy("publication", "client")

@@ -1,55 +1,18 @@
-"""The audit rule of each kind: what the definition forces, and what it leaves free.
-
-A rule is a class that is called `rule(kind)` and answers
-
-    decisions(question) -> DataFrame
-        publication, client   a pair that the definition allows at all; any other is forbidden
-        forced                whether it had to be delivered
-        excused               whether it is free only because a link lost something
-        since_ns              the earliest time at which a delivery to the client was in order
-
-with one row per pair. It computes from publications and changes alone (with dependencies and losses), never
-from deliveries: those are what it judges. The audit does the rest: sampling, comparing, counting, duplicates
-and order. So are judged kinds that say of each pair whether it is right, and those that bound the answer from
-below (forced) and from above (allowed).
-
-Where who is in the answer depends on the others, a rule answers instead
-
-    judge(question, delivered) -> DataFrame
-        publication, client, times, first_ns   as in `delivered`; of a pair that was not delivered: null
-        forced, excused                        as above
-        missed, unwanted                       what is wrong with the pair
-
-with a row for every pair that is not forbidden or that was delivered. `delivered` has a row per pair with how
-often and when first it was delivered.
-
-A rule may also answer `reason(publication, change) -> str`: in words, whether the change of a client wants
-the publication and why; both are rows of the trace as dictionaries.
-"""
+"""The audit rule of a service, and its question answered. What a rule is: `brokers.auditing`."""
 
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING
 
-from brokers.contract import Guarantees
+from brokers.auditing import Question, Rule
 from brokers.errors import InvalidInput
 from brokers.names import load_as
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from analysis.spark.trace import Service, Trace
-
-# Name of the kind -> "module:Class". A third party's kind may carry `audit_rule = "module:Class"` instead.
-RULES: dict[str, str] = {
-    "channels": "analysis.spark.channels:ChannelsRule",
-    "content": "analysis.spark.content:ContentRule",
-    "context": "analysis.spark.context:ContextRule",
-    "topk": "analysis.spark.topk:TopKRule",
-    "spatial": "analysis.spark.spatial:SpatialRule",
-}
+    from analysis.spark.trace import Service
 
 
 class Kept:
@@ -83,46 +46,16 @@ class Kept:
                 self._frames.pop().unpersist()
 
 
-@dataclass(frozen=True)
-class Question:
-    """What a rule gets.
-
-    `publications` are those to judge: publication, time_ns, values, place (of the broker where it entered),
-    end_ns (no decision about it was made after that), unheard (what lies behind links that lost a copy),
-    cut (whether the run may have ended before it was done).
-    `changes` and `settled` are as in `analysis.spark.changes`. `places` gives each broker its place. `keep` is for a
-    frame that is used several times; it is given back when the service has been judged.
-    """
-
-    trace: Trace
-    service: Service
-    guarantees: Guarantees
-    publications: DataFrame
-    changes: DataFrame
-    settled: DataFrame
-    places: DataFrame
-    keep: Kept
-
-
-class Rule(Protocol):
-    """See the module. One of `decisions` and `judge` has to be there."""
-
-    def decisions(self, question: Question) -> DataFrame: ...
-
-    def judge(self, question: Question, delivered: DataFrame) -> DataFrame: ...
-
-    def reason(self, publication: dict[str, Any], change: dict[str, Any]) -> str: ...
-
-
 def rule_of(service: Service) -> Rule:
     """The audit rule of a service's kind."""
-    target = RULES.get(service.kind.name) or getattr(service.kind, "audit_rule", None)
-    if target is None:
+    target = service.kind.manifest.audit_rule
+    if not target:
         raise InvalidInput(
-            f"service {service.name!r}: the kind {service.kind.name!r} has no audit rule; give the class an "
-            "attribute audit_rule = 'package.module:Class', as analysis/spark/rules.py describes"
+            f"service {service.name!r}: the kind {service.kind.name!r} has no audit rule; name one as audit_rule = "
+            "'package.module:Class' in its manifest, as brokers/auditing.py describes"
         )
-    return load_as("audit rules", target)(service.kind)
+    rule: Rule = load_as("audit rules", target)(service.kind)
+    return rule
 
 
 def judged(rule: Rule, question: Question, delivered: DataFrame) -> DataFrame:

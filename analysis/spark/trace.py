@@ -23,8 +23,9 @@ from brokers.engine.manifest import refuse_links
 from brokers.engine.runfolder import RunFolder, open_run
 from brokers.engine.trace_schema import TABLES
 from brokers.errors import EnvironmentProblem, InvalidInput
-from brokers.names import find
+from brokers.names import found_again
 from brokers.words import words_in
+from scenarios.many.metrics import stood_for
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -66,10 +67,13 @@ def services_of(run: RunFolder, *, trust: bool = False) -> list[Service]:
     """The services of a run, in the order of its scenario; `trust` lets the run name code from outside."""
     found = []
     beside = (run.path / run.manifest["engine"].get("scenario_folder", ".")).resolve()
-    for number, section in enumerate(run.manifest["scenario"]["services"]):
+    sections = run.manifest["scenario"]["services"]
+    for number, (section, was) in enumerate(zip(sections, stood_for(run), strict=True)):
         try:
-            _, kind = find("kinds", section["kind"], trust=trust, folder=beside)
-            _, protocol = find("protocols", section["protocol"], trust=trust, folder=beside)
+            kind, protocol = (
+                found_again(group, section[key], was.get(key), trust=trust, folder=beside).object
+                for group, key in (("kinds", "kind"), ("protocols", "protocol"))
+            )
         except InvalidInput as error:
             raise InvalidInput(f"{run.path}: service {section['name']!r}: {error}") from error
         known = set(kind.Params.model_fields)

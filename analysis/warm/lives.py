@@ -16,10 +16,12 @@ from typing import NamedTuple
 
 from analysis.papers.registry import PAPERS
 from brokers.indexes.registry import INDEXES
+from brokers.kinds import manifests
 from brokers.registry import load
-from protocols.registry import KINDS, PROTOCOLS
 
 Life = Callable[[], object]
+
+KINDS = {kind.name: kind for kind in manifests()}
 
 # The library that a kind's networks are made of.
 LIBRARIES = {
@@ -62,9 +64,9 @@ def _library(kind: str) -> Iterator[Life]:
 
 def _networks(kind: str) -> Iterator[Life]:
     for index, entry in INDEXES.items():
-        if entry.facts["question"] == KINDS[kind].facts["question"]:
+        if entry.facts["question"] == KINDS[kind].question:
             yield partial(_protocols, kind, index)
-    if KINDS[kind].facts["question"] is None:
+    if KINDS[kind].question is None:
         yield partial(_protocols, kind, None)
     for paper in PAPERS.values():
         if paper.facts["kind"] == kind and "tiny_network" in paper.facts:
@@ -87,10 +89,8 @@ def _protocols(kind: str, index: str | None) -> None:
         Variant("single messages", view="message", tables="own"),
     )
     tree, standing, cycles = REHEARSALS[0], REHEARSALS[4], REHEARSALS[6]
-    usual = index == KINDS[kind].facts["default_index"]
-    for protocol, entry in PROTOCOLS.items():
-        if entry.facts["kind"] != kind:
-            continue
+    usual = index == KINDS[kind].default_index
+    for protocol in KINDS[kind].protocols:
         for number, variant in enumerate(variants if usual else variants[:1]):
             for rehearsal in (tree, standing, cycles) if usual and number == 0 else (tree,):
                 model = rehearse(rehearsal, protocol, index=index)

@@ -89,9 +89,9 @@ def _model(kind: str, params: dict[str, Any], protocol: str, settled: bool) -> M
     overlay = build(kind, params, links, 1)
     brokers = len(overlay.names)
     sources = [
-        SourceSpec("scenarios.workloads.publish:Publish", {"process": "poisson", "rate": 200.0}, "clients"),
+        SourceSpec("protocols.content.publish:Publish", {"process": "poisson", "rate": 200.0}, "clients"),
         SourceSpec(
-            "scenarios.workloads.subscribe:Subscribe",
+            "protocols.content.subscribe:Subscribe",
             {"constraints": 2, "width": 0.5, "churn": {"process": "replace", "rate": 20.0}},
             "clients",
         ),

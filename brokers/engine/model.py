@@ -1,6 +1,7 @@
 """The model of a run: everything that determines its trace, as plain data that pickles.
 
-Nothing here says how it is executed: engine, actors and host are arguments of `simulate`.
+Nothing here says how it is executed: engine, actors and host are arguments of `simulate`. Names have been resolved when
+the scenario was loaded; a model holds the targets, so that it can go to another process, and the classes behind them.
 """
 
 from __future__ import annotations
@@ -23,9 +24,14 @@ class SourceSpec:
     group: str  # the client group that acts
 
     @property
+    def source_class(self) -> Any:
+        """The class behind the target."""
+        return names.load_as("workloads", self.target)
+
+    @property
     def publishes(self) -> bool:
         """Whether publications enter at its clients; what its class says, or says of these parameters."""
-        made = names.load_as("workloads", self.target)
+        made = self.source_class
         if hasattr(made, "publishes_with"):
             return bool(made.publishes_with(self.params))
         return bool(getattr(made, "publishes", True))
@@ -47,6 +53,20 @@ class ServiceSpec:
     cost: dict[str, float] = field(default_factory=dict)  # fields of CostModel
     sources: list[SourceSpec] = field(default_factory=list)
     server: int = -1  # the overlay's node that is this service's server; -1: none
+
+    @property
+    def kind_class(self) -> Any:
+        """The class behind the kind's target; those of the others likewise."""
+        return names.load_as("kinds", self.kind_target)
+
+    @property
+    def protocol_class(self) -> Any:
+        return names.load_as("protocols", self.protocol_target)
+
+    @property
+    def index_class(self) -> Any:
+        """None where the kind uses no index."""
+        return names.load_as("indexes", self.index_target) if self.index_target else None
 
 
 @dataclass

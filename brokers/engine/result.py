@@ -15,7 +15,6 @@ from brokers.engine import layout as L
 from brokers.engine.latency import bucket_value
 from brokers.engine.model import Model
 from brokers.engine.shard import ShardResult, Window
-from brokers.names import load_as
 from brokers.words import rows_of
 
 SECONDS_MAX = 10_000  # digests of a run, one per second unless it lasts longer
@@ -144,7 +143,7 @@ def _changes(model: Model, results: list[ShardResult]) -> dict[str, NDArray[Any]
     table["revoked_ns"] = np.full(standing.size, -1, np.int64)
     table["gone_ns"] = np.full(standing.size, -1, np.int64)
     for i, spec in enumerate(model.services):
-        kind = load_as("kinds", spec.kind_target)
+        kind = spec.kind_class
         begins = np.flatnonzero((table["service"] == i) & np.isin(table["operation"], sorted(kind.interests)))
         ends = np.flatnonzero((table["service"] == i) & np.isin(table["operation"], sorted(kind.revocations)))
         if begins.size and ends.size:
@@ -186,7 +185,7 @@ def _dependencies(
     pairs = [r.dependencies for r in results]
     leanings = np.unique(np.concatenate([r.leanings for r in results]), axis=0)
     for service in np.unique(leanings[:, 0]).tolist():
-        kind = load_as("kinds", model.services[service].kind_target)
+        kind = model.services[service].kind_class
         begins = (changes["service"] == service) & np.isin(changes["operation"], sorted(kind.interests))
         issued_by = dict(zip(changes["interest"][begins].tolist(), changes["change"][begins].tolist()))
         mine = leanings[leanings[:, 0] == service, 1:]

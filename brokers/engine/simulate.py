@@ -22,7 +22,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from brokers import names
 from brokers.contract import NEVER, ShardProtocol
 from brokers.engine import checkpoint
 from brokers.engine.batching import Cutting
@@ -63,7 +62,7 @@ def tables_of(model: Model) -> dict[str, Table]:
     """The trace tables that the kinds of a model add."""
     tables: dict[str, Table] = {}
     for service in model.services:
-        tables.update(names.load_as("kinds", service.kind_target).tables)
+        tables.update(service.kind_class.tables)
         if words_of(service.params):
             tables.update(WORDS)
     return tables
@@ -216,7 +215,7 @@ def _said_goodbye(model: Model, stop: SystemExit) -> str:
 def _stateless(model: Model) -> str | None:
     """The name of a protocol of the model that cannot be checkpointed, if there is one."""
     for service in model.services:
-        protocol = names.load_as("protocols", service.protocol_target)
+        protocol = service.protocol_class
         if issubclass(protocol, ShardProtocol) and protocol.state is ShardProtocol.state:
             return service.protocol_target
     return None

@@ -12,47 +12,47 @@ behind the link until the next one went over it, since that tells everything aga
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from brokers.contract import NEVER, Guarantees
 from protocols.channels.database import marks
-from protocols.channels.kind import UNSUBSCRIBE, Asked, Channels
+from protocols.channels.kind import Asked, Channels
 from protocols.channels.server import LISTEN
-from protocols.judging import Audit, Tables, handled_last, judge_order
+from protocols.judging import Audit, handled_last, judge_order
+from protocols.standing import Standing, Tables
 
 
-@dataclass
-class _Version:
-    """What a change made of a query; None: nothing."""
+class _Round(NamedTuple):
+    """A time at which a query is due, and when a broker last handled an answer of it."""
 
-    asked: Asked | None
-    issued: int
-    settled: int
-    spoilt: bool
-    ended: int = NEVER  # when the next was issued
-    gone: int = NEVER  # when the next had settled
+    sent: int
+    end: int
 
 
 def judge(tables: Tables, kind: Channels, guarantees: Guarantees, service: int) -> Audit:
     """Judge a run by its full trace. O(rounds * queries), and O(objects) per version."""
     found = Audit.of(tables, guarantees)
-    queries = _queries(tables, kind, service)
+    standing = Standing(tables, kind, service, guarantees, heeds_ends=False)
+    asked = {each.change: kind.asked(each.values, each.word) for each in standing.versions}
     excuses = _Excuses(tables, service) if not guarantees.under_loss else None
     got = _received(tables["received"], service)
     ends = _round_ends(tables, service)
     last = int(tables["samples"]["time_ns"].max(initial=0))  # the run went so far at least
     answers: dict[int, tuple[int, int]] = {}
-    for id_, versions in sorted(queries.items()):
-        for period in sorted({version.asked.period_ns for version in versions if version.asked}):
-            due = range(period, last, period)
-            wanted = [version for version in versions if version.asked and version.asked.period_ns == period]
-            for at in due:
-                end = max(ends.get((period, at // period), at), at)
+    for id_, versions in sorted(standing.of.items()):
+        for period in sorted({asked[each.change].period_ns for each in versions}):
+            wanted = [each for each in versions if asked[each.change].period_ns == period]
+            for at in range(period, last, period):
+                due = _Round(at, max(ends.get((period, at // period), at), at))
                 received = got.pop((id_, period, at // period), [])
-                _judge(found, kind, answers, id_, at, end, wanted, received, excuses)
+                possible = [each for each in wanted if standing.possible(each, due)]
+                right = [_answer(kind, answers, each.change, asked[each.change]) for each in possible]
+                certain = [each for each in possible if standing.certain(each, due, forgive=True)]
+                spoilt = bool(certain) and not standing.certain(certain[0], due)
+                excused = bool(certain) and excuses is not None and (spoilt or excuses.hold(at))
+                _judge(found, f"query {found.message(id_)} at {at} ns", right, bool(certain), excused, received)
     for (id_, period, number), _ in sorted(got.items()):
         found.unwanted.add(f"query {found.message(id_)} was answered in round {number} of {period} ns, unasked")
     deliveries = tables["deliveries"]
@@ -68,60 +68,28 @@ def judge(tables: Tables, kind: Channels, guarantees: Guarantees, service: int) 
 
 
 def _judge(
-    found: Audit, kind: Channels, answers: dict[int, tuple[int, int]], id_: int, at: int, end: int,
-    versions: list[_Version], received: list[tuple[int, int]], excuses: _Excuses | None,
-) -> None:  # fmt: skip
-    """One query at one time at which it may be due."""
-    possible = [v for v in versions if v.issued <= end and v.gone >= at]
-    certain = [v for v in possible if v.settled < at and v.ended > end]
-    excused = bool(certain) and excuses is not None and (certain[0].spoilt or excuses.hold(at))
-    what = f"query {found.message(id_)} at {at} ns"
+    found: Audit, what: str, right: list[tuple[int, int]], certain: bool, excused: bool, received: list[tuple[int, int]]
+) -> None:
+    """One query at one time at which it may be due; `right` are the answers of the versions that are possible."""
     if len(received) > 1:
         found.duplicated.add(f"{what} was answered {len(received)} times")
-    right = [_answer(kind, answers, version) for version in possible]
     for answer in received:
         if answer not in right:
             found.unwanted.add(f"{what} was answered with {answer[0]} objects; right are {[n for n, _ in right]}")
     if certain and not received and not excused:
         found.missed.add(f"{what} was not answered")
-    found.forced += bool(certain) and not excused
+    found.forced += certain and not excused
     found.excused += excused
-    found.free += bool(possible) and (not certain or excused)
-    found.forbidden += not possible
+    found.free += bool(right) and (not certain or excused)
+    found.forbidden += not right
 
 
-def _answer(kind: Channels, known: dict[int, tuple[int, int]], version: _Version) -> tuple[int, int]:
+def _answer(kind: Channels, known: dict[int, tuple[int, int]], change: int, asked: Asked) -> tuple[int, int]:
     """How many objects the definition gives, and the sum of their marks."""
-    answer = known.get(id(version))
-    if answer is None:
-        assert version.asked is not None
-        objects = kind.answer(version.asked)
-        answer = known[id(version)] = (len(objects), int(marks(objects).sum()))
-    return answer
-
-
-def _queries(tables: Tables, kind: Channels, service: int) -> dict[int, list[_Version]]:
-    table = tables["changes"]
-    settled = dict(zip(table["change"].tolist(), table["settled_ns"].tolist()))
-    after: dict[int, int] = {}
-    leans = tables["dependencies"]
-    for change, on in zip(leans["change"].tolist(), leans["depends_on"].tolist()):
-        after[change] = max(after.get(change, -1), settled[on] if settled[on] >= 0 else NEVER)
-    queries: dict[int, list[_Version]] = {}
-    mine = np.flatnonzero(table["service"] == service)
-    for row in mine[np.lexsort((table["change"][mine], table["issued_ns"][mine]))].tolist():
-        id_, change = int(table["interest"][row]), int(table["change"][row])
-        issued, at = int(table["issued_ns"][row]), int(table["settled_ns"][row])
-        spoilt = bool(table["lost"][row])
-        at = -1 if issued < 0 else max(NEVER if at < 0 else at, after.get(change, -1))
-        asked = None if table["operation"][row] == UNSUBSCRIBE else kind.asked(table["values"][row], id_)
-        versions = queries.setdefault(id_, [])
-        # A change that a link lost may never take effect, and those before it never end; the same for its leader's.
-        gone = NEVER if spoilt else at
-        for version in versions:
-            version.ended, version.gone = min(version.ended, issued), min(version.gone, gone)
-        versions.append(_Version(asked, issued, at, spoilt))
-    return queries
+    if change not in known:
+        objects = kind.answer(asked)
+        known[change] = len(objects), int(marks(objects).sum())
+    return known[change]
 
 
 class _Excuses:

@@ -19,10 +19,12 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from brokers.contract import Floats, Ints, Kind
 from brokers.errors import InvalidInput
+from brokers.kinds import KindManifest
 from brokers.planning.model import BadQuery, checked_boxes
 from brokers.planning.sizes import Database
 from brokers.schema import Column, Table
 from protocols.channels.database import database_of
+from protocols.channels.manifest import CHANNELS
 
 SUBSCRIBE, UNSUBSCRIBE = 1, 2
 PERIOD_NS_MIN = 1_000_000
@@ -76,9 +78,7 @@ class Asked(NamedTuple):
 class Channels(Kind):
     """See the module."""
 
-    name: ClassVar[str] = "channels"
-    prose: ClassVar[str] = "geographic queries to a server, which merges them and answers each of them periodically"
-    question: ClassVar[str | None] = None
+    manifest: ClassVar[KindManifest] = CHANNELS
     server: ClassVar[bool] = True
     types: ClassVar[Mapping[str, int]] = {"subscribe": SUBSCRIBE, "unsubscribe": UNSUBSCRIBE}
     publications: ClassVar[frozenset[int]] = frozenset()
@@ -154,9 +154,6 @@ class Channels(Kind):
             ),
         ),
     }  # fmt: skip
-    judge: ClassVar[str] = "protocols.channels.judge:judge"
-    rehearsal: ClassVar[str] = "protocols.channels.rehearsal:script"
-    replay: ClassVar[str] = "protocols.channels.replay:ChannelsForm"
     Params: ClassVar[type[BaseModel]] = Params
 
     def __init__(self, params: Mapping[str, Any]) -> None:

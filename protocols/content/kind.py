@@ -16,7 +16,9 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, model_serializer, model_validator
 
 from brokers.contract import Floats, Ints, Kind
+from brokers.kinds import KindManifest
 from brokers.words import word_of, words_of
+from protocols.content.manifest import CONTENT
 
 PUBLISH, SUBSCRIBE, UNSUBSCRIBE = 0, 1, 2
 
@@ -70,11 +72,7 @@ class Params(BaseModel):
 class Content(Kind):
     """See the module."""
 
-    name: ClassVar[str] = "content"
-    prose: ClassVar[str] = (
-        "ranges over numeric attributes: a publication reaches everyone whose ranges hold it"
-    )
-    question: ClassVar[str | None] = "content-match"
+    manifest: ClassVar[KindManifest] = CONTENT
     types: ClassVar[Mapping[str, int]] = {
         "publish": PUBLISH,
         "subscribe": SUBSCRIBE,
@@ -84,8 +82,6 @@ class Content(Kind):
     changes: ClassVar[frozenset[int]] = frozenset({SUBSCRIBE, UNSUBSCRIBE})
     interests: ClassVar[frozenset[int]] = frozenset({SUBSCRIBE})
     revocations: ClassVar[frozenset[int]] = frozenset({UNSUBSCRIBE})
-    rehearsal: ClassVar[str] = "protocols.content.rehearsal:script"
-    replay: ClassVar[str] = "protocols.content.replay:ContentForm"
     Params: ClassVar[type[BaseModel]] = Params
 
     def new_index(self, index: type) -> Any:

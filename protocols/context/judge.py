@@ -18,83 +18,68 @@ import numpy as np
 
 from brokers.contract import Guarantees
 from brokers.indexes.context.contract import Profile, checked_profile, references
-from protocols.context.kind import SUBSCRIBE, UNSUBSCRIBE, UPDATE, Context, value_of
-from protocols.judging import Audit, Changes, Tables, judge_pairs, published
+from protocols.context.kind import SUBSCRIBE, UPDATE, Context, value_of
+from protocols.judging import Audit, judge_pairs, published
+from protocols.standing import Span, Standing, Tables
 
 CHOICES_MAX = 4096
 
 Value = tuple[int, str]
 
 
-class _History(Changes):
-    """The changes of a service: profiles, values, and from when each could be relied on."""
+class _History(Standing):
+    """What stood when: profiles, and values."""
 
     def __init__(self, tables: Tables, kind: Context, service: int, guarantees: Guarantees) -> None:
-        super().__init__(tables, service, guarantees)
-        self.profiles: dict[int, tuple[int, Profile]] = {}  # change -> client, profile
-        self.values: dict[Value, list[tuple[int, float | None]]] = {}  # in order: change, value
-        begins: dict[int, int] = {}
-        table = tables["changes"]
-        for row in self.rows:
-            change, word, operation = (int(table[n][row]) for n in ("change", "interest", "operation"))
-            if operation == UPDATE:
-                context, attribute = value_of(word)
-                _, _, value = kind.update(np.asarray(table["values"][row]))
-                self.values.setdefault((context, str(attribute)), []).append((change, value))
-            elif operation == SUBSCRIBE:
-                begins[word] = change
-                profile = kind.profile(np.asarray(table["values"][row]))
-                self.profiles[change] = int(table["client"][row]), checked_profile(profile, kind.schema)
-            elif operation == UNSUBSCRIBE and word in begins:
-                self.end[begins[word]] = change
+        super().__init__(tables, kind, service, guarantees)
+        self.profiles = [
+            (version, checked_profile(kind.profile(version.values), kind.schema))
+            for version in self.versions
+            if version.type == SUBSCRIBE
+        ]
+        self._values: dict[Value, int] = {}  # the words of those that were ever said
+        self._said: dict[int, float | None] = {}
+        for version in self.versions:
+            if version.type == UPDATE:
+                context, attribute = value_of(version.word)
+                self._values[context, str(attribute)] = version.word
+                _, _, self._said[version.change] = kind.update(version.values)
 
-    def possible(self, value: Value, sent: int, end: int) -> list[float | None]:
+    def choices(self, value: Value, span: Span) -> list[float | None]:
         """What a context's value may have been."""
-        found: list[float | None] = []
-        for change, known in reversed(self.values.get(value, ())):
-            if self.issued[change] > end:
-                continue
-            if known not in found:
-                found.append(known)
-            if self.settled_before(change, sent, end):
-                return found
-        return found if None in found else [*found, None]
+        word = self._values.get(value, -1)
+        possible = (each for each in reversed(self.of.get(word, ())) if self.possible(each, span))
+        unknown = [None] if self.absent(word, span) else []
+        return list(dict.fromkeys([*(self._said[each.change] for each in possible), *unknown]))
 
 
 def judge(tables: Tables, kind: Context, guarantees: Guarantees, service: int) -> Audit:
     """Judge a run by its full trace. O(publications * profiles * choices of values)."""
     found = Audit.of(tables, guarantees)
     history = _History(tables, kind, service, guarantees)
-    asking = {client for client, _ in history.profiles.values()}
+    asking = {version.client for version, _ in history.profiles}
     for p in published(found, tables, service):
         message = kind.message(np.asarray(p.values))
         must, excused, may = set(), set(), set()
-        for change, (client, profile) in history.profiles.items():
-            over = history.end.get(change)
-            if history.issued[change] > p.end or (
-                over is not None and history.settled_before(over, p.sent, p.end)
-            ):
+        for version, profile in history.profiles:
+            if not history.possible(version, p):
                 continue
-            some, all_ = _holds(history, profile, message, p.sent, p.end)
+            some, all_ = _holds(history, profile, message, p)
             if not some:
                 continue
-            may.add(client)
-            if not all_ or history.ended(change) <= p.end:
-                continue
-            if history.settled_before(change, p.sent, p.end) and not p.lost:
-                must.add(client)
-            elif history.settled_before(change, p.sent, p.end, forgive=True):
-                excused.add(client)
+            may.add(version.client)
+            if all_ and history.certain(version, p) and not p.lost:
+                must.add(version.client)
+            elif all_ and history.certain(version, p, forgive=True):
+                excused.add(version.client)
         judge_pairs(found, p, must, may, excused, asking)
     return found
 
 
-def _holds(
-    history: _History, profile: Profile, message: Mapping[str, Any], sent: int, end: int
-) -> tuple[bool, bool]:
+def _holds(history: _History, profile: Profile, message: Mapping[str, Any], span: Span) -> tuple[bool, bool]:
     """Whether a profile holds under some choice of possible values, and whether under all."""
     named = sorted(references(profile))
-    possible = [history.possible(value, sent, end) for value in named]
+    possible = [history.choices(value, span) for value in named]
     if prod(len(values) for values in possible) > CHOICES_MAX:
         return True, False
     answers = {

@@ -27,6 +27,8 @@ from brokers.contract import Floats, Ints, Kind
 from brokers.errors import InvalidInput
 from brokers.indexes.context.brute import Brute
 from brokers.indexes.context.contract import OPERATORS, BadProfile, Schema
+from brokers.kinds import KindManifest
+from protocols.context.manifest import CONTEXT
 
 PUBLISH, UPDATE, SUBSCRIBE, UNSUBSCRIBE = 0, 1, 2, 3
 ATOM = 7  # numbers of an atom
@@ -81,9 +83,7 @@ class Params(BaseModel):
 class Context(Kind):
     """See the module."""
 
-    name: ClassVar[str] = "context"
-    prose: ClassVar[str] = "profiles over messages and changing contexts: a publication reaches whose profile holds"
-    question: ClassVar[str | None] = "context-filter"
+    manifest: ClassVar[KindManifest] = CONTEXT
     types: ClassVar[Mapping[str, int]] = {
         "publish": PUBLISH,
         "update": UPDATE,
@@ -95,9 +95,6 @@ class Context(Kind):
     interests: ClassVar[frozenset[int]] = frozenset({SUBSCRIBE})
     revocations: ClassVar[frozenset[int]] = frozenset({UNSUBSCRIBE})
     replacements: ClassVar[frozenset[int]] = frozenset({UPDATE})
-    judge: ClassVar[str] = "protocols.context.judge:judge"
-    rehearsal: ClassVar[str] = "protocols.context.rehearsal:script"
-    replay: ClassVar[str] = "protocols.context.replay:ContextForm"
     Params: ClassVar[type[BaseModel]] = Params
 
     def __init__(self, params: Mapping[str, Any]) -> None:

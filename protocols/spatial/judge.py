@@ -12,16 +12,16 @@ link lost something never settles.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
 import numpy as np
 from numpy.typing import NDArray
 
 from brokers.contract import NEVER, Guarantees
 from brokers.indexes.spatial.geometry import Geometry, geometry_named, squared_distances
-from protocols.judging import Audit, Changes, Tables, judge_pairs, published
-from protocols.spatial.kind import EXPIRE, OBJECT_KEYWORDS, PUBLISH, SUBSCRIBE, SUBSCRIPTION_KEYWORDS, Spatial
+from protocols.judging import Audit, judge_pairs, published
+from protocols.spatial.kind import OBJECT_KEYWORDS, PUBLISH, SUBSCRIBE, SUBSCRIPTION_KEYWORDS, Spatial
+from protocols.standing import Span, Standing, Tables, Version
 
 Times = NDArray[np.int64]
 
@@ -29,33 +29,18 @@ Times = NDArray[np.int64]
 class _Things:
     """Objects or subscriptions: where, about what, and when."""
 
-    def __init__(
-        self, rows: list[int], table: Mapping[str, Any], settles: Callable[[int], int], start: int, geometry: Geometry
-    ) -> None:
-        self.change: Times = np.array([table["change"][row] for row in rows], np.int64)
-        self.client: Times = np.array([table["client"][row] for row in rows], np.int64)
-        self.broker: Times = np.array([table["broker"][row] for row in rows], np.int64)
-        self.interest: Times = np.array([table["interest"][row] for row in rows], np.int64)
-        self.issued: Times = np.array([table["issued_ns"][row] for row in rows], np.int64)
-        self.settled: Times = np.array([settles(int(c)) for c in self.change], np.int64)
-        self.ended: Times = np.full(len(rows), NEVER, np.int64)
-        self.gone: Times = np.full(len(rows), NEVER, np.int64)
-        values = [np.asarray(table["values"][row], np.float64) for row in rows]
-        self.points = geometry.points(np.array([v[:2] for v in values]).reshape(-1, 2), len(rows), "changes")
-        self.words = [{int(word) for word in v[start:].tolist() if word == word} for v in values]
+    def __init__(self, standing: Standing, versions: list[Version], start: int, geometry: Geometry) -> None:
+        self._standing = standing
+        self.versions = versions
+        places = np.array([version.values[:2] for version in versions]).reshape(-1, 2)
+        self.points = geometry.points(places, len(versions), "changes")
+        self.words = [{int(word) for word in each.values[start:].tolist() if word == word} for each in versions]
 
-    def end(self, at: int, ended: int, gone: int) -> None:
-        """Of two ends the earlier one is told to others, and the later one does nothing."""
-        if ended == self.ended[at]:
-            self.gone[at] = max(int(self.gone[at]), gone)
-        elif ended < self.ended[at]:
-            self.ended[at], self.gone[at] = ended, gone
+    def certain(self, span: Span) -> NDArray[np.bool_]:
+        return np.array([self._standing.certain(each, span) for each in self.versions], np.bool_)
 
-    def certain(self, sent: int, end: int) -> NDArray[np.bool_]:
-        return (self.settled < sent) & (self.ended > end)
-
-    def possible(self, sent: int, end: int) -> NDArray[np.bool_]:
-        return (self.issued <= end) & (self.gone >= sent)
+    def possible(self, span: Span) -> NDArray[np.bool_]:
+        return np.array([self._standing.possible(each, span) for each in self.versions], np.bool_)
 
 
 def judge(tables: Tables, kind: Spatial, guarantees: Guarantees, service: int) -> Audit:
@@ -67,18 +52,19 @@ def judge(tables: Tables, kind: Spatial, guarantees: Guarantees, service: int) -
     related = related.reshape(len(subscriptions.words), len(objects.words))
     squared = np.array([squared_distances(objects.points, point) for point in subscriptions.points])
     squared = squared.reshape(related.shape)
-    asking = set(subscriptions.client.tolist())
-    at = {change: i for i, change in enumerate(objects.change.tolist())}
+    clients = np.array([version.client for version in subscriptions.versions], np.int64)
+    asking = set(clients.tolist())
+    at = {version.change: i for i, version in enumerate(objects.versions)}
     for p in published(found, tables, service):
         q, k = at[p.id], kind.asked(np.asarray(p.values))
         nearer = squared < squared[:, [q]]
         much_nearer = squared < geometry.reach(squared[:, q], kind.delta)[:, None]
         others = related & (np.arange(len(at)) != q)
-        most = (nearer & others & objects.possible(p.sent, p.end)).sum(axis=1)
-        least = (much_nearer & others & objects.certain(p.sent, p.end)).sum(axis=1)
-        forced = related[:, q] & (most < k) & subscriptions.certain(p.sent, p.end)
-        allowed = related[:, q] & (least < k) & subscriptions.possible(p.sent, p.end)
-        must, may = (set(subscriptions.client[which].tolist()) for which in (forced, allowed))
+        most = (nearer & others & objects.possible(p)).sum(axis=1)
+        least = (much_nearer & others & objects.certain(p)).sum(axis=1)
+        forced = related[:, q] & (most < k) & subscriptions.certain(p)
+        allowed = related[:, q] & (least < k) & subscriptions.possible(p)
+        must, may = (set(clients[which].tolist()) for which in (forced, allowed))
         judge_pairs(found, p, set() if p.lost else must, may, must, asking)
     return found
 
@@ -87,24 +73,26 @@ def _things(
     tables: Tables, kind: Spatial, guarantees: Guarantees, service: int, geometry: Geometry
 ) -> tuple[_Things, _Things]:
     """Objects and subscriptions, with their ends."""
-    table = tables["changes"]
-    changes = Changes(tables, service, guarantees)
-    rows: dict[int, list[int]] = {}
-    for row in changes.rows:
-        rows.setdefault(int(table["operation"][row]), []).append(row)
-    objects = _Things(rows.pop(PUBLISH, []), table, changes.settles, OBJECT_KEYWORDS, geometry)
-    subscriptions = _Things(rows.pop(SUBSCRIBE, []), table, changes.settles, SUBSCRIPTION_KEYWORDS, geometry)
-    for operation, ends in rows.items():
-        things = objects if operation == EXPIRE else subscriptions
-        at = {interest: i for i, interest in enumerate(things.interest.tolist())}
-        for row in ends:
-            change = int(table["change"][row])
-            things.end(at[int(table["interest"][row])], int(table["issued_ns"][row]), changes.settles(change))
-    for broker in np.unique(objects.broker).tolist():
-        order = np.flatnonzero(objects.broker == broker)  # by time, and at one time by client and number
-        for out, by in _put_out(objects.issued[order], kind):
-            objects.end(int(order[out]), int(objects.issued[order[by]]), int(objects.settled[order[by]]))
-    return objects, subscriptions
+    standing = Standing(tables, kind, service, guarantees, heeds_ends=False)
+    published = [version for version in standing.versions if version.type == PUBLISH]
+    for broker in {version.broker for version in published}:
+        here = [version for version in published if version.broker == broker]  # by time, then by client and number
+        for out, by in _put_out(np.array([version.issued for version in here], np.int64), kind):
+            here[out].ends.append(here[by].change)
+    for version in published:
+        _end_once(standing, version)
+    asked = [version for version in standing.versions if version.type == SUBSCRIBE]
+    return (
+        _Things(standing, published, OBJECT_KEYWORDS, geometry),
+        _Things(standing, asked, SUBSCRIPTION_KEYWORDS, geometry),
+    )
+
+
+def _end_once(standing: Standing, version: Version) -> None:
+    """Of several ends the first is told to others, and later ones do nothing; of those at once both are told."""
+    version.ended = min((standing.issued[end] for end in version.ends), default=NEVER)
+    first = [end for end in version.ends if standing.issued[end] == version.ended]
+    version.ends = sorted(first, key=standing.settles)[-1:]
 
 
 def _put_out(issued: Times, kind: Spatial) -> Iterator[tuple[int, int]]:

@@ -30,7 +30,9 @@ from brokers.indexes.spatial.contract import ReverseTopK
 from brokers.indexes.spatial.geometry import geometry_named
 from brokers.indexes.spatial.materialised import Materialised
 from brokers.indexes.spatial.words import KeywordSets, Vocabulary
+from brokers.kinds import KindManifest
 from brokers.words import KEYWORDS, word_of, words_of
+from protocols.spatial.manifest import SPATIAL
 
 PUBLISH, SUBSCRIBE, UNSUBSCRIBE, EXPIRE = 0, 1, 2, 3
 
@@ -76,9 +78,7 @@ class Params(BaseModel):
 class Spatial(Kind):
     """See the module."""
 
-    name: ClassVar[str] = "spatial"
-    prose: ClassVar[str] = "reverse top-k: an object reaches the subscriptions that have it among their k nearest"
-    question: ClassVar[str | None] = "reverse-topk"
+    manifest: ClassVar[KindManifest] = SPATIAL
     types: ClassVar[Mapping[str, int]] = {
         "publish": PUBLISH,
         "subscribe": SUBSCRIBE,
@@ -89,9 +89,6 @@ class Spatial(Kind):
     changes: ClassVar[frozenset[int]] = frozenset({PUBLISH, SUBSCRIBE, UNSUBSCRIBE, EXPIRE})
     interests: ClassVar[frozenset[int]] = frozenset({PUBLISH, SUBSCRIBE})
     revocations: ClassVar[frozenset[int]] = frozenset({UNSUBSCRIBE, EXPIRE})
-    judge: ClassVar[str] = "protocols.spatial.judge:judge"
-    rehearsal: ClassVar[str] = "protocols.spatial.rehearsal:script"
-    replay: ClassVar[str] = "protocols.spatial.replay:SpatialForm"
     Params: ClassVar[type[BaseModel]] = Params
 
     def __init__(self, params: Mapping[str, Any]) -> None:

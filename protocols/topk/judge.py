@@ -16,50 +16,28 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from brokers.contract import NEVER, Guarantees
+from brokers.contract import Guarantees
 from brokers.indexes.topk.contract import Answer, Query, answered, ranked
 from brokers.indexes.topk.scan import Scan
-from protocols.judging import Audit, Changes, Published, Tables, published
-from protocols.topk.kind import UNSUBSCRIBE, TopK
+from protocols.judging import Audit, Published, published
+from protocols.standing import Standing, Tables
+from protocols.topk.kind import TopK
 
 _ALL = Query(None)
 _Told = list[tuple[int, int, float, int]]  # rank, filter, score, tie: rows of the table `rankings`
 
 
-@dataclass
-class _Version:
-    """A filter as one change made it."""
-
-    number: int
-    issued: int
-    settled: int
-
-
-@dataclass
-class _Filter:
-    versions: list[_Version] = field(default_factory=list)
-    ended: int = NEVER  # when its end was issued
-    gone: int = NEVER  # when its end had settled
-
-    def possible(self, sent: int, end: int) -> tuple[list[int], bool]:
-        """The versions that may have counted for a publication, and whether none may have."""
-        if self.gone < sent:
-            return [], True
-        known = [i for i, version in enumerate(self.versions) if version.settled < sent]
-        first = known[-1] if known else 0
-        found = [version.number for version in self.versions[first:] if version.issued <= end]
-        return found, not known or self.ended <= end
-
-
 def judge(tables: Tables, kind: TopK, guarantees: Guarantees, service: int) -> Audit:
     """Judge a run by its full trace. O(publications * filters)."""
     found = Audit.of(tables, guarantees)
-    filters, versions = _filters(tables, kind, service, guarantees)
+    standing = Standing(tables, kind, service, guarantees, heeds_ends=False)
+    scored = Scan(kind.attributes)
+    for number, version in enumerate(standing.versions):
+        scored.insert([number], np.reshape(version.values, (1, -1)))
     answers = _answers(tables["rankings"], service)
     for p in published(found, tables, service):
         if p.lost:
@@ -67,24 +45,23 @@ def judge(tables: Tables, kind: TopK, guarantees: Guarantees, service: int) -> A
             found.free += 1
             continue
         told = answers.get(p.id, [])
-        _judge(found, kind, filters, versions, p, told)
+        _judge(found, kind, standing, scored, p, told)
         _compare(found, p.id, "client", set(p.got), {id_ >> 32 for _, id_, _, _ in told if id_ >= 0})
     return found
 
 
 def _judge(
-    found: Audit, kind: TopK, filters: dict[int, _Filter], versions: Scan,
-    p: Published, told: _Told,
+    found: Audit, kind: TopK, standing: Standing, scored: Scan, p: Published, told: _Told,
 ) -> None:  # fmt: skip
     answer = {id_: score for _, id_, score, _ in told if id_ >= 0}
     asked, query = kind.asked(np.asarray(p.values, np.float64)), kind.query(p.id >> 32)
-    best = versions.best(asked, Query(None, prorate=query.prorate))
-    score_of = dict(zip(best.ids.tolist(), best.scores.tolist()))
+    best = scored.best(asked, Query(None, prorate=query.prorate))
+    score_of = {standing.versions[n].change: score for n, score in zip(best.ids.tolist(), best.scores.tolist())}
     weakest, strongest, certain = {}, {}, set()
     could: dict[float, int] = {}  # score -> how many free filters outside of the answer could have had it
-    for id_, each in filters.items():
-        possible, absent = each.possible(p.sent, p.end)
-        scores = [score_of.get(number, 0.0) for number in possible]
+    for id_, versions in standing.of.items():
+        scores = [score_of.get(each.change, 0.0) for each in versions if standing.possible(each, p)]
+        absent = standing.absent(id_, p)
         if not scores or id_ >> 32 == query.exclude:
             continue
         if id_ in answer and answer[id_] in scores:
@@ -109,7 +86,7 @@ def _judge(
     forced = set(_answer(strongest, query).ids.tolist()) & certain
     found.forced += len(forced)
     found.free += len((right | set(answer)) - forced)
-    found.forbidden += len(filters) - len(right | set(answer))
+    found.forbidden += len(standing.of) - len(right | set(answer))
 
 
 def _cut_by_tie(
@@ -159,21 +136,3 @@ def _answers(rankings: Mapping[str, Any], service: int) -> dict[int, _Told]:
     for p, rank, id_, score, tie in zip(*columns):
         found.setdefault(p, []).append((rank, id_, score, tie))
     return found
-
-
-def _filters(tables: Tables, kind: TopK, service: int, guarantees: Guarantees) -> tuple[dict[int, _Filter], Scan]:
-    """Every filter with its versions, and the versions' rows under their numbers."""
-    table = tables["changes"]
-    filters: dict[int, _Filter] = {}
-    versions = Scan(kind.attributes)
-    changes = Changes(tables, service, guarantees)
-    for row in changes.rows:
-        change = int(table["change"][row])
-        one = filters.setdefault(int(table["interest"][row]), _Filter())
-        issued, settled = changes.issued[change], changes.settles(change)
-        if table["operation"][row] == UNSUBSCRIBE:
-            one.ended, one.gone = issued, settled
-            continue
-        versions.insert([row], np.reshape(table["values"][row], (1, -1)))
-        one.versions.append(_Version(row, issued, settled))
-    return filters, versions

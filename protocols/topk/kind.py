@@ -23,7 +23,9 @@ from brokers.errors import InvalidInput
 from brokers.indexes.contract import RowIndex
 from brokers.indexes.topk.contract import Answer, Message, Query, message
 from brokers.indexes.topk.scan import Scan
+from brokers.kinds import KindManifest
 from brokers.schema import Column, Table
+from protocols.topk.manifest import TOPK
 
 PUBLISH, SUBSCRIBE, UNSUBSCRIBE, REWEIGHT = 0, 1, 2, 3
 
@@ -66,9 +68,7 @@ class Params(BaseModel):
 class TopK(Kind):
     """See the module."""
 
-    name: ClassVar[str] = "topk"
-    prose: ClassVar[str] = "weighted partial matching: a publication reaches the k best-scoring filters of all"
-    question: ClassVar[str | None] = "ranked-match"
+    manifest: ClassVar[KindManifest] = TOPK
     types: ClassVar[Mapping[str, int]] = {
         "publish": PUBLISH,
         "subscribe": SUBSCRIBE,
@@ -97,9 +97,6 @@ class TopK(Kind):
             ),
         )
     }
-    judge: ClassVar[str] = "protocols.topk.judge:judge"
-    rehearsal: ClassVar[str] = "protocols.topk.rehearsal:script"
-    replay: ClassVar[str] = "protocols.topk.replay:TopKForm"
     Params: ClassVar[type[BaseModel]] = Params
 
     def __init__(self, params: Mapping[str, Any]) -> None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import sys
 
+from brokers.kinds import unreadable
 from scenarios.commands import parser
 
-GROUPS = ("kinds", "protocols", "topologies", "workloads", "indexes", "scenarios")
+GROUPS = ("kinds", "protocols", "topologies", "workloads", "indexes", "metrics", "scenarios")
 
 
 def command(arguments: list[str]) -> int:
@@ -33,6 +35,8 @@ def command(arguments: list[str]) -> int:
         print(group)
         for name, facts in members.items():
             print(f"  {name:{width}}  {facts['prose']}")
+    for sentence in unreadable():
+        print(f"brokerlab: {sentence}", file=sys.stderr)
     return 0
 
 
@@ -42,6 +46,15 @@ def names_of(group: str) -> dict[str, dict[str, object]]:
         from scenarios.loader import shipped, title_of
 
         return {name: {"prose": title_of(path)} for name, path in shipped().items()}
-    from scenarios.lookup import registry
+    from brokers.kinds import installed_manifests, manifests
+    from brokers.names import table
 
-    return {name: {"prose": entry.prose, **entry.facts} for name, entry in registry(group).items()}
+    found: dict[str, dict[str, object]] = {}
+    if group == "metrics":
+        from scenarios.many.metrics import OF_AUDITS, OF_SERVICES
+
+        for metric in (*OF_SERVICES, *OF_AUDITS):
+            found[metric.name] = {"prose": metric.prose, "kinds": None}
+        for kind in (*manifests(), *installed_manifests()):
+            found |= {metric.name: {"prose": metric.prose, "kinds": [kind.name]} for metric in kind.metrics}
+    return found | {name: {"prose": entry.prose, **entry.facts} for name, entry in table(group).items()}

@@ -48,6 +48,7 @@ class Sample:
     run: str
     kinds: Mapping[str, str]  # service -> kind
     values: Mapping[str, Any] = field(repr=False)
+    further: metrics.Further = field(default_factory=dict)  # what kinds and scenarios add to what is measured
 
 
 @dataclass(frozen=True)
@@ -186,8 +187,9 @@ def _points(description: Path) -> list[dict[str, Any]]:
 
 def _sample(run: RunFolder, variant: Mapping[str, Any]) -> Sample:
     return Sample(
-        variant, run.manifest["seed"], run.digest, str(run.path), metrics.kinds_of(run), metrics.measured(run)
-    )
+        variant, run.manifest["seed"], run.digest, str(run.path), metrics.kinds_of(run), metrics.measured(run),
+        metrics.further_of(run),
+    )  # fmt: skip
 
 
 def _variants(runs: Sequence[RunFolder]) -> list[dict[str, Any]]:
@@ -274,7 +276,8 @@ def _sections(groups: Sequence[Sequence[Sample]], confidence: float) -> list[Sec
     network = [[f"network.{name}"] * len(groups) for name in metrics.NETWORK]
     sections = [_section("network", None, ("",) * len(groups), network, groups, confidence)]
     for kind, services in _matched([group[0].kinds for group in groups]):
-        names = [*metrics.SERVICE, *(name for name in metrics.AUDIT if metrics.sort_of(name) != "verdict")]
+        further = {service: group[0].further.get(service, ()) for group, service in zip(groups, services)}
+        names = [name for name in metrics.parts(further) if metrics.sort_of(name) != "verdict"]
         keys = [[f"{service}.{name}" for service in services] for name in names]
         shown = " / ".join(dict.fromkeys(services))
         sections.append(_section(f"{kind}: {shown}", kind, tuple(services), keys, groups, confidence))

@@ -7,7 +7,7 @@
       - network.messages < 1e6
       - verdict == valid
 
-A name without a service stands for all services, as the metric declares (`metrics.Together`): counts are added up,
+A name without a service stands for all services, as the metric declares (`brokers.metrics`): counts are added up,
 of verdicts the worst counts, and what does not add up, a mean or a percentile, has to hold of each service by itself.
 Where nothing was measured (a latency without deliveries), no expectation holds.
 """
@@ -16,12 +16,13 @@ from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from brokers.errors import InvalidInput
+from brokers.metrics import Together
 from brokers.verdicts import VERDICTS
 from scenarios.many import metrics
 from scenarios.problems import did_you_mean
@@ -29,6 +30,7 @@ from topology import units
 
 if TYPE_CHECKING:
     from brokers.engine.runfolder import RunFolder
+    from brokers.schema import Table
 
 _COMPARE: dict[str, Callable[[Any, Any], bool]] = {
     "<": operator.lt,
@@ -65,16 +67,16 @@ class Expectation:
         """Whether it asks what only the audit knows."""
         return any(self.metric == name or self.metric.endswith(f".{name}") for name in metrics.AUDIT)
 
-    def keys(self, services: Sequence[str]) -> list[str]:
+    def keys(self, services: metrics.Further) -> list[str]:
         """The flat names of the metrics it is about; NoExpectation for an unknown name or an unfit bound."""
         names = metrics.known(services)
         found = [name for name in names if self.metric in (name, metrics.bare(name))]
         if not found:
-            parts = (*metrics.SERVICE, *metrics.AUDIT)
+            parts = metrics.parts(services)
             fitting = {part for part in parts if self.metric in (part, metrics.bare(part))}
-            found = [f"{service}.{part}" for service in services for part in parts if part in fitting]
+            found = [name for name in names if name.partition(".")[2] in fitting and name.partition(".")[0] in services]
         if not found:
-            every = [*map(metrics.bare, names), *map(metrics.bare, (*metrics.SERVICE, *metrics.AUDIT))]
+            every = [*map(metrics.bare, names), *map(metrics.bare, metrics.parts(services))]
             raise NoExpectation(f"no metric {self.metric!r}; {did_you_mean(self.metric, every)}")
         self.limit(found[0])
         return found
@@ -147,13 +149,18 @@ def checked(text: str) -> str:
     return text
 
 
-def misfits(texts: Iterable[str], services: Sequence[str], trace_level: str) -> list[tuple[int, str]]:
-    """(number, what is wrong) of each expectation that does not fit the services or the trace level."""
+def misfits(
+    texts: Iterable[str], services: metrics.Further, trace_level: str, tables: Mapping[str, Table]
+) -> list[tuple[int, str]]:
+    """(number, what is wrong) of each expectation that does not fit the services or the trace level.
+
+    `tables` are those that the kinds of the services add to a trace.
+    """
     found = []
     for i, text in enumerate(texts):
         try:
             expectation = parse(text)
-            expectation.keys(services)
+            keys = expectation.keys(services)
         except InvalidInput as error:
             found.append((i, str(error)))
             continue
@@ -161,26 +168,42 @@ def misfits(texts: Iterable[str], services: Sequence[str], trace_level: str) -> 
             found.append(
                 (i, f"asks the audit, which needs the trace level deliveries or full (got {trace_level!r})")
             )
+        found += [(i, message) for message in _unmeasured(keys, services, trace_level, tables)]
     return found
+
+
+def _unmeasured(
+    keys: Sequence[str], services: metrics.Further, trace_level: str, tables: Mapping[str, Table]
+) -> Iterator[str]:
+    """What is wrong where metrics read tables that the trace does not keep."""
+    from brokers.engine.trace_schema import LEVELS, TABLES
+
+    known = {**TABLES, **tables}
+    for service, further in services.items():
+        for metric in further:
+            levels = [known[table].level for table in metric.reads if table in known]
+            needed = max(levels, key=LEVELS.index, default=trace_level)
+            if f"{service}.{metric.name}" in keys and LEVELS.index(needed) > LEVELS.index(trace_level):
+                yield f"{metric.name} is measured from the trace level {needed} on (got {trace_level!r})"
 
 
 def judge(texts: Iterable[str], run: RunFolder) -> list[Judged]:
     """Each expectation beside what the run measured; what asks the audit needs an audited run."""
     values = metrics.measured(run)
-    services = list(metrics.kinds_of(run))
+    services = metrics.further_of(run)
     return [_judge(parse(text), values, services) for text in texts]
 
 
-def _judge(expectation: Expectation, values: Mapping[str, Any], services: Sequence[str]) -> Judged:
+def _judge(expectation: Expectation, values: Mapping[str, Any], services: metrics.Further) -> Judged:
     keys = expectation.keys(services)
     measured = [values.get(key) for key in keys]
-    apart = len(keys) > 1 and metrics.together(keys[0].partition(".")[2]) is metrics.Together.APART
+    apart = len(keys) > 1 and metrics.together(keys[0].partition(".")[2], services) is Together.APART
     at = _decisive(expectation, keys, measured) if apart else None
-    value = _together(keys, measured) if at is None else measured[at]
+    value = _together(keys, measured, services) if at is None else measured[at]
     shown = metrics.number_text(keys[0], value)
     if value is None:
         return Judged(expectation.text, None, shown, False)
-    whose = "" if at is None else f" of {services[at]}"
+    whose = "" if at is None else f" of {keys[at].partition('.')[0]}"
     return Judged(expectation.text, value, shown + whose, _holds(expectation, keys[0], value))
 
 
@@ -197,15 +220,15 @@ def _decisive(expectation: Expectation, keys: Sequence[str], values: Sequence[An
     return min(failing or there, key=lambda at: -values[at] if largest_first else values[at], default=None)
 
 
-def _together(keys: Sequence[str], values: Sequence[Any]) -> Any:
+def _together(keys: Sequence[str], values: Sequence[Any], services: metrics.Further) -> Any:
     """One value of what the services measured each, or the one that is asked for."""
     if len(keys) == 1:
         return values[0]
-    how = metrics.together(keys[0].partition(".")[2])
+    how = metrics.together(keys[0].partition(".")[2], services)
     there = [value for value in values if value is not None]
-    if how is metrics.Together.SUM:
+    if how is Together.SUM:
         return sum(there) if len(there) == len(values) else None  # with something left out it would be a wrong number
-    if how is metrics.Together.WORST:
+    if how is Together.WORST:
         return max(there, key=VERDICTS.index) if len(there) == len(values) else None
     return max(there, default=None)
 

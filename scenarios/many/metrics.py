@@ -1,18 +1,19 @@
 """A run's metrics by flat names: `network.messages`, `news.latency.p99_ms`, `news.deliveries.missed`.
 
-The names stand here, so that a misspelt one shows before a run and not after it. The last part of a name says
-the unit: `_ms` and `_s` are durations, `bytes` a size, `_per_s` a rate; what says nothing is a count. In an
-expectation a duration may leave its unit out: `latency.p99`.
+The names of those that every run has stand here, and kinds and scenarios say which they add (`brokers.metrics`), so
+that a misspelt one shows before a run and not after it. In an expectation a duration may leave its unit out:
+`latency.p99`.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
-from enum import Enum
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from brokers.engine.manifest import read_bytes
+from brokers.errors import RunDamaged
+from brokers.metrics import Metric, Together
 from brokers.verdicts import FINDINGS, VERDICTS
 
 if TYPE_CHECKING:
@@ -30,37 +31,23 @@ NETWORK = (
 )
 
 
-class Together(Enum):
-    """What stands for all services where an expectation names none of them."""
+Further = Mapping[str, Sequence[Metric]]  # service -> its metrics beside those that every service has
 
-    SUM = "the sum"
-    LARGEST = "the largest"
-    WORST = "the worst"
-    APART = "each service by itself"  # of a mean or a percentile there is none: it does not follow from the services'
-
-
-class Metric(NamedTuple):
-    """What is measured of each service: its name, whose last part says the unit, and how it adds up over services."""
-
-    name: str
-    together: Together
-
-
-_OF_SERVICES = (
-    Metric("publications", Together.SUM),
-    Metric("deliveries", Together.SUM),
-    Metric("latency.mean_ms", Together.APART),
-    Metric("latency.p50_ms", Together.APART),
-    Metric("latency.p99_ms", Together.APART),
-    Metric("latency.max_ms", Together.LARGEST),
+OF_SERVICES = (
+    Metric("publications", Together.SUM, "messages that clients published"),
+    Metric("deliveries", Together.SUM, "messages that clients got"),
+    Metric("latency.mean_ms", Together.APART, "from a publication to its delivery, in the mean"),
+    Metric("latency.p50_ms", Together.APART, "the same of half of the deliveries"),
+    Metric("latency.p99_ms", Together.APART, "the same of 99 in 100"),
+    Metric("latency.max_ms", Together.LARGEST, "the longest"),
 )
 DECISIONS = ("forced", "free", "excused", "excused_missed")
-_OF_AUDITS = (
-    *(Metric(f"deliveries.{name}", Together.SUM) for name in (*FINDINGS, *DECISIONS)),
-    Metric("verdict", Together.WORST),
+OF_AUDITS = (
+    *(Metric(f"deliveries.{name}", Together.SUM, "as the audit counts them") for name in (*FINDINGS, *DECISIONS)),
+    Metric("verdict", Together.WORST, "of the audit: valid, unknown or invalid"),
 )
-SERVICE = tuple(metric.name for metric in _OF_SERVICES)
-AUDIT = tuple(metric.name for metric in _OF_AUDITS)
+SERVICE = tuple(metric.name for metric in OF_SERVICES)
+AUDIT = tuple(metric.name for metric in OF_AUDITS)
 RUN = ("wall_s", "loop_wall_s", "events_per_s", "simulated_s", "cpu_s", "cpu_slowest_s")
 TRACE_LEVELS_AUDITED = ("deliveries", "full")
 
@@ -79,9 +66,10 @@ def sort_of(name: str) -> str:
     return "size" if last == "bytes" else "count"
 
 
-def together(name: str) -> Together:
+def together(name: str, services: Further) -> Together:
     """How a metric of a service adds up over services; what does not say so does not."""
-    declared = (metric for metric in (*_OF_SERVICES, *_OF_AUDITS) if name in (metric.name, bare(metric.name)))
+    further = (metric for each in services.values() for metric in each)
+    declared = (m for m in (*OF_SERVICES, *OF_AUDITS, *further) if name in (m.name, bare(m.name)))
     return next((metric.together for metric in declared), Together.APART)
 
 
@@ -95,10 +83,18 @@ def bare(name: str) -> str:
     return name.rpartition("_")[0] if sort_of(name) == "duration" else name
 
 
-def known(services: Iterable[str]) -> list[str]:
+def parts(services: Further) -> list[str]:
+    """The names of what is measured of any of these services, audit included."""
+    further = (metric.name for each in services.values() for metric in each)
+    return list(dict.fromkeys([*SERVICE, *AUDIT, *further]))
+
+
+def known(services: Further) -> list[str]:
     """All names that a run of these services has, audit included."""
     names = [f"network.{name}" for name in NETWORK] + [f"run.{name}" for name in RUN]
-    return names + [f"{service}.{name}" for service in services for name in (*SERVICE, *AUDIT)]
+    for service, further in services.items():
+        names += [f"{service}.{name}" for name in (*SERVICE, *AUDIT, *(metric.name for metric in further))]
+    return names
 
 
 def flat(metrics: Mapping[str, Any]) -> dict[str, float | None]:
@@ -160,6 +156,31 @@ def _is_audit(found: Any) -> bool:
         and all(isinstance(verdict, str) and verdict in VERDICTS for verdict in verdicts)
         and all(isinstance(name, str) for name in names)
     )
+
+
+def stood_for(run: RunFolder) -> list[dict[str, Any]]:
+    """What the names of each service stood for when a run was made; of a run from before that was kept: nothing."""
+    services = run.manifest["scenario"]["services"]
+    if "names" not in run.manifest["engine"]:
+        return [{} for _ in services]
+    try:
+        told = [dict(each) for each in run.manifest["engine"]["names"]["services"]]
+    except (KeyError, TypeError, ValueError):
+        told = []
+    if len(told) != len(services):
+        raise RunDamaged.at(run.path, "the manifest does not say what the names of its services stand for")
+    return told
+
+
+def further_of(run: RunFolder) -> dict[str, tuple[Metric, ...]]:
+    """Of each service of a run, what was measured of it beside what every service has, as its manifest says."""
+    try:
+        return {
+            service["name"]: tuple(Metric(each["name"], Together(each["together"])) for each in was.get("metrics", ()))
+            for service, was in zip(run.manifest["scenario"]["services"], stood_for(run), strict=True)
+        }
+    except (KeyError, TypeError, ValueError, AttributeError):
+        raise RunDamaged.at(run.path, "the manifest does not say what was measured of its services") from None
 
 
 def kinds_of(run: RunFolder) -> dict[str, str]:

@@ -299,8 +299,8 @@ class _Reader:
         if self.model.expect is None:
             return
         for scenario in scenarios:
-            services = [service.section.name for service in scenario.services]
-            for i, message in expect.misfits(self.model.expect, services, scenario.model.trace.level):
+            declared, level = scenario.further_metrics(), scenario.model.trace.level
+            for i, message in expect.misfits(self.model.expect, declared, level, scenario.own_tables()):
                 self.document.problem(("expect", i), message)
 
 

@@ -19,7 +19,7 @@ from pydantic import Field, field_validator
 
 from brokers.contract import NEVER, Emission, Ints, Rates, SourceContext
 from brokers.errors import InvalidInput
-from scenarios.workloads.common import GroupSource, Parameters, chunk_for, emission, subscription_ids
+from brokers.workloads.common import GroupSource, Parameters, chunk_for, emission, subscription_ids
 from scenarios.workloads.replaying.lives import NOT_SAID
 from scenarios.workloads.replaying.reader import Found, Piece, Reader
 from scenarios.workloads.replaying.times import ratio

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
+from brokers import names
 from brokers.engine.runfolder import open_run
 from brokers.errors import InvalidInput, RunDamaged
 from brokers.naming import message_id
@@ -399,12 +400,13 @@ def test_a_kind_without_a_rule_is_refused_with_what_to_do(news):
     from analysis.spark.rules import rule_of
     from analysis.spark.trace import Service
     from brokers.contract import Kind
+    from brokers.kinds import KindManifest
 
     class Other(Kind):
-        name = "other"
+        manifest = KindManifest("other", "", "x:Other")
         row_bytes = oracle = None
 
-    with pytest.raises(InvalidInput, match="give the class an attribute audit_rule"):
+    with pytest.raises(InvalidInput, match="name one as audit_rule"):
         rule_of(Service(0, "s", "x:Other", "x:P", Other({}), None))
 
 
@@ -481,7 +483,7 @@ def podium(tmp_path_factory):
         (folder / name).write_text(block, encoding="utf-8")
     yield run(folder / "podium.yaml", engine="inline", out=folder / "runs", trust=True).folder
     sys.modules.pop("podium", None)
-    sys.path.remove(str(folder))
+    names.beside.folders.remove(str(folder))
 
 
 def test_an_answer_is_judged_as_a_whole_where_the_kind_says_so(podium, tampered):
@@ -519,7 +521,7 @@ def test_who_comes_after_the_last_place_is_unwanted(podium, tampered):
 
 
 def test_a_change_counts_until_what_replaces_or_revokes_it_has_settled(spark):
-    from analysis.spark.changes import BEHIND, WINDOW, standing
+    from analysis.spark.standing import BEHIND, WINDOW, Standing
     from analysis.spark.trace import Service
     from brokers.contract import NEVER, Kind
 
@@ -548,7 +550,7 @@ def test_a_change_counts_until_what_replaces_or_revokes_it_has_settled(spark):
     )
     places = spark.createDataFrame([(0, 42)], "broker int, place long")
     service = Service(0, "values", "values", "x:P", Values({}), None)
-    rows = {row["change"]: row for row in standing(changes, settled, service, places).collect()}
+    rows = {row["change"]: row for row in Standing(None, service, changes, settled, places).versions().collect()}
     assert {change: row["gone_ns"] for change, row in rows.items()} == {
         10: 220, 11: NEVER, 12: 410, 14: NEVER, 15: NEVER,
     }  # fmt: skip

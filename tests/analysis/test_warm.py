@@ -17,7 +17,7 @@ from analysis.warm import compiling, lives
 from analysis.warm.events import listening
 from brokers.errors import BrokerlabError
 from brokers.indexes.registry import INDEXES
-from protocols.registry import KINDS, PROTOCOLS
+from brokers.kinds import manifests
 from scenarios.loader import shipped
 
 ROOT = Path(__file__).parents[2]
@@ -118,11 +118,10 @@ def test_every_protocol_index_paper_and_shipped_scenario_has_a_life():
     stages = list(lives.stages())
     arguments = [life.args for stage in stages for part in stage for life in part.lives if hasattr(life, "args")]
     for index, entry in INDEXES.items():
-        kind = next(kind for kind in KINDS if KINDS[kind].facts["question"] == entry.facts["question"])
+        kind = next(each.name for each in manifests() if each.question == entry.facts["question"])
         assert (kind, index) in arguments
-    assert {entry.facts["kind"] for entry in PROTOCOLS.values()} <= set(KINDS) == {
-        part.name.removeprefix("networks of ") for part in stages[1]
-    }
+    assert all(each.protocols for each in manifests())
+    assert {each.name for each in manifests()} == {part.name.removeprefix("networks of ") for part in stages[1]}
     for paper in PAPERS.values():
         assert (paper.facts["tiny"],) in arguments
         assert "further" not in paper.facts or (paper.facts["tiny_network"],) in arguments

@@ -47,9 +47,9 @@ def crowd(
             **more,
             sources=[
                 SourceSpec(
-                    "scenarios.workloads.publish:Publish", publish or {"process": "poisson", "rate": 50}, "p"
+                    "protocols.content.publish:Publish", publish or {"process": "poisson", "rate": 50}, "p"
                 ),
-                SourceSpec("scenarios.workloads.subscribe:Subscribe", SUBSCRIBERS, "s"),
+                SourceSpec("protocols.content.subscribe:Subscribe", SUBSCRIBERS, "s"),
             ],
         )
         for n, protocol in enumerate(protocols)

@@ -205,7 +205,7 @@ def test_a_loaded_broker_waits_as_long_as_md1_says():
         cost={"base": float(service_ns)},
         sources=[
             SourceSpec(
-                "scenarios.workloads.publish:Publish",
+                "protocols.content.publish:Publish",
                 {"process": "poisson", "total_rate": rate},
                 "publishers",
             ),

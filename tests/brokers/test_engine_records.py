@@ -18,7 +18,7 @@ def model(protocol: str = "ledger:Stamper") -> Model:
     overlay = build(
         "line", {"nodes": 3}, Links.model_validate({"delay": {"kind": "constant", "delay": 5 * MS}}), 1
     )
-    publish = SourceSpec("scenarios.workloads.publish:Publish", {"process": "constant", "rate": 100.0}, "all")
+    publish = SourceSpec("protocols.content.publish:Publish", {"process": "constant", "rate": 100.0}, "all")
     service = ServiceSpec("s", "ledger:Ledger", protocol, None, params={"attributes": 2}, sources=[publish])
     return Model("stamped", 1, 200 * MS, overlay, np.array([0, 1, 2], np.int32), {"all": (0, 3)}, [service])
 

@@ -10,7 +10,7 @@ import pytest
 from brokers import names
 from brokers.errors import InvalidInput
 
-GROUPS = [group for group, each in names.GROUPS.items() if each.table is not None]
+GROUPS = [group for group, each in names.GROUPS.items() if each.built_in is not None]
 # Things that run what they are called with.
 DANGEROUS = ["os:system", "subprocess:run", "builtins:eval", "pickle:loads", "shutil:rmtree", "subprocess:Popen"]
 
@@ -102,7 +102,10 @@ ODD = {
     "def f(*nodes: int) -> nx.Graph: ...": ("topologies", "takes 'nodes' by position"),
     "f = 'text'": ("topologies", "is a str, not a function written in Python"),
     "class f(BrokerProtocol): ...": ("protocols", "does not define on_message"),
-    "class f(Kind):\n  row_bytes = oracle = None": ("kinds", "has no name"),
+    "class f(Kind):\n  row_bytes = oracle = None": ("kinds", "has no manifest, a brokers.kinds.KindManifest"),
+    "class f(Kind):\n  row_bytes = oracle = None\n  manifest = KindManifest('a', '', 'x:f')\n\nf.name = 'b'": (
+        "kinds", "has the name 'b', and its manifest 'a'"
+    ),
     "class f(Index): question = 'content-match'": ("indexes", "does not derive from ContentIndex"),
     "class f:\n  next_wake = take = len\n  Params = dict": ("workloads", "has Params that are no pydantic model"),
     "class f:\n  next_wake = len": ("workloads", "has no method take"),
@@ -117,7 +120,8 @@ def test_what_does_not_keep_to_a_contract_is_told_what_it_lacks(code, monkeypatc
     group, told = ODD[code]
     module = types.ModuleType("odd")
     exec(
-        "import networkx as nx\nfrom brokers.contract import *\nfrom brokers.indexes.contract import Index\n" + code,
+        "import networkx as nx\nfrom brokers.contract import *\nfrom brokers.kinds import KindManifest\n"
+        "from brokers.indexes.contract import Index\n" + code,
         vars(module),
     )
     monkeypatch.setitem(sys.modules, "odd", module)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections import deque
+from dataclasses import replace
 from typing import Any, ClassVar
 
 from brokers.aside import Aside
 from brokers.contract import TIMER, BrokerProtocol, Message
 from protocols.content.kind import PUBLISH, Content
+from protocols.content.manifest import CONTENT
 
 QUESTION, ANSWER, THOUGHT = 16, 17, 18
 MILLISECOND = 1_000_000
@@ -23,7 +25,7 @@ def think(total: int, rounds: int) -> int:
 class Asking(Content):
     """Content's messages, answered by a server."""
 
-    name: ClassVar[str] = "asking"
+    manifest = replace(CONTENT, name="asking", kind="asks:Asking", protocols={}, workloads={})
     server: ClassVar[bool] = True
 
 

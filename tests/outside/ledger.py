@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import ClassVar
 
 import numpy as np
@@ -9,6 +10,7 @@ import numpy as np
 from brokers.contract import NEVER, BrokerProtocol, Emission, Message
 from brokers.schema import Column, Table
 from protocols.content.kind import PUBLISH, SUBSCRIBE, Content
+from protocols.content.manifest import CONTENT
 
 STAMPED = 16
 MS = 1_000_000
@@ -17,7 +19,7 @@ MS = 1_000_000
 class Ledger(Content):
     """Content, with a ledger of what was stamped where."""
 
-    name = "ledger"
+    manifest = replace(CONTENT, name="ledger", kind="ledger:Ledger", protocols={}, workloads={})
     replacements = frozenset({SUBSCRIBE})  # for the test: whoever subscribes twice by one word means the last
     tables: ClassVar[dict[str, Table]] = {
         "stamps": Table(

@@ -2,28 +2,40 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import ClassVar
 
 import networkx as nx
 
-from analysis.spark.content import ContentRule
 from brokers.contract import Kind
 from brokers.indexes.content.scan import Scan
+from brokers.kinds import KindManifest
+from protocols.content.audit import ContentRule
 from protocols.content.flooding import Flooding
 from protocols.content.kind import Content
+from protocols.content.manifest import CONTENT
+from protocols.content.publish import Publish
 from protocols.content.rehearsal import script
+from protocols.content.subscribe import Subscribe
 from protocols.judging import Audit
-from scenarios.workloads.publish import Publish
-from scenarios.workloads.subscribe import Subscribe
+
+VISITORS = replace(
+    CONTENT,
+    name="visitors",
+    prose="content under another name, judged by a rule and a judge of its own",
+    kind="visitors:Visitors",
+    audit_rule="visitors:Rule",
+    judge="visitors:judge",
+    rehearsal="visitors:play",
+    protocols={},
+    workloads={},
+)
 
 
 class Visitors(Content):
-    """Content under another name, judged by a rule and a judge of its own."""
+    """See its manifest."""
 
-    name: ClassVar[str] = "visitors"
-    audit_rule: ClassVar[str] = "visitors:Rule"
-    judge: ClassVar[str] = "visitors:judge"
-    rehearsal: ClassVar[str] = "visitors:play"
+    manifest: ClassVar[KindManifest] = VISITORS
 
 
 class Guide(Flooding.plain):

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from brokers.contract import SourceContext
 from brokers.errors import InvalidInput
+from brokers.kinds import manifests
 from brokers.registry import load
 from protocols.channels.kind import Channels
 from protocols.content.kind import Content
 from protocols.context.kind import Context, value_word
-from protocols.registry import KINDS
 from protocols.spatial.kind import Spatial
 from protocols.topk.kind import TopK
 from scenarios.workloads.replay import Replay
@@ -30,7 +31,7 @@ SERVICES = {
 class Bare(Content):
     """A kind of a third party, which says nothing of files."""
 
-    replay = ""
+    manifest = replace(Content.manifest, replay="")
 
 
 def rows(folder, kind, *events):
@@ -53,9 +54,9 @@ def quoted(cell):
 
 
 def test_every_kind_has_a_form_whose_ops_are_its_types():
-    for name, entry in KINDS.items():
-        kind = load(entry.target)
-        form = load(kind.replay)(SERVICES[name])
+    for manifest in manifests():
+        kind = load(manifest.kind)
+        form = load(manifest.replay)(SERVICES[manifest.name])
         assert {op.type for op in form.op_table().values()} == set(kind.types.values())
         assert {op for column in form.header for op in column.ops} <= set(form.op_table())
 

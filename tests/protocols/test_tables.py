@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from brokers import tables
-from brokers.engine.run import MemoryTraces, execute, tables_of
+from brokers.engine.simulate import MemoryTraces, simulate, tables_of
 from brokers.errors import ProtocolFault
 from brokers.indexes.content.scan import Scan
 from brokers.indexes.context.brute import Brute
@@ -54,10 +54,10 @@ def late(monkeypatch):
 )
 def test_shared_tables_extend_the_answers_of_each_of_them(protocol, index, outside, late):
     model = rehearse(TREE, protocol, tables="shared", view="message")
-    shared = execute(model, trace=MemoryTraces("full", tables_of(model)))
+    shared = simulate(model, trace=MemoryTraces("full", tables_of(model)))
     assert late[index] > 0
     own = rehearse(TREE, protocol, tables="own", view="message")
-    assert execute(own).digest == shared.digest
+    assert simulate(own).digest == shared.digest
     assert sum(service["deliveries"] for service in shared.metrics["services"].values()) > 50
 
 

@@ -6,7 +6,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from scenarios import document, lookup
+from brokers import names
+from scenarios import document, parameters
 from scenarios.loader import shipped
 from scenarios.schema import Service
 
@@ -107,17 +108,17 @@ def mutants(draw: st.DrawFn) -> dict[str, Any]:
         else:
             service = draw(st.integers(0, len(data["services"]) - 1))
             section = data["services"][service]
-            path, names, model, at = ("services", service), EXTRA["services"], "kinds", section
+            path, extra, model, at = ("services", service), EXTRA["services"], "kinds", section
             if draw(st.booleans()):
                 number = draw(st.integers(0, len(section["workload"]) - 1))
-                path, names, model = (*path, "workload", number), EXTRA["workload"], "workloads"
+                path, extra, model = (*path, "workload", number), EXTRA["workload"], "workloads"
                 at = section["workload"][number]
-            known = lookup.params_model(lookup.find(model, at["source" if "source" in at else "kind"])[1])
+            known = parameters.params_model(names.find(model, at["source" if "source" in at else "kind"]).object)
             fields = {*known.model_fields, *(Service.model_fields if model == "kinds" else ())}
-            fitting = sorted(fields & names.keys())
+            fitting = sorted(fields & extra.keys())
             if not fitting:
                 continue
             key = draw(st.sampled_from(fitting))
-            path, value = (*path, key), draw(st.sampled_from(names[key]))
+            path, value = (*path, key), draw(st.sampled_from(extra[key]))
         _at(data, path[:-1])[path[-1]] = value
     return data

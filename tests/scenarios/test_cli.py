@@ -9,10 +9,12 @@ import pytest
 from ruamel.yaml import YAML
 
 import scenarios.commands.doctor as doctor
+from brokers import names
 from brokers.errors import EnvironmentProblem, RunIncomplete
-from scenarios import cli, document, lookup
+from scenarios import cli, document
 from scenarios.commands.list import GROUPS
 from scenarios.loader import shipped
+from scenarios.many import metrics
 
 SMALL = """\
 duration: 1 s
@@ -208,21 +210,22 @@ def test_the_schema_refuses_what_the_loader_refuses(override, small, capsys):
 
 def test_list_covers_every_registered_name_with_a_line_of_prose(capsys):
     assert cli.main(["list", "--json"]) == 0
-    names = json.loads(capsys.readouterr().out)
-    for group in lookup.GROUPS:
-        assert set(names[group]) == set(lookup.registry(group))
-    assert set(names["scenarios"]) == set(shipped())
-    prose = [entry["prose"] for group in names.values() for entry in group.values()]
+    listed = json.loads(capsys.readouterr().out)
+    for group in set(GROUPS) - {"metrics", "scenarios"}:
+        assert set(listed[group]) == set(names.table(group))
+    assert set(listed["metrics"]) == {*metrics.SERVICE, *metrics.AUDIT}
+    assert set(listed["scenarios"]) == set(shipped())
+    prose = [entry["prose"] for group in listed.values() for entry in group.values()]
     assert all(line and "\n" not in line for line in prose)
     assert cli.main(["list"]) == 0
     text = capsys.readouterr().out
-    assert all(f"  {name} " in text for group in GROUPS for name in names[group])
+    assert all(f"  {name} " in text for group in GROUPS for name in listed[group])
 
 
 def test_every_registered_name_stands_for_what_the_contract_of_its_group_says():
-    for group in lookup.GROUPS:
-        for name in lookup.registry(group):
-            target, loaded = lookup.find(group, name)  # which refuses anything else
+    for group in set(GROUPS) - {"metrics", "scenarios"}:
+        for name in names.table(group):
+            target, loaded = names.find(group, name)  # which refuses anything else
             assert ":" in target
             assert callable(loaded)
 

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 import yaml
 
-from brokers import registry
-from scenarios import lookup
+from brokers import names, registry
+from scenarios import parameters
 from scenarios.commands.list import GROUPS, names_of
 from scenarios.loader import shipped
 from scenarios.running import run
@@ -58,7 +58,7 @@ def carried_out(folder, service: dict[str, Any], topology: dict[str, Any] | None
         "services": [{**service, "name": "service"}],
         "trace": {"level": "none"},
     }
-    _, kind = lookup.find("kinds", service["kind"])
+    _, kind = names.find("kinds", service["kind"])
     if kind.server:
         scenario["servers"] = {"server": {"broker": 0}}
         scenario["services"][0].pop("server", None)
@@ -92,7 +92,7 @@ def test_every_index_runs_under_a_kind_that_asks_its_question_and_delivers_what_
 
 @pytest.mark.parametrize("name", listed("topologies"))
 def test_every_topology_carries_a_service(name, tmp_path):
-    fields = lookup.topology_model(name).model_fields
+    fields = parameters.topology_model(name).model_fields
     needed = {field: TOPOLOGY[field] for field, info in fields.items() if info.is_required()} | ONE_OF.get(name, {})
     assert carried_out(tmp_path, SERVICES["content"], {"kind": name, **needed})["deliveries"] > 0
 

@@ -57,11 +57,11 @@ def test_a_scenario_is_read_in_base_units_with_names_resolved():
     assert scenario.model.clients["subscribers"].count == 10
     assert scenario.topology_params == {"nodes": 4}
     news = scenario.services[0]
-    assert news.kind == "protocols.content.kind:Content"
+    assert news.kind.target == "protocols.content.kind:Content"
     assert news.params["attributes"] == 3
     assert [source.group for source in news.sources] == ["subscribers", "publishers"]
     assert news.sources[1].params["rate"] == 100.0
-    assert scenario.services[1].index == "brokers.indexes.content.scan:Scan"
+    assert scenario.services[1].index.target == "brokers.indexes.content.scan:Scan"
 
 
 def test_a_service_without_an_index_gets_the_one_of_its_kind():
@@ -243,7 +243,8 @@ def test_a_trusted_name_that_leads_to_no_index_is_told_with_what_it_leads_to(tar
 
 def test_a_protocol_of_another_kind_is_refused_with_those_that_fit(tmp_path):
     (tmp_path / "a_kind_elsewhere.py").write_text(
-        "from protocols.content.kind import Content\n\nclass Kind(Content):\n    name = 'elsewhere'\n",
+        "from dataclasses import replace\n\nfrom protocols.content.kind import Content\n\n"
+        "class Kind(Content):\n    manifest = replace(Content.manifest, name='elsewhere')\n",
         encoding="utf-8",
     )
     with pytest.raises(ScenarioErrors) as caught:

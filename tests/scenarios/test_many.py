@@ -26,7 +26,7 @@ from scenarios.running import run
 MISCHIEF = """\
 import os, signal
 from pathlib import Path
-from scenarios.workloads.publish import Publish, PublishParameters
+from protocols.content.publish import Publish, PublishParameters
 
 class Parameters(PublishParameters):
     do: str = "nothing"
@@ -327,7 +327,7 @@ def test_any_text_is_a_constraint_or_refused(text):
 def test_any_text_is_an_expectation_or_refused(text):
     try:
         expectation = expect.parse(text)
-        assert expectation.limit(expectation.keys(["news"])[0]) is not None
+        assert expectation.limit(expectation.keys({"news": ()})[0]) is not None
     except InvalidInput as error:
         assert str(error)
 

@@ -7,6 +7,7 @@ import random
 import pytest
 
 from brokers.errors import InvalidInput, RunIncomplete
+from brokers.metrics import Together
 from scenarios import cli
 from scenarios.loader import load
 from scenarios.many import expect, metrics
@@ -52,7 +53,7 @@ def sweep(study):
 
 def test_the_known_metrics_are_those_that_a_run_measures(study):
     done = inline(study, scenario="two.yaml")
-    known = set(metrics.known(["news", "alerts"]))
+    known = set(metrics.known({"news": (), "alerts": ()}))
     audited = {f"{service}.{name}" for service in ("news", "alerts") for name in metrics.AUDIT}
     assert set(metrics.measured(done.folder)) == known - audited
 
@@ -127,11 +128,11 @@ def test_means_and_percentiles_have_to_hold_of_each_service_by_itself_and_are_ne
 
 
 def test_each_metric_of_a_service_declares_how_it_adds_up_and_what_declares_nothing_does_not():
-    apart = {name for name in (*metrics.SERVICE, *metrics.AUDIT) if metrics.together(name) is metrics.Together.APART}
+    apart = {name for name in (*metrics.SERVICE, *metrics.AUDIT) if metrics.together(name, {}) is Together.APART}
     assert apart == {"latency.mean_ms", "latency.p50_ms", "latency.p99_ms"}
-    assert metrics.together("hit_share") is metrics.Together.APART
-    assert metrics.together("latency.max") is metrics.Together.LARGEST
-    assert metrics.together("verdict") is metrics.Together.WORST
+    assert metrics.together("hit_share", {}) is Together.APART
+    assert metrics.together("latency.max", {}) is Together.LARGEST
+    assert metrics.together("verdict", {}) is Together.WORST
 
 
 def test_where_nothing_was_measured_no_expectation_holds(study):
@@ -422,5 +423,6 @@ def test_expectations_of_the_audit_have_every_point_audited(study, spark):
 
 def test_every_metric_that_an_expectation_may_name_is_one_that_a_run_has(study):
     found = inline(study).folder
-    named = {name for name in metrics.known(["news"]) if not name.startswith(tuple(f"news.{a}" for a in metrics.AUDIT))}
+    audited = tuple(f"news.{name}" for name in metrics.AUDIT)
+    named = {name for name in metrics.known({"news": ()}) if not name.startswith(audited)}
     assert named == metrics.measured(found).keys()

@@ -8,11 +8,11 @@ import pytest
 
 from brokers.engine.simulate import simulate
 from brokers.rates import Rates, demand
+from protocols.content.publish import Publish
 from protocols.expected import across, flow, to_all, to_some, to_wanted, trees
 from scenarios import cli
 from scenarios.loader import load, loads, shipped
 from scenarios.plan import plan, resolve
-from scenarios.workloads.publish import Publish
 
 # Where the whole takes long, part of it that shows the same.
 SHORTER = {

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from scenarios import lookup
+from brokers import names
 from scenarios.reference import page
 
 PAGE = Path(__file__).parents[2] / "docs" / "scenarios.md"
@@ -17,7 +17,7 @@ def test_the_page_of_all_keys_is_what_the_models_say():
 def test_the_page_has_every_registered_topology_kind_protocol_and_workload():
     text = page()
     for group in ("topologies", "kinds", "protocols", "workloads"):
-        for name in lookup.registry(group):
+        for name in names.table(group):
             assert f"### {name}\n" in text
 
 

@@ -2,7 +2,6 @@
 
 import pytest
 
-from brokers import registry
 from scenarios.loader import load, shipped
 from scenarios.plan import plan
 from scenarios.running import run
@@ -18,7 +17,7 @@ def test_a_shipped_scenario_runs_and_delivers_the_same_on_three_shards(name, tmp
     assert cut.digest == whole.digest
     for service in load(name).services:
         found = whole.metrics["services"][service.section.name]
-        clients_publish = bool(registry.load(service.kind).publications)  # else a server does
+        clients_publish = bool(service.kind.object.publications)  # else a server does
         assert (found["publications"] > 0) == clients_publish
         assert found["deliveries"] > 0
 

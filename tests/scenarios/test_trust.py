@@ -8,6 +8,7 @@ import os
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -412,22 +413,26 @@ def test_modules_beside_a_trusted_scenario_take_the_place_of_nothing(shadows, st
 
 
 @pytest.mark.parametrize("target", ["os:system", "subprocess:run", "builtins:eval"])
-def test_a_judge_a_rule_and_a_rehearsal_have_to_be_what_their_name_says(target, monkeypatch):
+def test_a_judge_a_rule_and_a_rehearsal_have_to_be_what_their_name_says(target):
     pytest.importorskip("pyspark")
     from analysis.spark.rules import rule_of
     from analysis.spark.trace import Service
     from brokers.contract import Guarantees
     from protocols.conformance import REHEARSALS, audit, rehearse
+    from protocols.content.flooding import Flooding
     from protocols.content.kind import Content
+    from protocols.content.manifest import CONTENT
 
     class Mean(Content):
-        name = "mean"
-        judge = audit_rule = target
+        manifest = replace(CONTENT, name="mean", kind="x:Mean", judge=target, audit_rule=target, rehearsal=target)
 
     with pytest.raises(InvalidInput, match=f"{target!r} is no judge"):
         audit({}, Mean({"attributes": 1}), Guarantees())
     with pytest.raises(InvalidInput, match=f"{target!r} is no audit rule"):
         rule_of(Service(0, "s", "x:Mean", "x:P", Mean({"attributes": 1}), None))
-    monkeypatch.setattr(Content, "rehearsal", target)
+
+    class Visit(Flooding.plain):
+        kind = "mean"
+
     with pytest.raises(InvalidInput, match=f"{target!r} is no rehearsal"):
-        rehearse(REHEARSALS[0], "flooding")
+        rehearse(REHEARSALS[0], Visit, kind=Mean)

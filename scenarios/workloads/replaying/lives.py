@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from brokers.contract import Ints
 from brokers.replaying import Op
-from scenarios.workloads.common import SUBSCRIPTIONS_PER_SOURCE
+from brokers.workloads.common import SUBSCRIPTIONS_PER_SOURCE
 
 NOT_SAID = -1
 _BEGINS, _CHANGES, _ENDS = "begins", "changes", "ends"

@@ -173,8 +173,8 @@ class Reader:
             publications=int(counts[publications].sum()),
             changes=int(counts[changes].sum()),
             standing=standing / duration_ns,
-            asked=asked.rows if kind.question == PAIR_BY_PAIR else (),
-            published=published.rows if kind.question == PAIR_BY_PAIR else (),
+            asked=asked.rows if kind.manifest.question == PAIR_BY_PAIR else (),
+            published=published.rows if kind.manifest.question == PAIR_BY_PAIR else (),
             words={attribute: sorted(each) for attribute, each in words.items()},
             notes=notes,
         )

@@ -29,9 +29,7 @@ from __future__ import annotations
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
-from analysis.spark.changes import is_behind, standing
-from analysis.spark.rules import Question
-from analysis.spark.trace import undivided
+from brokers.auditing import Question
 from brokers.contract import NEVER, Kind
 from brokers.words import KEYWORDS, word_of, words_of
 
@@ -56,7 +54,7 @@ class SpatialRule:
 
         objects, subscriptions = self._things(question)
         met = question.keep(self._met(question, objects, subscriptions))
-        counts = self._counts(met, objects, subscriptions)
+        counts = self._counts(question, met, objects, subscriptions)
         key = ["publication", "subscription"]
         judged = met.join(counts, key, "left").select(
             *key, "client", "issued_ns", "in_time", "heard",
@@ -87,16 +85,18 @@ class SpatialRule:
             F.col("change").alias("subscription"), "client", "at", "home", "issued_ns", "settled_ns", "revoked_ns",
             "gone_ns", "unheard", F.explode("words").alias("word"),
         )  # fmt: skip
-        pairs = undivided(asked).withColumn("word", F.explode("words")).join(wanted, "word")
+        pairs = question.standing.undivided(asked).withColumn("word", F.explode("words")).join(wanted, "word")
         pairs = pairs.filter((F.col("issued_ns") <= F.col("end_ns")) & (F.col("gone_ns") >= F.col("time_ns")))
         certain = (F.col("settled_ns") < F.col("time_ns")) & (F.col("revoked_ns") > F.col("end_ns")) & ~F.col("cut")
-        heard = (F.size("unheard") == 0) & ~is_behind(F.col("home"), F.col("copies"))
+        heard = (F.size("unheard") == 0) & ~question.standing.is_behind(F.col("home"), F.col("copies"))
         return pairs.dropDuplicates(["publication", "subscription"]).select(
             "publication", "subscription", "client", "issued_ns", "time_ns", "end_ns", "k",
             self._squared("at", "to").alias("asked"), certain.alias("in_time"), heard.alias("heard"),
         )  # fmt: skip
 
-    def _counts(self, met: DataFrame, objects: DataFrame, subscriptions: DataFrame) -> DataFrame:
+    def _counts(
+        self, question: Question, met: DataFrame, objects: DataFrame, subscriptions: DataFrame
+    ) -> DataFrame:
         """Per publication and subscription how many objects are nearer, at most; and delta times nearer, at least."""
         from pyspark.sql import functions as F
 
@@ -106,7 +106,8 @@ class SpatialRule:
             F.col("gone_ns").alias("dead_ns"), F.col("unheard").alias("missed"), F.explode("words").alias("word"),
         )  # fmt: skip
         wanted = subscriptions.select(F.col("change").alias("subscription"), "at", F.explode("words").alias("word"))
-        near = undivided(offered.join(wanted, "word")).dropDuplicates(["object", "subscription"])
+        near = question.standing.undivided(offered.join(wanted, "word"))
+        near = near.dropDuplicates(["object", "subscription"])
         near = near.withColumn("far", self._squared("at", "to")).drop("at", "to", "word")
         possible = (F.col("born_ns") <= F.col("end_ns")) & (F.col("dead_ns") >= F.col("time_ns"))
         certain = (
@@ -117,7 +118,7 @@ class SpatialRule:
         nearer = F.col("far") * (1 - self.slack) < F.col("asked")
         much_nearer = F.col("far") * (1 + self.slack) < self._reach(F.col("asked"))
         return (
-            undivided(met.join(near, "subscription"))
+            question.standing.undivided(met.join(near, "subscription"))
             .filter(possible & nearer & (F.col("object") != F.col("publication")))
             .groupBy("publication", "subscription")
             .agg(F.count("*").alias("most"), F.count(F.when(certain & much_nearer, 1)).alias("least"))
@@ -129,7 +130,7 @@ class SpatialRule:
 
         from protocols.spatial.kind import OBJECT_KEYWORDS, PUBLISH, SUBSCRIBE, SUBSCRIPTION_KEYWORDS
 
-        changes = standing(question.changes, question.settled, question.service, question.places)
+        changes = question.standing.versions()
 
         def of(operation: int, start: int) -> DataFrame:
             words = F.filter(F.slice("values", start + 1, F.greatest(F.size("values") - start, F.lit(0))), _present)
@@ -141,9 +142,9 @@ class SpatialRule:
             )
 
         objects, subscriptions = of(PUBLISH, OBJECT_KEYWORDS), of(SUBSCRIBE, SUBSCRIPTION_KEYWORDS)
-        return question.keep(self._windowed(objects)), question.keep(subscriptions)
+        return question.keep(self._windowed(question, objects)), question.keep(subscriptions)
 
-    def _windowed(self, objects: DataFrame) -> DataFrame:
+    def _windowed(self, question: Question, objects: DataFrame) -> DataFrame:
         """With the ends that come of windows over the objects of a broker."""
         from pyspark.sql import Window
         from pyspark.sql import functions as F
@@ -164,7 +165,8 @@ class SpatialRule:
                 "broker", "change", (F.col("issued_ns") + self.kind.lifetime_ns).alias("time_ns"),
                 F.lit(True).alias("asks"), F.lit(None).cast(fresh.schema["by"].dataType).alias("by"),
             )  # fmt: skip
-            ends = undivided(fresh.unionByName(old)).withColumn("by", F.last("by", ignorenulls=True).over(order))
+            ends = question.standing.undivided(fresh.unionByName(old))
+            ends = ends.withColumn("by", F.last("by", ignorenulls=True).over(order))
             objects = _ended(objects.join(ends.filter("asks").select("change", "by"), "change"))
         return objects
 

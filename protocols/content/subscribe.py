@@ -21,8 +21,7 @@ from pydantic import Field, model_validator
 
 from brokers.contract import NEVER, Emission, Floats, Ints, Rates, SourceContext
 from brokers.errors import InvalidInput
-from protocols.content.kind import SUBSCRIBE, UNSUBSCRIBE
-from scenarios.workloads.common import (
+from brokers.workloads.common import (
     SUBSCRIPTIONS_PER_SOURCE,
     GroupSource,
     Parameters,
@@ -31,7 +30,8 @@ from scenarios.workloads.common import (
     emission,
     subscription_ids,
 )
-from scenarios.workloads.values import ValueParameters
+from brokers.workloads.values import ValueParameters
+from protocols.content.kind import SUBSCRIBE, UNSUBSCRIBE
 from topology.units import Duration, PositiveDuration, PositiveRate
 
 _ROOM = 8192  # rows of a buffer; a chunk with more is written in several parts
@@ -143,7 +143,7 @@ class Subscribe(GroupSource):
     _times: tuple[int, int, int, int, int]
 
     def __init__(self, params: Mapping[str, Any], context: SourceContext) -> None:
-        from scenarios.workloads import kernels
+        from brokers.workloads import kernels
         from topology.draws import power_weights
 
         self._params = SubscribeParameters.model_validate(dict(params))
@@ -206,7 +206,7 @@ class Subscribe(GroupSource):
 
     def _plan(self) -> None:
         """When who may do what, in numbers for the kernels."""
-        from scenarios.workloads import kernels
+        from brokers.workloads import kernels
 
         params, context, churn = self._params, self.context, self._params.churn
         duration_ns = context.duration_ns
@@ -234,7 +234,7 @@ class Subscribe(GroupSource):
         return int(self._progress[:, 0].min(initial=NEVER))
 
     def _emit(self, until_ns: int) -> list[Emission]:
-        from scenarios.workloads import kernels
+        from brokers.workloads import kernels
 
         room = max(_ROOM, int(self._initial.max(initial=0)))  # the largest single act must fit
         parts = []
@@ -275,7 +275,7 @@ class Subscribe(GroupSource):
         return out
 
     def _rows(self, keys: NDArray[np.uint64], who: Ints, number: Ints) -> Floats:
-        from scenarios.workloads import kernels
+        from brokers.workloads import kernels
 
         params = self._params
         rows = np.empty((who.size, 3 * params.constraints[1]))
@@ -292,7 +292,7 @@ class Subscribe(GroupSource):
         return rows
 
     def _initial_numbers(self, clients: Ints) -> Ints:
-        from scenarios.workloads import kernels
+        from brokers.workloads import kernels
 
         return kernels.whole_numbers(self._keys("number", clients), *self._params.number)
 

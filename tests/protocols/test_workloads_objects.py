@@ -8,7 +8,7 @@ import pytest
 from brokers.contract import NEVER, SourceContext
 from brokers.errors import InvalidInput
 from protocols.spatial.kind import EXPIRE, PUBLISH, SUBSCRIBE, Spatial
-from scenarios.workloads.objects import Objects, ObjectSubscribe
+from protocols.spatial.objects import Objects, ObjectSubscribe
 
 SECOND = 1_000_000_000
 SERVICE = Spatial.Params(keywords=12, k_max=4).model_dump()

@@ -21,9 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from analysis.spark.changes import in_time, possible, standing, unspoilt
-from analysis.spark.rules import Question
-from analysis.spark.trace import undivided
+from brokers.auditing import Question
 from brokers.contract import NEVER, Kind
 from brokers.indexes.context.contract import OPERATORS
 from protocols.context.kind import ATOM, SUBSCRIBE, UPDATE, value_word
@@ -48,7 +46,7 @@ class ContextRule:
     def decisions(self, question: Question) -> DataFrame:
         from pyspark.sql import functions as F
 
-        begun = question.keep(standing(question.changes, question.settled, question.service, question.places))
+        begun = question.keep(question.standing.versions())
         pairs = question.keep(self._pairs(question, begun))
         known = self._known(question, begun, pairs)
         judged = (
@@ -88,14 +86,15 @@ class ContextRule:
             ))
             .drop("values", "atoms", "operation", "interest", "broker")
         )  # fmt: skip
-        heard = in_time() & (F.size("c.unheard") == 0)
+        in_time = question.standing.in_time()
+        heard = in_time & (F.size("c.unheard") == 0)
         return (
             question.publications.alias("p")
-            .join(profiles.alias("c"), possible())
+            .join(profiles.alias("c"), question.standing.possible())
             .filter(F.exists("conjuncts", lambda atoms: F.forall(atoms, lambda a: _may_hold(a))))
             .select(
                 "publication", "change", "client", "issued_ns", "words", "conjuncts", "p.values", "time_ns", "end_ns",
-                in_time().alias("in_time"), (heard & unspoilt()).alias("forced"),
+                in_time.alias("in_time"), (heard & question.standing.unspoilt()).alias("forced"),
             )
         )  # fmt: skip
 
@@ -132,7 +131,7 @@ class ContextRule:
         )
         named = pairs.select("publication", "change", F.explode("words").alias("word"))
         return (
-            undivided(named.join(values, ["publication", "word"]))
+            question.standing.undivided(named.join(values, ["publication", "word"]))
             .groupBy("publication", "change")
             .agg(F.array_sort(F.collect_list("one")).alias("possible"))
         )

@@ -18,10 +18,10 @@ from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from brokers.contract import NEVER, Emission, Ints, Rates, SourceContext
+from brokers.workloads.arrivals import ArrivalParameters, Arrivals
+from brokers.workloads.common import GroupSource, Parameters, emission
+from brokers.workloads.values import ValueParameters
 from protocols.context.kind import UPDATE, value_word
-from scenarios.workloads.arrivals import ArrivalParameters, Arrivals
-from scenarios.workloads.common import GroupSource, Parameters, emission
-from scenarios.workloads.values import ValueParameters
 
 
 def _words(rows: NDArray[np.float64]) -> Ints:
@@ -84,7 +84,7 @@ class ContextUpdates(GroupSource):
         return min(int(self._report_at.min(initial=NEVER)), self._arrivals.next_event_ns())
 
     def _emit(self, until_ns: int) -> list[Emission]:
-        from scenarios.workloads import kernels
+        from brokers.workloads import kernels
 
         out = []
         due = self._report_at < until_ns
@@ -111,7 +111,7 @@ class ContextUpdates(GroupSource):
         return emission(UPDATE, np.full(who.size, time_ns, np.int64), who, _words(rows), rows)
 
     def _first_values(self, clients: Ints) -> NDArray[np.float64]:
-        from scenarios.workloads import kernels
+        from brokers.workloads import kernels
 
         values = np.empty((clients.size, self._params.contexts, self._attributes))
         kernels.first_values(self._keys("first values", clients), *self._laws.arguments, values)

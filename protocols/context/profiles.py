@@ -19,9 +19,9 @@ from pydantic import Field, model_validator
 
 from brokers.contract import Emission, Floats, Ints, Rates, SourceContext
 from brokers.indexes.context.contract import OPERATORS
+from brokers.workloads.common import Parameters
+from protocols.content.subscribe import Subscribe, SubscribeParameters
 from protocols.context.kind import ATOM, CONTEXTS_MAX
-from scenarios.workloads.common import Parameters
-from scenarios.workloads.subscribe import Subscribe, SubscribeParameters
 from topology.draws import stream_of, uniform
 from topology.units import Fraction
 

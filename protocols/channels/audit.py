@@ -17,16 +17,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from analysis.spark.changes import BEHIND, behind_links, in_time, is_behind, possible, standing
-from analysis.spark.rules import Question
-from analysis.spark.trace import undivided
+from brokers.auditing import Question
 from brokers.contract import NEVER, Kind
 from protocols.channels.server import LISTEN
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
-
-_STRETCH = f"struct<begin:bigint,end:bigint,behind:{BEHIND}>"
 
 
 class ChannelsRule:
@@ -45,13 +41,15 @@ class ChannelsRule:
         due = ["interest", "period_ns", "round"]
         versions = question.keep(self._versions(question))
         rounds = self._rounds(question, versions)
-        may = undivided(rounds.alias("p").join(versions.alias("c"), ["interest", "period_ns"])).filter(possible())
-        certain = in_time()
-        excused = is_behind(F.col("p.place"), F.col("c.unheard")) | is_behind(F.col("c.home"), F.col("p.unheard"))
+        standing = question.standing
+        may = standing.undivided(rounds.alias("p").join(versions.alias("c"), ["interest", "period_ns"]))
+        may = may.filter(standing.possible())
+        certain = standing.in_time()
+        excused = ~standing.unspoilt()
         at_hand = F.filter(
             "p.stretches", lambda s: (s["begin"] <= F.col("p.time_ns")) & (s["end"] >= F.col("p.time_ns"))
         )
-        untold = is_behind(F.col("c.home"), F.transform(at_hand, lambda s: s["behind"]))
+        untold = standing.is_behind(F.col("c.home"), F.transform(at_hand, lambda s: s["behind"]))
         may = may.select(
             *due, "c.client", certain.alias("certain"), (excused | untold).alias("excuse"),
             F.struct("c.objects", "c.marks").alias("answer"),
@@ -78,7 +76,7 @@ class ChannelsRule:
         from pyspark.sql import functions as F
 
         found = (
-            standing(question.changes, question.settled, question.service, question.places)
+            question.standing.versions()
             .filter(F.size("values") > 2 * self.dimensions)
             .withColumn("period_ns", F.get("values", F.lit(0)).cast("bigint"))
         )
@@ -108,8 +106,9 @@ class ChannelsRule:
         inside = F.col("b.strip") == F.col("o.strip")
         for k in range(self.dimensions):
             inside = inside & F.col(f"at_{k}").between(F.col(f"low_{k}"), F.col(f"high_{k}"))
+        met = dealt.alias("b").join(objects.withColumn("strip", strip("at_0")).alias("o"), inside)
         counted = (
-            undivided(dealt.alias("b").join(objects.withColumn("strip", strip("at_0")).alias("o"), inside))
+            question.standing.undivided(met)
             .groupBy("change")
             .agg(F.count("*").alias("objects"), F.sum("mark").alias("marks"))
         )
@@ -140,7 +139,7 @@ class ChannelsRule:
             rounds.join(F.broadcast(ends), ["period_ns", "round"], "left")
             .withColumn("time_ns", at)
             .withColumn("end_ns", F.greatest(F.col("time_ns"), F.coalesce("end_ns", "time_ns")))
-            .withColumn("unheard", F.coalesce("unheard", F.array().cast(f"array<{BEHIND}>")))
+            .withColumn("unheard", F.coalesce("unheard", F.array().cast(f"array<{question.standing.BEHIND}>")))
             .withColumn("stretches", self._untold(question))
             .withColumn("cut", cut)
             .withColumn("place", F.lit(int(trace.network.place[self._server(question)])))
@@ -166,9 +165,9 @@ class ChannelsRule:
             answers = answers.withColumn("end_ns", F.col("time_ns") + F.lit(bound))
         ends = answers.groupBy("period_ns", "round").agg(F.max("end_ns").alias("end_ns"))
         lost = trace.table("losses").filter(mine & (F.col("body") >= 0))
-        where = behind_links(trace, lost) if self._losses(question) else None
+        where = question.standing.behind_links(lost) if self._losses(question) else None
         if where is None:
-            return ends.withColumn("unheard", F.array().cast(f"array<{BEHIND}>"))
+            return ends.withColumn("unheard", F.array().cast(f"array<{question.standing.BEHIND}>"))
         unheard = (
             lost.select(F.col("body").alias("publication"), "link")
             .join(answers, "publication")
@@ -208,7 +207,8 @@ class ChannelsRule:
             )
             begin, end = F.lit(int(row["begin"])).alias("begin"), F.lit(int(row["end"])).alias("end")
             stretches.append(F.struct(begin, end, behind.alias("behind")))
-        return F.array(*stretches).cast(f"array<{_STRETCH}>")
+        stretch = f"struct<begin:bigint,end:bigint,behind:{question.standing.BEHIND}>"
+        return F.array(*stretches).cast(f"array<{stretch}>")
 
     # ---- what was received -------------------------------------------------------------------------------
 

@@ -10,15 +10,15 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
+from brokers import names
 from brokers.contract import NEVER, SourceContext
 from brokers.errors import InvalidInput
 from brokers.registry import load
+from brokers.workloads.common import chunk_for
 from protocols.content.kind import PUBLISH, SUBSCRIBE, UNSUBSCRIBE
-from scenarios.workloads.common import chunk_for
-from scenarios.workloads.context_updates import ContextUpdates
-from scenarios.workloads.publish import Publish, PublishParameters
-from scenarios.workloads.registry import WORKLOADS
-from scenarios.workloads.subscribe import Subscribe, SubscribeParameters
+from protocols.content.publish import Publish, PublishParameters
+from protocols.content.subscribe import Subscribe, SubscribeParameters
+from protocols.context.updates import ContextUpdates
 
 SECOND = 1_000_000_000
 BASE = 1000
@@ -165,7 +165,7 @@ def test_a_state_that_lacks_a_client_is_refused():
 
 
 def test_every_registered_workload_has_a_class_with_parameters_and_kinds():
-    for entry in WORKLOADS.values():
+    for entry in names.table("workloads").values():
         assert load(entry.target).Params.model_config["extra"] == "forbid"
         assert (entry.facts["kinds"] is None or entry.facts["kinds"]) and entry.prose
 

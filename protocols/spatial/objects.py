@@ -21,9 +21,8 @@ from pydantic import AfterValidator, Discriminator, Field, Tag, WithJsonSchema, 
 from brokers.contract import NEVER, Emission, Floats, Ints, Rates, SourceContext
 from brokers.errors import InvalidInput
 from brokers.indexes.spatial.geometry import geometry_named
-from protocols.spatial.kind import EXPIRE, PUBLISH
-from scenarios.workloads.arrivals import ArrivalParameters, Arrivals
-from scenarios.workloads.common import (
+from brokers.workloads.arrivals import ArrivalParameters, Arrivals
+from brokers.workloads.common import (
     SUBSCRIPTIONS_PER_SOURCE,
     Domain,
     GroupSource,
@@ -32,7 +31,8 @@ from scenarios.workloads.common import (
     emission,
     subscription_ids,
 )
-from scenarios.workloads.subscribe import ChurnParameters, Subscribe, rates_over_time
+from protocols.content.subscribe import ChurnParameters, Subscribe, rates_over_time
+from protocols.spatial.kind import EXPIRE, PUBLISH
 from topology.draws import pick, power_weights, purpose_key, stream_of, streams, uniform
 from topology.units import Duration, PositiveDuration
 

@@ -18,11 +18,11 @@ from pydantic import Field, model_validator
 from brokers.contract import Emission, Floats, Ints, Rates, SourceContext
 from brokers.errors import InvalidInput
 from brokers.indexes.topk.contract import WEIGHT_MAX
+from brokers.workloads.arrivals import ArrivalParameters, Arrivals
+from brokers.workloads.common import Parameters, emission, subscription_ids
+from protocols.content.publish import Publish, PublishParameters
+from protocols.content.subscribe import Subscribe, SubscribeParameters, rates_over_time
 from protocols.topk.kind import REWEIGHT
-from scenarios.workloads.arrivals import ArrivalParameters, Arrivals
-from scenarios.workloads.common import Parameters, emission, subscription_ids
-from scenarios.workloads.publish import Publish, PublishParameters
-from scenarios.workloads.subscribe import Subscribe, SubscribeParameters, rates_over_time
 from topology.draws import purpose_key, stream_of, streams, uniform
 from topology.units import PositiveRate
 

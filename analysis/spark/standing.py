@@ -14,17 +14,12 @@ the type in `replacements`. From when the end is issued (`revoked_ns`) until it 
     unsettled            times [begin, end] in which something it leans on was being withdrawn
     unheard              what lies behind the links that lost a message of it, or of what it leans on
 
-`standing` has everything that a rule asks of the changes that begin something, and `possible`, `in_time` and
-`unspoilt` say how one of them stands towards a publication:
-
-    not possible             it must not count: issued after the last decision, or gone before
-    in time and unspoilt     it must count: settled before, and not ended until the last decision
-    else                     it is free
+`Standing` is what every audit rule is handed; `brokers.auditing` says what it is asked.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from analysis.spark.trace import Service, Trace, undivided
 from brokers.contract import NEVER
@@ -130,58 +125,71 @@ def settlement(trace: Trace, service: Service, changes: DataFrame, losses: bool)
     )
 
 
-def standing(changes: DataFrame, settled: DataFrame, service: Service, places: DataFrame) -> DataFrame:
-    """One row per change that begins something: an interest, or a value that the next of its word replaces.
+class Standing:
+    """What stood when, what had settled, and what is free; see `brokers.auditing.Standing`."""
 
-    Columns: change, interest, operation, client, broker, home (its place), values, issued_ns, settled_ns,
-    revoked_ns, gone_ns, unsettled, unheard. A time that never comes is NEVER. What ended while a link lost
-    something of its end is not gone: the end may never have reached everybody.
-    """
-    from pyspark.sql import functions as F
+    BEHIND: ClassVar[str] = BEHIND
 
-    kind = service.kind
-    gone = ends(changes, service).join(
-        settled.select(
-            F.col("change").alias("end"),
-            F.when(F.size("unheard") == 0, F.col("settled_ns")).otherwise(F.lit(NEVER)).alias("gone_ns"),
-        ),
-        "end",
-    )
-    begun = changes.filter(F.col("operation").isin(sorted(kind.interests | kind.replacements)))
-    known = undivided(begun.drop("settled_ns").join(settled, "change"))
-    ended = known.join(undivided(gone).select("change", "gone_ns"), "change", "left")
-    return undivided(ended.join(places, "broker")).select(
-        "change", "interest", "operation", "client", "broker", F.col("place").alias("home"), "values",
-        "issued_ns", "settled_ns", "revoked_ns", F.coalesce("gone_ns", F.lit(NEVER)).alias("gone_ns"),
-        "unsettled", "unheard",
-    )  # fmt: skip
+    def __init__(
+        self, trace: Trace, service: Service, changes: DataFrame, settled: DataFrame, places: DataFrame
+    ) -> None:
+        self.trace = trace
+        self.service = service
+        self.changes = changes
+        self.settled = settled
+        self.places = places
 
+    def versions(self) -> DataFrame:
+        """What ended while a link lost something of its end is not gone: the end may never have reached everybody."""
+        from pyspark.sql import functions as F
 
-def possible() -> Column:
-    """Of a publication, alias p, and a standing change, alias c: whether the change may count at all."""
-    from pyspark.sql import functions as F
+        kind = self.service.kind
+        gone = ends(self.changes, self.service).join(
+            self.settled.select(
+                F.col("change").alias("end"),
+                F.when(F.size("unheard") == 0, F.col("settled_ns")).otherwise(F.lit(NEVER)).alias("gone_ns"),
+            ),
+            "end",
+        )
+        begun = self.changes.filter(F.col("operation").isin(sorted(kind.interests | kind.replacements)))
+        known = undivided(begun.drop("settled_ns").join(self.settled, "change"))
+        ended = known.join(undivided(gone).select("change", "gone_ns"), "change", "left")
+        return undivided(ended.join(self.places, "broker")).select(
+            "change", "interest", "operation", "client", "broker", F.col("place").alias("home"), "values",
+            "issued_ns", "settled_ns", "revoked_ns", F.coalesce("gone_ns", F.lit(NEVER)).alias("gone_ns"),
+            "unsettled", "unheard",
+        )  # fmt: skip
 
-    return (F.col("c.issued_ns") <= F.col("p.end_ns")) & (F.col("c.gone_ns") >= F.col("p.time_ns"))
+    def possible(self) -> Column:
+        from pyspark.sql import functions as F
 
+        return (F.col("c.issued_ns") <= F.col("p.end_ns")) & (F.col("c.gone_ns") >= F.col("p.time_ns"))
 
-def in_time() -> Column:
-    """Of p and c: whether the change had settled before, and was not ended until the last decision."""
-    from pyspark.sql import functions as F
+    def in_time(self) -> Column:
+        from pyspark.sql import functions as F
 
-    sent = F.col("p.time_ns")
-    return (
-        (F.col("c.settled_ns") < sent)
-        & (F.col("c.revoked_ns") > F.col("p.end_ns"))
-        & ~F.exists("c.unsettled", lambda w: (w["begin"] <= sent) & (w["end"] >= sent))
-        & ~F.col("p.cut")
-    )
+        sent = F.col("p.time_ns")
+        return (
+            (F.col("c.settled_ns") < sent)
+            & (F.col("c.revoked_ns") > F.col("p.end_ns"))
+            & ~F.exists("c.unsettled", lambda w: (w["begin"] <= sent) & (w["end"] >= sent))
+            & ~F.col("p.cut")
+        )
 
+    def unspoilt(self) -> Column:
+        from pyspark.sql import functions as F
 
-def unspoilt() -> Column:
-    """Of p and c: whether no lost message of either excuses that the two did not meet."""
-    from pyspark.sql import functions as F
+        at_home = is_behind(F.col("c.home"), F.col("p.unheard"))
+        return ~is_behind(F.col("p.place"), F.col("c.unheard")) & ~at_home
 
-    return ~is_behind(F.col("p.place"), F.col("c.unheard")) & ~is_behind(F.col("c.home"), F.col("p.unheard"))
+    def behind_links(self, lost: DataFrame) -> DataFrame | None:
+        return behind_links(self.trace, lost)
+
+    def is_behind(self, place: Column, behind: Column) -> Column:
+        return is_behind(place, behind)
+
+    def undivided(self, frame: DataFrame) -> DataFrame:
+        return undivided(frame)
 
 
 def closure(leans: DataFrame) -> DataFrame:

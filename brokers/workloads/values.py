@@ -21,7 +21,7 @@ from pydantic import Field, GetJsonSchemaHandler, model_validator
 from pydantic_core import CoreSchema
 
 from brokers.contract import Floats, Ints
-from scenarios.workloads.common import Domain, Parameters
+from brokers.workloads.common import Domain, Parameters
 
 _BELONGS_TO = {
     "mean": "normal",

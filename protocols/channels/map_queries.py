@@ -19,11 +19,11 @@ from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from brokers.contract import Emission, Floats, Ints, Rates, SourceContext
+from brokers.workloads.arrivals import ArrivalParameters, Arrivals
+from brokers.workloads.common import Parameters, RealRange, WholeRange, emission, subscription_ids
 from protocols.channels.database import hot_spots
 from protocols.channels.kind import PERIOD_NS_MIN, SUBSCRIBE, Channels
-from scenarios.workloads.arrivals import ArrivalParameters, Arrivals
-from scenarios.workloads.common import Parameters, RealRange, WholeRange, emission, subscription_ids
-from scenarios.workloads.subscribe import ChurnParameters, Subscribe, rates_over_time
+from protocols.content.subscribe import ChurnParameters, Subscribe, rates_over_time
 from topology.draws import normal, stream_of, uniform
 from topology.units import Duration, PositiveDuration, PositiveRate, format_duration
 

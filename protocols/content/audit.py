@@ -15,8 +15,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from analysis.spark.changes import in_time, possible, standing, unspoilt
-from analysis.spark.rules import Question
+from brokers.auditing import Question
 from brokers.contract import Kind
 from brokers.words import word_of, words_of
 
@@ -66,13 +65,14 @@ class ContentRule:
                 {f"attribute_{k}": one["attribute"], f"low_{k}": one["low"], f"high_{k}": one["high"]}
             )
         left = question.publications.withColumn("block", F.explode(F.sequence(F.lit(0), F.lit(blocks - 1))))
-        wanted = (F.col("p.block") == F.col("c.block")) & possible()
+        wanted = (F.col("p.block") == F.col("c.block")) & question.standing.possible()
         for k in range(widest or 0):
             wanted = wanted & self._holds(k)
         met = left.alias("p").join(right.drop("ranges").hint("merge").alias("c"), wanted)
+        in_time = question.standing.in_time()
         return met.select(
-            "publication", "client", "interest", "values", in_time().alias("in_time"),
-            (in_time() & unspoilt()).alias("forced"), "issued_ns",
+            "publication", "client", "interest", "values", in_time.alias("in_time"),
+            (in_time & question.standing.unspoilt()).alias("forced"), "issued_ns",
         )  # fmt: skip
 
     @staticmethod
@@ -102,7 +102,7 @@ class ContentRule:
             lambda r: F.struct(r["attribute"].cast("int").alias("attribute"), r["low"], r["high"]),
         )
         return (
-            standing(question.changes, question.settled, question.service, question.places)
+            question.standing.versions()
             .filter(F.col("operation").isin(sorted(self.kind.interests)))
             .withColumn("ranges", ranges)
             .drop("values", "operation", "change", "broker")

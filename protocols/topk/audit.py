@@ -27,9 +27,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from analysis.spark.changes import in_time, possible, standing
-from analysis.spark.rules import Question
-from analysis.spark.trace import undivided
+from brokers.auditing import Question
 from brokers.contract import NEVER, Kind
 
 if TYPE_CHECKING:
@@ -59,7 +57,7 @@ class TopKRule:
         filters = question.keep(filters.withColumn("weakest", F.when(known, F.col("shown")).otherwise(F.col("least"))))
         right = self._answer(filters, "weakest")
         if self.query.ties == "none":
-            right = self._ended_by_a_tie(filters, right)
+            right = self._ended_by_a_tie(question, filters, right)
         forced = self._answer(filters, "most").filter("certain").select("publication", "client").distinct()
         spoilt = question.publications.select(
             "publication", (F.size("unheard") > 0).alias("spoilt"), "cut"
@@ -101,10 +99,11 @@ class TopKRule:
         )  # fmt: skip
         row = ["publication", "rank", "interest", "client", "score", "tie"]
         expected = answer.withColumn("score", F.col("least")).select(*row)
-        expected = undivided(expected.unionByName(nobody.select(*row)))
+        expected = question.standing.undivided(expected.unionByName(nobody.select(*row)))
         told = rankings.join(clear, "publication", "left_semi").withColumn("tie", F.col("tie") != 0).select(*row)
+        both = expected.withColumn("more", F.lit(1)).unionByName(told.withColumn("more", F.lit(-1)))
         differing = (
-            undivided(expected.withColumn("more", F.lit(1)).unionByName(told.withColumn("more", F.lit(-1))))
+            question.standing.undivided(both)
             .groupBy(*row)
             .agg(F.sum("more").alias("more"))
         )
@@ -141,8 +140,9 @@ class TopKRule:
             versions = versions.withColumns({f"{name}_{k}": one[name] for name in _PARTS})
         publications = self._asked(question.publications)
         publisher = F.shiftright("p.publication", 32)
-        met = possible() & (F.col("c.client") != publisher if self.kind.exclude_publisher else F.lit(True))
-        certain = in_time() & (F.size("c.unheard") == 0)
+        others = F.col("c.client") != publisher if self.kind.exclude_publisher else F.lit(True)
+        met = question.standing.possible() & others
+        certain = question.standing.in_time() & (F.size("c.unheard") == 0)
         known = (F.col("c.settled_ns") < F.col("p.time_ns")) & (F.size("c.unheard") == 0)
         scored = (
             publications.alias("p")
@@ -169,15 +169,15 @@ class TopKRule:
             )
             .select(*key, F.lit(False).alias("certain"), "scores", "least", "most")
         )
-        return undivided(certainly.unionByName(freely.join(certainly.select(*key), key, "left_anti")))
+        freely = freely.join(certainly.select(*key), key, "left_anti")
+        return question.standing.undivided(certainly.unionByName(freely))
 
     def _versions(self, question: Question) -> DataFrame:
         """Filters as each change made them, constraints by attribute, and when their end was issued."""
         from pyspark.sql import functions as F
 
-        changes, service = question.changes, question.service
         ended = (
-            changes.filter(F.col("operation").isin(sorted(self.kind.revocations)))
+            question.standing.changes.filter(F.col("operation").isin(sorted(self.kind.revocations)))
             .groupBy("interest")
             .agg(F.min("issued_ns").alias("withdrawn_ns"))
         )
@@ -193,7 +193,7 @@ class TopKRule:
             lambda c: F.struct(c["attribute"].cast("int").alias("attribute"), c["low"], c["high"], c["weight"]),
         )
         return (
-            standing(changes, question.settled, service, question.places)
+            question.standing.versions()
             .withColumn("constraints", constraints)
             .drop("values")
             .join(ended, "interest", "left")
@@ -267,7 +267,7 @@ class TopKRule:
             return ranked.filter(first | at_boundary)
         return ranked.filter(first & ~(F.col("tie") & at_boundary) if self.query.ties == "none" else first)
 
-    def _ended_by_a_tie(self, filters: DataFrame, right: DataFrame) -> DataFrame:
+    def _ended_by_a_tie(self, question: Question, filters: DataFrame, right: DataFrame) -> DataFrame:
         """The right answers, and in place of them those shown that free filters may have ended with a tie."""
         from pyspark.sql import functions as F
 
@@ -287,7 +287,7 @@ class TopKRule:
         # At least one free filter of that score: else the certain ones would have made the tie by themselves.
         could = could.select("publication", "score", "one", F.lit(1).alias("free"))
         levels = (
-            undivided(could.unionByName(does.withColumn("free", F.lit(0))))
+            question.standing.undivided(could.unionByName(does.withColumn("free", F.lit(0))))
             .groupBy("publication", "score")
             .agg(F.sum("one").alias("crowd"), F.max("free").alias("free"))
             .filter("free = 1")
@@ -296,7 +296,7 @@ class TopKRule:
         if self.query.unit == "receiver":
             # Which free filter made which tie is not followed up: nothing is said where one is free.
             unclear = filters.filter(~F.col("certain")).select("publication").distinct()
-            return _replaced(right, filters.filter(chosen), unclear)
+            return _replaced(question, right, filters.filter(chosen), unclear)
         room = F.lit(k) - F.col("count")
         ended = levels.filter(
             (F.coalesce("highest", F.lit(0.0)) <= F.col("score"))
@@ -304,7 +304,7 @@ class TopKRule:
             & (F.col("crowd") > room)
             & (room >= 0)
         )
-        return _replaced(right, filters.filter(chosen), ended.select("publication").distinct())
+        return _replaced(question, right, filters.filter(chosen), ended.select("publication").distinct())
 
     def reason(self, publication: dict[str, Any], change: dict[str, Any]) -> str:
         """What a filter scores with a publication, constraint by constraint."""
@@ -324,11 +324,12 @@ class TopKRule:
         return f"scores {total:g}{prorated}: " + "; ".join(said)
 
 
-def _replaced(answers: DataFrame, others: DataFrame, publications: DataFrame) -> DataFrame:
+def _replaced(question: Question, answers: DataFrame, others: DataFrame, publications: DataFrame) -> DataFrame:
     """The answers, and the others in place of them for these publications."""
     columns = ["publication", "client", "interest"]
     kept = answers.join(publications, "publication", "left_anti").select(*columns)
-    return undivided(kept.unionByName(others.join(publications, "publication", "left_semi").select(*columns)))
+    others = others.join(publications, "publication", "left_semi").select(*columns)
+    return question.standing.undivided(kept.unionByName(others))
 
 
 _PARTS = ("attribute", "low", "high", "weight")

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from brokers.contract import NEVER, Ints
-from scenarios.workloads.common import Parameters
+from brokers.workloads.common import Parameters
 from topology.units import Duration, PositiveDuration, PositiveRate, format_duration
 
 _PROCESSES = ("constant", "poisson", "bursts")
@@ -85,7 +85,7 @@ class Arrivals:
     def __init__(
         self, params: ArrivalParameters, keys: NDArray[np.uint64], population: int, duration_ns: int
     ) -> None:
-        from scenarios.workloads import kernels
+        from brokers.workloads import kernels
 
         self._keys = keys
         self._limit = NEVER if params.limit is None else params.limit
@@ -115,7 +115,7 @@ class Arrivals:
 
     def until(self, until_ns: int) -> tuple[Ints, Ints, Ints]:
         """Who acts when before until_ns: (row of the client, time, its number of the event)."""
-        from scenarios.workloads import kernels
+        from brokers.workloads import kernels
 
         expected = self._keys.size * max(0, until_ns - self.next_event_ns()) / self._mean_gap_ns
         room = int(min(1 << 20, expected + 8.0 * expected**0.5 + 64.0))

@@ -1,4 +1,4 @@
-"""From names to what they stand for (`brokers.names`), and to the models of their parameters."""
+"""The models of the parameters that what has a name takes."""
 
 from __future__ import annotations
 
@@ -7,18 +7,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, create_model
 
 from brokers.errors import InvalidInput
-from brokers.names import find as find
-from brokers.names import table as registry
-
-GROUPS = ("kinds", "protocols", "indexes", "topologies", "workloads")
-
-
-def fact(group: str, name: str, key: str, loaded: Any, attribute: str) -> Any:
-    """A fact from the registry, or for a third party's class its attribute."""
-    entry = registry(group).get(name)
-    if entry is not None and key in entry.facts:
-        return entry.facts[key]
-    return getattr(loaded, attribute, None)
+from brokers.names import find
 
 
 def params_model(loaded: Any, attribute: str = "Params") -> type[BaseModel]:
@@ -34,7 +23,7 @@ def topology_model(name: str, generator: Any = None) -> type[BaseModel]:
     from topology.build import parameters
 
     if generator is None:
-        _, generator = find("topologies", name)
+        generator = find("topologies", name).object
     try:
         return parameters(name, generator)
     except Exception as error:  # a third party's signature

@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from brokers.contract import Emission, Rates, SourceContext
+from brokers.workloads.arrivals import ArrivalParameters, Arrivals
+from brokers.workloads.common import GroupSource, Parameters, emission
+from brokers.workloads.values import ValueParameters
 from protocols.content.kind import PUBLISH
-from scenarios.workloads.arrivals import ArrivalParameters, Arrivals
-from scenarios.workloads.common import GroupSource, Parameters, emission
-from scenarios.workloads.values import ValueParameters
 from topology.units import Fraction
 
 
@@ -51,7 +51,7 @@ class Publish(GroupSource):
         return self._arrivals.next_event_ns()
 
     def _emit(self, until_ns: int) -> list[Emission]:
-        from scenarios.workloads import kernels
+        from brokers.workloads import kernels
 
         who, when, number = self._arrivals.until(until_ns)
         rows = np.empty((who.size, self._attributes))

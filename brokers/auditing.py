@@ -1,0 +1,118 @@
+"""What the audit rule of a kind is written against: what the definition forces, and what it leaves free.
+
+A rule is a class that is called `rule(kind)` and answers
+
+    decisions(question) -> DataFrame
+        publication, client   a pair that the definition allows at all; any other is forbidden
+        forced                whether it had to be delivered
+        excused               whether it is free only because a link lost something
+        since_ns              the earliest time at which a delivery to the client was in order
+
+with one row per pair. It computes from publications and changes alone (with dependencies and losses), never
+from deliveries: those are what it judges. The audit does the rest: sampling, comparing, counting, duplicates
+and order. So are judged kinds that say of each pair whether it is right, and those that bound the answer from
+below (forced) and from above (allowed).
+
+Where who is in the answer depends on the others, a rule answers instead
+
+    judge(question, delivered) -> DataFrame
+        publication, client, times, first_ns   as in `delivered`; of a pair that was not delivered: null
+        forced, excused                        as above
+        missed, unwanted                       what is wrong with the pair
+
+with a row for every pair that is not forbidden or that was delivered. `delivered` has a row per pair with how
+often and when first it was delivered.
+
+A rule may also answer `reason(publication, change) -> str`: in words, whether the change of a client wants
+the publication and why; both are rows of the trace as dictionaries.
+
+A rule lies in the folder of its kind and imports pyspark inside its functions only. What it needs of the audit it is
+handed with the question: nothing here knows Spark but by the names of its types.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+
+from brokers.contract import Guarantees
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+
+class Standing(Protocol):
+    """What stood when, what had settled, and what is free.
+
+    The conditions are on a publication, alias p, and a version, alias c:
+
+        not possible             it must not count: issued after the last decision, or gone before
+        in time and unspoilt     it must count: settled before, and not ended until the last decision
+        else                     it is free
+    """
+
+    BEHIND: ClassVar[str]  # the type of one such place: what lies behind a link
+    changes: DataFrame  # of the service, one row each
+
+    def versions(self) -> DataFrame:
+        """One row per change that begins something: an interest, or a value that the next of its word replaces.
+
+        Columns: change, interest, operation, client, broker, home (its place), values, issued_ns, settled_ns (with all
+        it leans on), revoked_ns (when its end was issued), gone_ns (when that had settled), unsettled (times in which
+        something it leans on was being withdrawn), unheard (what lies behind links that lost something of it). A time
+        that never comes is NEVER.
+        """
+        ...
+
+    def possible(self) -> Column:
+        """Whether the version may count at all."""
+        ...
+
+    def in_time(self) -> Column:
+        """Whether it had settled before, and was not ended until the last decision."""
+        ...
+
+    def unspoilt(self) -> Column:
+        """Whether no lost message of either excuses that the two did not meet."""
+        ...
+
+    def behind_links(self, lost: DataFrame) -> DataFrame | None:
+        """link, behind: what is reached only over it, for the links that lost something; None if none did."""
+        ...
+
+    def is_behind(self, place: Column, behind: Column) -> Column:
+        """Whether a broker's place lies behind one of the links in an array."""
+        ...
+
+    def undivided(self, frame: DataFrame) -> DataFrame:
+        """In one partition, if the session has no more for its work: then nothing after it is shuffled."""
+        ...
+
+
+@dataclass(frozen=True)
+class Question:
+    """What a rule gets.
+
+    `publications` are those to judge: publication, time_ns, values, place (of the broker where it entered),
+    end_ns (no decision about it was made after that), unheard (what lies behind links that lost a copy),
+    cut (whether the run may have ended before it was done). `keep` is for a frame that is used several times; it is
+    given back when the service has been judged.
+    """
+
+    trace: Any  # the run: `table(name)`, `has(name)`, `network`, and when it ended
+    service: Any  # its `number`, `name` and `kind`
+    guarantees: Guarantees
+    publications: DataFrame
+    standing: Standing
+    keep: Callable[[DataFrame], DataFrame]
+
+
+class Rule(Protocol):
+    """See the module. One of `decisions` and `judge` has to be there."""
+
+    def decisions(self, question: Question) -> DataFrame: ...
+
+    def judge(self, question: Question, delivered: DataFrame) -> DataFrame: ...
+
+    def reason(self, publication: dict[str, Any], change: dict[str, Any]) -> str: ...

@@ -1,0 +1,39 @@
+"""What the kind `content` is made of."""
+
+from brokers.kinds import KindManifest
+from brokers.registry import Entry
+
+CONTENT = KindManifest(
+    name="content",
+    prose="ranges over numeric attributes: a publication reaches everyone whose ranges hold it",
+    kind="protocols.content.kind:Content",
+    question="content-match",
+    default_index="cells",
+    audit_rule="protocols.content.audit:ContentRule",
+    rehearsal="protocols.content.rehearsal:script",
+    replay="protocols.content.replay:ContentForm",
+    protocols={
+        "flooding": Entry(
+            "protocols.content.flooding:Flooding",
+            "every publication to every broker, which matches for its own clients; duplicates suppressed on cycles",
+        ),
+        "subscription": Entry(
+            "protocols.content.subscription:Subscription",
+            "subscriptions travel to the brokers, publications follow the reverse paths",
+        ),
+        "covering": Entry(
+            "protocols.content.covering:Covering",
+            "as subscription, but a subscription that a forwarded one covers stays behind",
+        ),
+    },
+    workloads={
+        "publish": Entry(
+            "protocols.content.publish:Publish",
+            "clients publish messages with attribute values: constant, Poisson or in bursts",
+        ),
+        "subscribe": Entry(
+            "protocols.content.subscribe:Subscribe",
+            "clients subscribe to ranges of attribute values, and may replace them or leave and join",
+        ),
+    },
+)

@@ -1,0 +1,73 @@
+"""The metrics that kinds and scenarios add, measured once when a run has ended, from the tables it wrote.
+
+What cannot be measured is nothing and told: the run is whole without it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from brokers.metrics import Metric
+from brokers.names import load_as
+
+if TYPE_CHECKING:
+    from brokers.contract import Kind
+    from brokers.engine.model import Model
+    from scenarios.schema import Scenario
+
+
+def measured(scenario: Scenario, model: Model, folder: Path) -> tuple[dict[str, dict[str, Any]], list[str]]:
+    """(service -> metric -> number or None, what could not be measured and why)."""
+    from brokers.engine.simulate import tables_of
+    from brokers.engine.trace_schema import tables_at
+
+    there = tables_at(model.trace_level, tables_of(model))
+    found: dict[str, dict[str, Any]] = {}
+    notes: list[str] = []
+    for number, (service, spec) in enumerate(zip(scenario.services, model.services, strict=True)):
+        kind = spec.kind_class(spec.params)
+        for metric in service.metrics:
+            value = None
+            if metric.reads.keys() <= there.keys():
+                try:
+                    value = _number(metric, kind, _tables(folder, metric, number, there))
+                except Exception as error:  # whatever a third party's function does with what it is given
+                    notes.append(
+                        f"service {spec.name!r}: the metric {metric.name!r} could not be measured: "
+                        f"{type(error).__name__}: {error}"
+                    )
+            found.setdefault(spec.name, {})[metric.name] = value
+    return found, notes
+
+
+def _number(metric: Metric, kind: Kind, tables: Mapping[str, Mapping[str, Any]]) -> float | int | None:
+    value = load_as("measures", metric.measure)(tables, kind)
+    if value is None:
+        return None
+    number = value.item() if isinstance(value, np.generic) else value
+    if isinstance(number, bool) or not isinstance(number, int | float) or not np.isfinite(number):
+        raise TypeError(f"{metric.measure} gave {value!r}, which is no finite number")
+    return number
+
+
+def _tables(folder: Path, metric: Metric, service: int, there: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """The columns that a metric reads, of the rows of one service."""
+    import pyarrow.parquet as pq
+
+    found = {}
+    for table, columns in metric.reads.items():
+        own = "service" in {column.name for column in there[table].columns}
+        wanted = [*columns, *(["service"] if own and "service" not in columns else [])]
+        parts = [
+            pq.read_table(path, columns=wanted, partitioning=None)
+            for path in sorted((folder / "tables" / table).glob("part-*.parquet"))
+        ]
+        rows = {name: [part[name].to_numpy(zero_copy_only=False) for part in parts] for name in wanted}
+        arrays = {name: np.concatenate(each) if each else np.empty(0) for name, each in rows.items()}
+        mine = arrays["service"] == service if own and parts else slice(None)
+        found[table] = {name: arrays[name][mine] for name in columns}
+    return found
