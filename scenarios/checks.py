@@ -13,10 +13,28 @@ from brokers.contract import BrokerProtocol, ShardProtocol
 from brokers.errors import BrokerlabError
 from scenarios.problems import Path, ScenarioErrors
 from scenarios.schema import ResolvedService, Scenario
+from scenarios.units import format_duration
 
 if TYPE_CHECKING:
     from brokers.contract import SourceContext
     from topology.overlay import Overlay
+
+
+# A minute of writing, and a table of gigabytes.
+SAMPLE_ROWS_MAX = 1_000_000_000
+
+
+def check_samples(scenario: Scenario, nodes: int) -> None:
+    """ScenarioErrors if so many samples are asked for that a run would do nothing else."""
+    model = scenario.model
+    samples, services = model.duration // model.sample_every_ns, len(scenario.services)
+    if samples * nodes * services > SAMPLE_ROWS_MAX:
+        least = -(-model.duration * nodes * services // SAMPLE_ROWS_MAX)
+        raise scenario.wrong(
+            ("trace", "sample_every"),
+            f"makes {samples:,} samples, a row for each of {nodes * services:,} brokers and services; a run takes "
+            f"{SAMPLE_ROWS_MAX:,} rows at most: say {format_duration(least)} or more",
+        )
 
 
 def check_service(

@@ -47,6 +47,8 @@ def locate(name: str | FilePath) -> FilePath:
         return known[str(name)]
     if path.is_dir():
         raise InvalidInput(f"{name} is a folder; name the scenario file in it")
+    if path.exists():
+        raise InvalidInput(f"{name} is no ordinary file; copy what it gives into one")
     if path.suffix or path.parent != FilePath("."):
         raise InvalidInput(f"there is no file {name}; shipped scenarios: {', '.join(known)}")
     raise InvalidInput(f"no file or shipped scenario {str(name)!r}; {did_you_mean(str(name), known)}")

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 
 from brokers import names
 from brokers.errors import InvalidInput
-from scenarios.checks import check_service, check_source
+from scenarios.checks import check_samples, check_service, check_source
 from scenarios.problems import Path as DataPath
 from scenarios.schema import ExplicitPlacement, LinkOverride, Links, Placement, ResolvedService, Scenario
 
@@ -59,6 +59,7 @@ def resolve(scenario: Scenario) -> Model:
     placed, groups = _clients(scenario, brokers)
     client_broker = np.concatenate(placed)
     overlay = _with_servers(scenario, brokers)
+    check_samples(scenario, overlay.nodes)
     server_of = {name: brokers.brokers + i for i, name in enumerate(model.servers)}
     files: dict[str, str] = {}
     notes: list[str] = []

@@ -125,13 +125,15 @@ def locate(path: str, base: str | None = None) -> Path:
         given = Path(base, path) if base else Path(path)
         if given.is_file():
             return given
-        is_folder = given.is_dir()
+        is_folder, is_there = given.is_dir(), given.exists()
     except (OSError, ValueError):
         raise TopologyError(f"{path!r}: is not a path") from None
     if path in shipped():
         return DATA / f"{path}.gml"
     if is_folder:
         raise TopologyError(f"{path}: is a folder, not a file")
+    if is_there:
+        raise TopologyError(f"{path}: is no ordinary file")
     if "/" in path or "\\" in path or Path(path).suffix.lower() in _FILE_SUFFIXES:
         raise TopologyError(f"{path}: there is no such file")
     raise TopologyError(
@@ -151,6 +153,8 @@ def parse(
     text, encoding_note = _decode(_unpacked(data, where), where)
     if format == "auto":
         format = _sniff(text)
+        if format == "edgelist":
+            _refuse_foreign(text, where)
     raw = _READERS[format](text, where)
     if encoding_note:
         raw.notes.insert(0, encoding_note)
@@ -219,6 +223,30 @@ def _sniff(text: str) -> Format:
         return "as-rel"
     is_gml = re.search(r"^\s*(graph|node)\s*\[", head, re.MULTILINE | re.IGNORECASE)
     return "gml" if is_gml else "edgelist"
+
+
+# Formats of others that nearly pass for edge lists: what their files have near their beginning.
+_FOREIGN = {
+    "DOT of Graphviz": r"\A(?:\s|//.*|\#.*|/\*(?s:.*?)\*/)*(?:strict\s+)?(?:di)?graph\b[^\[\]{}]{0,200}\{",
+    "DIMACS": r"^p\s+[a-z]+\s+\d+\s+\d+\s*$",
+    "Pajek": r"^\*(?:vertices|arcs|edges|network|matrix)",
+    "Matrix Market": r"\A\s*%%MatrixMarket",
+    "BRITE": r"^Topology:\s*\(\s*\d+\s+Nodes",
+    "GDF": r"^nodedef\s*>",
+    "LEDA": r"\A\s*LEDA\.GRAPH",
+    "UCINET DL": r"\A\s*dl\s+n\s*=",
+    "graph6": r"\A(?:>>graph6<<|>>sparse6<<)",
+}
+
+
+def _refuse_foreign(text: str, where: str) -> None:
+    head = text[:65536]
+    for name, beginning in _FOREIGN.items():
+        if re.search(beginning, head, re.MULTILINE | re.IGNORECASE):
+            raise TopologyError(
+                f"{where}: looks like {name}, which is not read; networkx and igraph can write it as GraphML or GML. "
+                "If it is a list of links all the same, say format: edgelist"
+            )
 
 
 # ---- GML ---------------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from analysis.spark.graph import Network
 from analysis.spark.rules import rule_of
 from analysis.spark.trace import Service, services_of
-from brokers.engine.parts import reading
+from brokers.engine.parts import read_part
 from brokers.engine.runfolder import open_run
 from brokers.errors import InvalidInput, RunDamaged
 from brokers.naming import message_id, message_name
@@ -92,12 +92,9 @@ def _publish(service: Service) -> int:
 
 
 def _rows(run: RunFolder, table: str, column: str, value: int) -> list[dict[str, Any]]:
-    import pyarrow.parquet as pq
-
     found: list[dict[str, Any]] = []
     for part in run.parts(table):
-        with reading(run.path, part):
-            found += pq.read_table(part, filters=[(column, "=", value)], partitioning=None).to_pylist()
+        found += read_part(run.path, part, filters=[(column, "=", value)]).to_pylist()
     limits = {"service": len(run.manifest["scenario"]["services"]), "broker": run.rows("brokers")}
     for name, limit in {**limits, "link": run.rows("links")}.items():
         least = -1 if name == "link" else 0

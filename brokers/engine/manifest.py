@@ -250,6 +250,7 @@ _SCENARIO = _object(
         "name": _text,
         "duration": _count,
         "drain": _count,
+        "clients": _map_of(_object({"count": _count})),
         "services": _list_of(_object({"name": _text, "kind": _text, "protocol": _text})),
         "expect": _list_of(_text),
         "links": _object({}, {**_JITTER, "overrides": _list_of(_object({}, _JITTER))}),

@@ -108,6 +108,18 @@ def _type_name(of: pa.DataType) -> str:
     return "float64" if pa.types.is_float64(of) else str(of)
 
 
+def read_part(folder: Path, part: Path, columns: Sequence[str] | None = None, filters: Any = None) -> pa.Table:
+    """Rows of a part, all or those that `filters` of Arrow leave. No run writes a row with nothing in a column."""
+    import pyarrow.parquet as pq
+
+    with reading(folder, part):
+        rows = pq.read_table(part, columns=columns, filters=filters, partitioning=None)
+    for name, column in zip(rows.column_names, rows.columns):
+        if column.null_count:
+            raise RunDamaged.at(folder, f"{part.relative_to(folder)} has nothing in a row of column {name!r}")
+    return rows
+
+
 @contextlib.contextmanager
 def reading(folder: Path, part: Path) -> Iterator[None]:
     """What Arrow complains about while it reads a part, as damage of that part."""

@@ -44,7 +44,7 @@ from brokers.engine.manifest import LOCK as _LOCK
 from brokers.engine.manifest import MANIFEST as _MANIFEST
 from brokers.engine.manifest import SUCCESS as _SUCCESS
 from brokers.engine.manifest import read_bytes, read_manifest, refuse_links
-from brokers.engine.parts import believe, listing, reading
+from brokers.engine.parts import believe, listing, read_part, reading
 from brokers.engine.trace import SCHEMA_VERSION, TABLES, Table, sync, tables_at
 from brokers.engine.trace_compare import canonical, first_difference, same_rows
 from brokers.errors import BrokerlabError, EnvironmentProblem, InvalidInput, RunDamaged, RunIncomplete
@@ -339,7 +339,6 @@ class RunFolder:
     def read(self, table: str, columns: Sequence[str] | None = None) -> pa.Table:
         """All rows of a table, part after part; some of its columns, or all."""
         import pyarrow as pa
-        import pyarrow.parquet as pq
 
         described = self.manifest["tables"]
         self._check(table)
@@ -347,17 +346,11 @@ class RunFolder:
         for name in columns or ():
             if name not in known:
                 raise InvalidInput(f"{self.path}: table {table!r} has no column {name!r}; it has {known}")
-        read = []
-        for path in self.parts(table):
-            with reading(self.path, path):
-                read.append(pq.ParquetFile(path).read(columns=list(columns) if columns else None))
+        read = [read_part(self.path, path, list(columns) if columns else None) for path in self.parts(table)]
         if not read:
             raise RunDamaged.at(self.path, f"no part holds table {table!r}")
-        rows = pa.concat_tables(read)
-        for name, column in zip(rows.column_names, rows.columns):
-            if column.null_count:
-                raise RunDamaged.at(self.path, f"table {table!r} has nothing in a row of column {name!r}")
-        return rows
+        # Parts may differ in whether a column could be without values; none is.
+        return pa.concat_tables(read, promote_options="default")
 
     def verify(self) -> None:
         """Read every file and compare it with its sha256; a RunDamaged names those that differ."""

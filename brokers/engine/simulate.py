@@ -139,6 +139,8 @@ def simulate(
     lookahead = int(parts.lookahead_ns)
     resuming = resume is not False
     start = resumable(folder, model, notice) if resume is True else resume or None
+    if resume is True and start is None:
+        notice("there is no checkpoint to go on from, so the run begins again")
     again = resuming
     recovered, fruitless = 0, 0
     while True:

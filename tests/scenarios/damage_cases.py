@@ -10,6 +10,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
+
 Draw = random.Random
 MANIFEST, SUCCESS = "manifest.json", "_SUCCESS"
 
@@ -187,6 +190,21 @@ def part_forged(folder: Path, draw: Draw, outside: Path) -> str:
     (folder / MANIFEST).write_text(json.dumps(manifest), "utf-8")
     seal(folder)
     return f"forged {file['path']}: {how}"
+
+
+def emptied_column(folder: Path, part: str, column: str) -> None:
+    """Nothing in all rows of a column, and the manifest right about the part."""
+    path = folder / part
+    table = pq.read_table(path, partitioning=None)
+    at = table.column_names.index(column)
+    pq.write_table(table.set_column(at, column, pa.nulls(len(table), table.column(at).type)), path)
+    manifest = json.loads((folder / MANIFEST).read_text("utf-8"))
+    data = path.read_bytes()
+    for file in manifest["files"]:
+        if file["path"] == part:
+            file |= {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
+    (folder / MANIFEST).write_text(json.dumps(manifest), "utf-8")
+    seal(folder)
 
 
 FOLDERS: list[Callable[[Path, Draw, Path], str]] = [

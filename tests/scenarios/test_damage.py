@@ -25,7 +25,7 @@ from . import damage_cases
 DOCUMENTED = {0, 1, 2, 3, 4}  # not 70, which is a mistake in the program
 MESSAGE_MAX = 4_000
 CHANGES = ["duration=300 ms", "engine.checkpoint_every=1 us", "engine.window_max=20 ms", "trace.level=full"]
-_NOTE = re.compile(r"brokerlab: checkpoint \d+ cannot be used: ")
+_NOTE = re.compile(r"brokerlab: (checkpoint \d+ cannot be used: |there is no checkpoint to go on from)")
 
 
 class Study:
@@ -183,6 +183,33 @@ def test_a_flipped_bit_in_any_part_that_is_read_is_damage_with_its_name_and_neve
             else:
                 assert code == 2, (file["path"], command)
                 assert told.startswith(f"brokerlab: {damaged}: damaged: {file['path']} is not what the run wrote")
+
+
+@pytest.mark.usefixtures("no_spark")
+@pytest.mark.parametrize("table", ["links", "publications", "hops", "deliveries", "changes"])
+def test_a_column_without_values_is_damage_however_well_it_is_sealed(table, study, said):
+    file = next(each for each in study.whole.folder.manifest["files"] if each["table"] == table and each["rows"])
+    for name, _ in study.whole.folder.manifest["tables"][table]["columns"]:
+        damaged = study.copy(study.whole.path)
+        damage_cases.emptied_column(damaged, file["path"], name)
+        told = [said(command) for command in study.commands(damaged)[2:4]]
+        assert all("Traceback" not in each for _, each in told)
+        if table == "links":  # read whole, whatever is asked for
+            assert {code for code, _ in told} == {2}
+            assert f"{file['path']} has nothing in a row of column {name!r}" in told[0][1]
+
+
+def test_a_manifest_with_clients_that_are_none_is_damage(study, said):
+    for clients in ("", [], {"all": ""}, {"all": {}}, {"all": {"count": "many"}}):
+        damaged = study.copy(study.whole.path)
+        manifest = json.loads((damaged / "manifest.json").read_text())
+        manifest["scenario"]["clients"] = clients
+        (damaged / "manifest.json").write_text(json.dumps(manifest))
+        damage_cases.seal(damaged)
+        for command in study.commands(damaged)[3:]:
+            code, told = said(command)
+            if str(damaged) in command[:2] and command[0] == "explain":
+                assert code == 2 and "manifest.json: scenario.clients" in told
 
 
 AUDIT = {

@@ -372,6 +372,16 @@ def test_equal_runs_have_no_difference_but_their_circumstances(study, capsys):
     assert capsys.readouterr().out.startswith(f"equal: digest {one.digest}\n")
 
 
+def test_runs_are_not_called_equal_where_a_file_is_not_what_they_wrote(study, capsys):
+    one, two = inline(study, "seed=32"), inline(study, "seed=32", "services.news.tables=own")
+    part = next(path for path in two.folder.parts("deliveries"))
+    data = bytearray(part.read_bytes())
+    data[len(data) // 2] ^= 1
+    part.write_bytes(data)
+    assert cli.main(["diff", str(one.path), str(two.path)]) == 2
+    assert f"damaged: tables/deliveries/{part.name} is not what the run wrote" in capsys.readouterr().err
+
+
 def test_with_hops_on_both_sides_the_first_diverging_event_is_told(study, capsys):
     full = "trace.level=full"
     one, two = inline(study, full, "seed=41"), inline(study, full, "seed=41", "links.jitter=1 ms")

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from brokers.contract import NEVER, SourceContext
 from brokers.errors import InvalidInput
 from scenarios.workloads.replay import Replay
-from scenarios.workloads.replaying.times import UNITS, Times
+from scenarios.workloads.replaying.times import UNITS, Times, _counted, _decimal_ns, _exact_ns
 
 SECOND = 1_000_000_000
 
@@ -155,6 +155,28 @@ def test_what_lies_beyond_the_run_can_be_cut(tmp_path):
     cells = [str(number) for number in range(10)]
     cut = {"unit": "s", "start": 3, "cut": True}
     assert times(tmp_path, cells, cut, seconds=4) == [1, SECOND, 2 * SECOND, 3 * SECOND]
+
+
+DECIMALS = st.decimals(0, 90, allow_nan=False, places=None).map(str) | st.floats(0, 90).map(repr) | st.sampled_from(
+    ["1.0000000005", "1.0000000015", "2.5e-10", "5e-10", "0.00000000050000000000000000001", "8" + "." + "4" * 38]
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("unit", ["ns", "us", "ms", "s", "min"])
+@given(cells=st.lists(DECIMALS, min_size=1, max_size=9))
+def test_whole_columns_of_decimals_are_rounded_as_single_ones(unit, cells):
+    factor = UNITS[unit]
+    expected = [_exact_ns(cell, factor) for cell in cells]
+    found = _decimal_ns(arrow.array(cells), factor)
+    assert found is None or found.tolist() == expected
+    assert _counted(arrow.array(cells), factor, lambda *wrong: pytest.fail(str(wrong))).tolist() == expected
+
+
+def test_floats_that_are_written_in_full_are_read_by_the_column():
+    cells = [repr(number) for number in (np.arange(1000) / 7).tolist()]
+    assert max(map(len, cells)) > 17
+    found = _decimal_ns(arrow.array(cells), UNITS["s"])
+    assert found is not None and found.tolist() == [_exact_ns(cell, UNITS["s"]) for cell in cells]
 
 
 @pytest.mark.parametrize("speed", [0, -1, "fast", "1/0", 1e300, "1e999999999", True, float("nan")])

@@ -10,6 +10,16 @@ from scenarios.loader import from_data
 from scenarios.plan import resolve
 from tests.scenarios.mutants import mutants
 
+
+@pytest.mark.parametrize("level", ["none", "deliveries"])
+def test_more_samples_than_a_run_can_write_are_refused_with_what_it_can(level):
+    text = {"duration": "2 s", "topology": {"kind": "line", "nodes": 4}, "clients": {"all": {"count": 1}}}
+    service = {"name": "a", "kind": "content", "protocol": "flooding"}
+    with pytest.raises(InvalidInput, match=r"2,000,000,000 samples, a row for each of 4 .*say 8 ns or more"):
+        resolve(from_data({**text, "services": [service], "trace": {"sample_every": "1 ns", "level": level}}))
+    resolve(from_data({**text, "services": [service], "trace": {"sample_every": "8 ns", "level": level}}))
+
+
 CONTENT = """
 duration: 1 ms
 topology: {kind: line, nodes: 4}

@@ -253,6 +253,31 @@ def test_graphml_in_a_declared_encoding_is_read_in_it():
     assert names_of(parse(text.encode("iso-8859-2"), "net")) == ["Łódź"]
 
 
+FOREIGN = {
+    "DOT": ["graph G { a -- b; b -- c; }\n", "// drawn\n/* twice\n*/\nstrict digraph\n{\n a -> b\n}\n",
+            "graph {\na--b\n}"],
+    "DIMACS": ["c a comment\np sp 3 2\na 1 2 5\na 2 3 4\n", "p edge 3 2\ne 1 2\ne 2 3\n"],
+    "Pajek": ["*Vertices 2\n1 \"a\"\n2 \"b\"\n*Arcs\n1 2\n"],
+    "Matrix Market": ["%%MatrixMarket matrix coordinate pattern symmetric\n3 3 2\n2 1\n3 2\n"],
+    "BRITE": ["Topology: ( 2 Nodes, 1 Edges )\nModel ( 1 ): 2 100 10\n"],
+}
+
+
+@pytest.mark.parametrize(("name", "text"), [(name, text) for name, texts in FOREIGN.items() for text in texts])
+def test_formats_that_are_not_read_are_refused_by_name_and_not_taken_for_edge_lists(name, text, tmp_path):
+    path = tmp_path / "network.txt"
+    path.write_text(text)
+    with pytest.raises(TopologyError, match=f"network.txt: looks like {name}.*say format: edgelist"):
+        file(path=str(path))
+
+
+@pytest.mark.parametrize("text", ["graph a\na b\n", "p q\nq r\n", "strict graph\ngraph b\n"])
+def test_names_that_such_formats_use_may_be_names_of_brokers(text, tmp_path):
+    path = tmp_path / "network.txt"
+    path.write_text(text)
+    assert file(path=str(path)).number_of_edges() == 2
+
+
 @pytest.mark.parametrize(
     "text",
     [

@@ -38,6 +38,7 @@ UNITS: dict[str, int] = {
 COLUMNS = ("time", "time_ns", "time_s")
 FIRST = "first"
 _DIGITS = 9  # of the decimals that are read exactly, column by column
+_PLACES = {10**digits: digits for digits in (0, 3, 6, 9)}  # of a nanosecond in units that are powers of ten
 _RATIO_MAX = 1 << 31
 _RATIO = re.compile(r"\d{1,12}(\.\d{0,12})?([eE][+-]?\d)?|\d{1,12}/\d{1,12}", re.ASCII)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -170,14 +171,21 @@ def _counted(column: Any, factor: int, tell: Callable[[int, Any, str], None]) ->
 
 
 def _decimal_ns(column: Any, factor: int) -> Ints | None:
-    """Decimals of up to nine digits behind the point, exactly; None where one has more, or is none."""
+    """The nearest nanosecond of decimals; None where one is none, or has very many digits."""
     import pyarrow as arrow
     import pyarrow.compute as compute
 
     try:
         decimals = compute.cast(column, arrow.decimal128(38, _DIGITS))
     except arrow.ArrowException:
-        return None
+        if factor not in _PLACES:
+            return None
+        try:  # a float that is written in full has some twenty digits
+            whole = compute.cast(column, arrow.decimal256(76, 38))
+            near = compute.round(whole, ndigits=_PLACES[factor], round_mode="half_to_even")
+            decimals = compute.cast(near, arrow.decimal128(38, _DIGITS))
+        except arrow.ArrowException:
+            return None
     words = np.frombuffer(decimals.buffers()[1], np.int64).reshape(-1, 2)
     low, high = words[decimals.offset : decimals.offset + len(decimals)].T  # 128 bits, the low half first
     if (high != low >> 63).any() or not within(low, NEVER).all():
