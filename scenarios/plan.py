@@ -139,7 +139,7 @@ def _clients(
 ) -> tuple[list[NDArray[np.int32]], dict[str, tuple[int, int]]]:
     """The broker of each client, group after group in the order of the file."""
     from topology.errors import TopologyError
-    from topology.placement import place
+    from topology.placing import place
 
     brokers, groups, first = [], {}, 0
     for name, group in scenario.model.clients.items():

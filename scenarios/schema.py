@@ -3,7 +3,7 @@
 Rules: unknown keys are refused; every default stands here, with a line of prose; quantities are in base units
 after validation. What depends on a name (the parameters of a topology, a workload, a kind, a protocol) is
 not fixed here: its model belongs to whatever the name stands for, and is told by `scenarios.parameters`. What links
-and placements are like is said where they are made, in `topology.links` and `topology.placement`.
+and placements are like is said once, in `topology.links` and `topology.placement`.
 """
 
 from __future__ import annotations

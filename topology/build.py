@@ -17,7 +17,8 @@ import networkx as nx
 from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 
 from topology.errors import TopologyError
-from topology.links import Links, apply
+from topology.linking import apply
+from topology.links import Links
 from topology.overlay import Overlay, did_you_mean
 from topology.registry import TOPOLOGIES
 from topology.repair import normalise

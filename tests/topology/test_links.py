@@ -14,6 +14,7 @@ from pydantic import ValidationError
 from topology.build import build
 from topology.errors import TopologyError
 from topology.geography import EARTH_RADIUS_M, arc_tangent, great_circle_m, sine_cosine, travel_ns
+from topology.linking import apply, truncated_normal_ns
 from topology.links import (
     ConstantDelay,
     GeographyDelay,
@@ -21,8 +22,6 @@ from topology.links import (
     Links,
     NormalDelay,
     UniformDelay,
-    apply,
-    truncated_normal_ns,
 )
 from topology.overlay import Overlay
 

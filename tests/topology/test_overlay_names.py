@@ -10,7 +10,7 @@ from topology.build import build
 from topology.errors import TopologyError
 from topology.links import Links
 from topology.overlay import broker_label, broker_number
-from topology.placement import place
+from topology.placing import place
 from topology.servers import Server, with_servers
 
 SHUFFLED = ["3", "1", "0", "10", "hub"]  # broker 0 is called 3, and so on

@@ -8,7 +8,8 @@ import pytest
 from topology.build import build
 from topology.errors import TopologyError
 from topology.links import Links
-from topology.placement import PLACEMENTS, ExplicitPlacement, ZipfPlacement, place
+from topology.placement import PLACEMENTS, ExplicitPlacement, ZipfPlacement
+from topology.placing import place
 
 STAR = build("star", {"nodes": 11}, Links(), seed=1)
 
