@@ -137,6 +137,8 @@ def execute(
     lookahead = int(parts.lookahead_ns)
     resuming = resume is not False
     start = resumable(folder, model, notice) if resume is True else resume or None
+    if resume is True and start is None:
+        notice("there is no checkpoint to go on from, so the run begins again")
     again = resuming
     recovered, fruitless = 0, 0
     while True:
@@ -235,7 +237,6 @@ def resumable(folder: str | None, model: Model, notice: Callable[[str], None]) -
     refuse_links(Path(folder))
     found = checkpoint.newest(folder)
     if found is None:
-        notice("there is no checkpoint to go on from, so the run begins again")
         return None
     parts = checkpoint.verify(folder, found, model)
     for sentence in found.passed:

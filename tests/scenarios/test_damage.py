@@ -25,7 +25,7 @@ from . import damage_cases
 DOCUMENTED = {0, 1, 2, 3, 4}  # not 70, which is a mistake in the program
 MESSAGE_MAX = 4_000
 CHANGES = ["duration=300 ms", "engine.checkpoint_every=1 us", "engine.window_max=20 ms", "trace.level=full"]
-_NOTE = re.compile(r"brokerlab: checkpoint \d+ cannot be used: ")
+_NOTE = re.compile(r"brokerlab: (checkpoint \d+ cannot be used: |there is no checkpoint to go on from)")
 
 
 class Study:
