@@ -158,11 +158,8 @@ def found_out(study: Study, said: Callable, seeds: range, of: Path, resumed: boo
 
 
 @pytest.mark.usefixtures("no_spark")
-@pytest.mark.parametrize(
-    "draws", [range(200), pytest.param(range(200, 800), marks=pytest.mark.full)], ids=["200 times", "600 times"]
-)
-def test_no_command_breaks_on_a_damaged_run_or_touches_what_lies_beside(study, said, draws):
-    assert found_out(study, said, draws, study.whole.path) > 0.75 * len(draws)
+def test_no_command_breaks_on_a_damaged_run_or_touches_what_lies_beside(study, said):
+    assert found_out(study, said, range(800), study.whole.path) > 600
 
 
 def test_no_resume_breaks_on_a_damaged_run_or_touches_what_lies_beside(study, said):
