@@ -19,6 +19,8 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
+    StrictInt,
+    StrictStr,
     WithJsonSchema,
     field_validator,
 )
@@ -82,7 +84,7 @@ class Clients(Section):
 class Server(Section):
     """A node behind a link of its own, for a service whose kind has a server."""
 
-    broker: str | int = Field(description="the broker its link leads to, by name or number")
+    broker: StrictStr | StrictInt = Field(description="the broker its link leads to, by name or number")
     delay: LinkDelay = Field(default=1_000_000, description="of its link")
     jitter: LinkJitter = Field(default=0, description="of its link")
     bandwidth: LinkBandwidth = Field(default=0, description="of its link; unlimited unless given")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, Field, StrictInt, StrictStr, model_validator
 
 from topology.sections import Count, Section
 from topology.units import Bandwidth, Duration, Fraction, PositiveDuration, format_duration
@@ -91,7 +91,7 @@ Delay = Annotated[
 class LinkOverride(Section):
     """Other figures for one link."""
 
-    between: Annotated[list[str | int], Field(min_length=2, max_length=2)] = Field(
+    between: Annotated[list[StrictStr | StrictInt], Field(min_length=2, max_length=2)] = Field(
         description="the two brokers, by name or number"
     )
     delay: LinkDelay | None = None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, Field, StrictInt, StrictStr, model_validator
 
 from topology.sections import Count, Section
 
@@ -38,7 +38,7 @@ class ExplicitPlacement(Section):
     """Named brokers: in turn, or as many on each as `counts` says."""
 
     kind: Literal["explicit"] = "explicit"
-    brokers: Annotated[list[str | int], Field(min_length=1)]
+    brokers: Annotated[list[StrictStr | StrictInt], Field(min_length=1)]
     counts: list[Annotated[Count, Field(ge=0)]] | None = None
 
     @model_validator(mode="after")

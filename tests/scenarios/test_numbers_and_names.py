@@ -107,3 +107,13 @@ def test_explain_takes_and_tells_client_numbers(shuffled, capsys):
         assert client < 2 or f"interest {client}#" in told
     code, said = called(capsys, "explain", shuffled.path, name, 12)
     assert code == 3 and "no client 12; they are numbered 0 to 11" in said
+
+
+@pytest.mark.parametrize("wrong", ["true", "2.0", "null", "[0]"])
+@pytest.mark.parametrize("place", ["brokers: [10]", "broker: number:4", "between: [number:0, 10]"])
+def test_a_broker_is_a_whole_number_or_a_text_and_nothing_that_could_pass_for_one(wrong, place, tmp_path, capsys):
+    assert SCENARIO.count(place) == 1
+    (tmp_path / "s.yaml").write_text(SCENARIO.replace(place, re.sub(r"(number:)?\d+(?=\]?$)", wrong, place)))
+    assert cli.main(["validate", str(tmp_path / "s.yaml")]) == 3
+    said = capsys.readouterr().err
+    assert "must be a text or must be a whole number" in said and place.split(":")[0] in said
