@@ -54,6 +54,7 @@ def trace(changes=(), publications=(), deliveries=(), hops=(), losses=(), depend
         "losses": columns(("body",), losses),
         "dependencies": columns(("change", "depends_on"), dependencies),
     }
+    tables["changes"]["broker"] = np.zeros(len(changes), np.int64)
     tables["changes"]["values"] = wide(np.array([0.0, 0.0, 1.0]) for _ in changes)
     tables["publications"]["values"] = wide(np.array([p[2], 0, 0, 0], float) for p in publications)
     for table in ("changes", "publications", "deliveries", "losses"):
