@@ -27,7 +27,8 @@ ALLOWED = {
 # The places that name, as text, what lies in a package that they may not import, and where that is.
 BY_STRING = {
     # Names stand for what lies anywhere; only their registries are named.
-    "brokers.names": {"protocols.registry", "scenarios.workloads.registry"},
+    "brokers.kinds": {"protocols.registry"},
+    "brokers.names": {"scenarios.workloads.registry"},
     # The command line and expectations reach what reads run folders, which is imported when it is asked for.
     "scenarios.commands.analyze": {"analysis.spark.aggregates"},
     "scenarios.commands.audit": {"analysis.spark.audit"},

@@ -103,7 +103,10 @@ class Expectation:
                     f"{self.metric} is a duration: say the unit, as in 80 ms (got {self.bound!r})"
                 )
             return number * metrics.unit_ns(key)
-        return float(_QUANTITY[sort](self.bound))
+        try:
+            return float(_QUANTITY[sort](self.bound))
+        except units.QuantityError as error:
+            raise NoExpectation(str(error)) from None
 
 
 @dataclass(frozen=True)

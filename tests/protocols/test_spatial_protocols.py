@@ -30,7 +30,7 @@ from protocols.spatial.summarised import HEAD, SUMMARY, WIDER, Summarised
 
 TREE, TIES, STRAINED, LOSSY, SETTLED, RING, CYCLES = REHEARSALS
 PROTOCOLS = ("spatial-flooding", "spatial-keyword", "spatial")
-NEAR = {"delay": {"kind": "uniform", "low_ns": 100_000, "high_ns": 900_000}}
+NEAR = {"delay": {"kind": "uniform", "low": 100_000, "high": 900_000}}
 CALM = Rehearsal("a tree at leisure", "random-tree", {"nodes": 6}, NEAR, duration_ns=2_000_000_000, publications=400)
 LINE = [(0, 1), (1, 2), (2, 3)]
 QUICK = {"shrink_every": 3_000_000, "boxes": 2}  # so that summaries shrink while a rehearsal lasts

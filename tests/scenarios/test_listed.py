@@ -110,7 +110,7 @@ def test_every_workload_drives_a_service_of_each_kind_that_it_is_for(name, tmp_p
 
 
 def test_every_group_of_the_list_has_a_test_here_or_beside():
-    assert set(GROUPS) == {"kinds", "protocols", "topologies", "workloads", "indexes", "scenarios"}
+    assert set(GROUPS) == {"kinds", "protocols", "topologies", "workloads", "indexes", "metrics", "scenarios"}
 
 
 def test_every_bench_and_every_paper_can_be_imported():
