@@ -12,6 +12,7 @@ Rules:
 
 from __future__ import annotations
 
+import contextlib
 import io
 import os
 import pickle
@@ -32,7 +33,7 @@ from brokers import names
 from brokers.engine.batching import Cutting
 from brokers.engine.model import Model
 from brokers.engine.ray_manners import Manners
-from brokers.engine.ray_privacy import closed_folder, on_the_loopback
+from brokers.engine.ray_privacy import closed_folder, on_the_loopback, own_token
 from brokers.engine.shard import ShardResult, Window
 from brokers.errors import ActorsLost, BrokerlabError, EnvironmentProblem
 from brokers.interrupting import undisturbed
@@ -48,7 +49,6 @@ except ImportError:
 _PACKAGES = ("topology", "brokers", "protocols", "scenarios", "analysis")
 _STORE_BYTES = 1 << 30
 _ANSWER_S = 10.0  # for a cluster's head to take a connection
-_AUTH = {"RAY_AUTH_MODE": "token"}
 
 
 class _Session:
@@ -57,7 +57,7 @@ class _Session:
     def __init__(self, address: str | None, actors: int) -> None:
         self.ours = not ray.is_initialized()
         self.remote = address not in (None, "local")
-        self._before: dict[str, str | None] = {}
+        self._token = contextlib.ExitStack()
         self._folder: str | None = None
         self._manners: Manners | None = None
         if not self.ours:
@@ -77,7 +77,7 @@ class _Session:
                 _knock(str(address))
                 ray.init(address=address, **quiet)
             else:
-                self._set_token(secrets.token_hex(32))
+                self._token.enter_context(own_token())
                 self._folder, within = closed_folder()
                 with on_the_loopback():
                     ray.init(
@@ -99,23 +99,6 @@ class _Session:
                 f"no Ray {where}: {first}; try brokerlab doctor, or --engine inline"
             ) from None
 
-    def _set_token(self, token: str) -> None:
-        for name, value in {**_AUTH, "RAY_AUTH_TOKEN": token}.items():
-            self._before[name] = os.environ.get(name)
-            os.environ[name] = value
-        _refresh_token()
-
-    def _restore_token(self) -> None:
-        if not self._before:
-            return
-        for name, value in self._before.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value
-        self._before = {}
-        _refresh_token()
-
     def close(self) -> None:
         if not self.ours:
             return
@@ -123,7 +106,7 @@ class _Session:
             try:
                 ray.shutdown()
             finally:
-                self._restore_token()
+                self._token.close()
                 if self._folder is not None:
                     shutil.rmtree(self._folder, ignore_errors=True)
         if self._manners is not None:
@@ -151,16 +134,6 @@ def _knock(address: str) -> None:
     if colon and port.isdigit():
         with socket.create_connection((host.strip("[]"), int(port)), timeout=_ANSWER_S):
             pass
-
-
-def _refresh_token() -> None:
-    """Have Ray read mode and token again: it caches both when imported, and a process may run many clusters."""
-    from ray import _raylet
-
-    raylet: Any = _raylet
-    # The mode before the cache: a thread still draining must not look for a token that is gone.
-    raylet.Config.initialize("")
-    raylet.AuthenticationTokenLoader.instance().reset_cache()
 
 
 def _code() -> tuple[str, bytes]:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from brokers.engine.ray_privacy import own_token
 from brokers.engine.simulate import simulate
 from brokers.errors import EnvironmentProblem, ProtocolFault
 from protocols.conformance import REHEARSALS, Variant, check_digests, rehearse
@@ -26,17 +27,18 @@ def session(request, outside):
     before = os.environ.get("XDG_CACHE_HOME")
     os.environ["XDG_CACHE_HOME"] = str(request.config.cache.mkdir("shipped"))  # compiled once per version
     folder = tempfile.mkdtemp(prefix="bl-")  # short: paths of sockets have a limit
-    ray.init(
-        address="local",
-        num_cpus=3,
-        include_dashboard=False,
-        log_to_driver=False,
-        logging_level="ERROR",
-        object_store_memory=1 << 28,
-        _temp_dir=folder,
-    )
-    yield ray
-    ray.shutdown()
+    with own_token():
+        ray.init(
+            address="local",
+            num_cpus=3,
+            include_dashboard=False,
+            log_to_driver=False,
+            logging_level="ERROR",
+            object_store_memory=1 << 28,
+            _temp_dir=folder,
+        )
+        yield ray
+        ray.shutdown()
     shutil.rmtree(folder, ignore_errors=True)
     if before is None:
         del os.environ["XDG_CACHE_HOME"]
