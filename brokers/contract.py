@@ -84,7 +84,10 @@ class SourceContext:
 
 
 class Source(Protocol):
-    """A restartable workload: what acts of its own accord, on its own schedule.
+    """A workload: what acts of its own accord, on its own schedule.
+
+    It depends on its parameters and its context alone: a resumed run makes it anew and lets it begin again, without
+    effect up to where the checkpoint was taken.
 
     A class may have `rates(params, context)`, a class method: what `context.clients`, the whole group, are expected to
     do, as `Rates`, or None if that is not known; and `publishes`, False if no publication of theirs enters.
@@ -97,10 +100,6 @@ class Source(Protocol):
     def take(self) -> list[Emission]:
         """Called at `next_wake()`: everything from then up to the next wake."""
         ...
-
-    def state(self) -> Any: ...
-
-    def load(self, state: Any) -> None: ...
 
 
 # ---- service kinds -----------------------------------------------------------------------------------

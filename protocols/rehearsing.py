@@ -54,11 +54,6 @@ class Script:
     def standing(self, clients: Any) -> list[Emission]:
         return self._standing
 
-    def state(self) -> Any:
-        return self._played
-
-    def load(self, state: Any) -> None:
-        self._played = bool(state)
 
 
 def _emission(part: Mapping[str, Any], clients: set[int] | None) -> Emission:

@@ -143,31 +143,11 @@ class GroupSource:
         """The interests or values that these clients have at time 0, with times 0."""
         return []
 
-    def state(self) -> dict[str, Any]:
-        """Where each client stands, as plain lists."""
-        return {"clients": self.clients.tolist(), **{name: a.tolist() for name, a in self._arrays().items()}}
-
-    def load(self, state: Mapping[str, Any]) -> None:
-        """Go on from a state saved by a source that had all these clients, and possibly more."""
-        place = {client: i for i, client in enumerate(state["clients"])}
-        missing = [client for client in self.clients.tolist() if client not in place]
-        if missing:
-            raise InvalidInput(f"{self.where}: the saved state does not hold client {missing[0]}")
-        rows = np.array([place[client] for client in self.clients.tolist()], np.int64)
-        for name, array in self._arrays().items():
-            saved = np.asarray(state[name], array.dtype).reshape(-1, *array.shape[1:])
-            array[...] = saved[rows]
-        self._wake_ns = None
-
     def _next_event_ns(self) -> int:
         raise NotImplementedError
 
     def _emit(self, until_ns: int) -> list[Emission]:
         """Everything before until_ns that has not been emitted yet."""
-        raise NotImplementedError
-
-    def _arrays(self) -> dict[str, NDArray[Any]]:
-        """What changes while running: arrays with one row per client, altered in place."""
         raise NotImplementedError
 
     def _keys(self, purpose: str, clients: Ints) -> NDArray[np.uint64]:

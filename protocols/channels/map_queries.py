@@ -129,10 +129,6 @@ class MapQueries(Subscribe):
         )  # fmt: skip
         return rows
 
-    def _arrays(self) -> dict[str, NDArray[Any]]:
-        more = {} if self._moves is None else {"moves": self._moves.progress}
-        return {**super()._arrays(), **more}
-
 
 @njit(cache=True)
 def _draw(

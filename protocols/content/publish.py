@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field
 
 from brokers.contract import Emission, Rates, SourceContext
@@ -65,6 +64,3 @@ class Publish(GroupSource):
             rows,
         )
         return [emission(PUBLISH, when, self.clients[who], rows=rows)]
-
-    def _arrays(self) -> dict[str, NDArray[Any]]:
-        return {"arrivals": self._arrivals.progress}

@@ -192,18 +192,6 @@ class Subscribe(GroupSource):
         ids = subscription_ids(self.context, clients[who], number)
         return [emission(SUBSCRIBE, np.zeros(who.size, np.int64), clients[who], ids, rows)]
 
-    def state(self) -> dict[str, Any]:
-        live = [
-            self._live[self._live_at[c] : self._live_at[c + 1]].tolist() for c in range(self.clients.size)
-        ]
-        return {**super().state(), "live": live}
-
-    def load(self, state: Mapping[str, Any]) -> None:
-        super().load(state)
-        place = {client: i for i, client in enumerate(state["clients"])}
-        for c, client in enumerate(self.clients.tolist()):
-            self._live[self._live_at[c] : self._live_at[c + 1]] = state["live"][place[client]]
-
     def _plan(self) -> None:
         """When who may do what, in numbers for the kernels."""
         from brokers.workloads import kernels
@@ -295,6 +283,3 @@ class Subscribe(GroupSource):
         from brokers.workloads import kernels
 
         return kernels.whole_numbers(self._keys("number", clients), *self._params.number)
-
-    def _arrays(self) -> dict[str, NDArray[Any]]:
-        return {"progress": self._progress}

@@ -116,10 +116,3 @@ class ContextUpdates(GroupSource):
         values = np.empty((clients.size, self._params.contexts, self._attributes))
         kernels.first_values(self._keys("first values", clients), *self._laws.arguments, values)
         return values
-
-    def _arrays(self) -> dict[str, NDArray[Any]]:
-        return {
-            "arrivals": self._arrivals.progress,
-            "values": self._values,
-            "report_at": self._report_at,
-        }

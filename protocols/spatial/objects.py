@@ -173,9 +173,6 @@ class Objects(GroupSource):
             out.append(emission(EXPIRE, when + p.lifetime, clients, ids))
         return out
 
-    def _arrays(self) -> dict[str, NDArray[Any]]:
-        return {"arrivals": self._arrivals.progress}
-
 
 class ObjectSubscribe(Subscribe):
     """Subscriptions, rows of [x, y, keyword, ...]: the times of `subscribe`, and rows of their own."""

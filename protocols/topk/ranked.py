@@ -12,7 +12,6 @@ from typing import Annotated, Any, ClassVar
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from brokers.contract import Emission, Floats, Ints, Rates, SourceContext
@@ -154,10 +153,6 @@ class RankSubscribe(Subscribe):
         weights[np.isnan(triples[:, :, 0])] = np.nan
         return np.concatenate([triples, weights[:, :, None]], axis=2).reshape(len(rows), -1)
 
-    def _arrays(self) -> dict[str, NDArray[Any]]:
-        more = {} if self._reweights is None else {"reweights": self._reweights.progress}
-        return {**super()._arrays(), **more}
-
 
 class RankPublish(Publish):
     """Publications of points or intervals, with weights of the sender or without."""
@@ -205,9 +200,6 @@ class RankPublish(Publish):
         number[order] = np.arange(client.size) - begins[place[order]] + self._sent[place[order]]
         self._sent += np.bincount(place, minlength=self.clients.size)
         return number
-
-    def _arrays(self) -> dict[str, NDArray[Any]]:
-        return {**super()._arrays(), "sent": self._sent}
 
 
 def _centres(context: SourceContext, client: Ints, attributes: int, domain: tuple[float, float]) -> Floats:

@@ -122,22 +122,6 @@ def test_how_events_are_cut_into_chunks_does_not_show(name, chunk_ns):
 
 
 @every_source
-@pytest.mark.parametrize("stop_s", [0.5, 2.5, 9.99])
-def test_a_source_goes_on_from_its_saved_state(name, stop_s):
-    whole = history(drive(make(name, range(6), population=6)))
-    first = make(name, range(6), population=6)
-    before = drive(first, int(stop_s * SECOND))
-    state = json.loads(json.dumps(first.state()))
-    after = []
-    for clients in ([0, 4], [1, 2, 3, 5]):  # another assignment to shards
-        part = make(name, clients, population=6)
-        part.chunk_ns = 12_345
-        part.load(state)
-        after += drive(part)
-    assert history(before + after) == whole
-
-
-@every_source
 def test_nothing_happens_before_one_tick_or_after_the_end(name):
     times = np.concatenate([each.time for each in drive(make(name, range(20), seconds=2))])
     assert times.min() >= 1 and times.max() < 2 * SECOND
@@ -156,12 +140,6 @@ def test_parameters_survive_being_written_down_as_json(name):
     written = json.loads(json.dumps(source.Params.model_validate(params).model_dump(mode="json")))
     assert history(drive(source(written, context(range(3))))) == history(drive(make(name, range(3))))
     assert source.Params.model_json_schema()["type"] == "object"
-
-
-def test_a_state_that_lacks_a_client_is_refused():
-    saved = make("poisson", [1, 2]).state()
-    with pytest.raises(InvalidInput, match="does not hold client 3"):
-        make("poisson", [2, 3]).load(saved)
 
 
 def test_every_registered_workload_has_a_class_with_parameters_and_kinds():

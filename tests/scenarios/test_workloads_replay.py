@@ -129,15 +129,11 @@ def test_each_shard_replays_its_own_clients(tmp_path):
 
 
 @pytest.mark.parametrize("chunk_ns", [1, SECOND // 2, 100 * SECOND])
-def test_chunks_and_restarts_do_not_show_in_a_replay(tmp_path, chunk_ns):
+def test_chunks_do_not_show_in_a_replay(tmp_path, chunk_ns):
     path = write(tmp_path, STORY)
-    whole = plain(events(replay(path)))
-    first = replay(path)
-    first.chunk_ns = chunk_ns
-    before = [each for _ in range(2) for each in taken(first)]
-    second = replay(path)
-    second.load(first.state())
-    assert plain(before) + plain(events(second)) == whole
+    cut = replay(path)
+    cut.chunk_ns = chunk_ns
+    assert plain(events(cut)) == plain(events(replay(path)))
 
 
 def test_clients_are_counted_from_the_first_of_the_group(tmp_path):

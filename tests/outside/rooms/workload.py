@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field
 
 from brokers.contract import Emission, Floats, Ints, Rates, SourceContext
@@ -43,9 +42,6 @@ class _Steps(GroupSource):
 
     def _next_event_ns(self) -> int:
         return self._arrivals.next_event_ns()
-
-    def _arrays(self) -> dict[str, NDArray[Any]]:
-        return {"arrivals": self._arrivals.progress}
 
     def _drawn(self, who: Ints, number: Ints, choices: int, column: int = 0) -> Floats:
         """A whole number below `choices` for each step."""
