@@ -14,6 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
+from analysis.papers.agile_figures import figures_5_to_7
 from analysis.papers.agile_runs import APPROACHES, MODELLED, Found, Setting, counted, play, run, start
 from analysis.papers.agile_workload import MESSAGES_FULL, PROFILES_FULL, Load
 from analysis.papers.report import Report
@@ -59,7 +60,7 @@ FULL = Scale(profiles=PROFILES_FULL, messages=(1_000, 1_000, 500, 200, 20), simp
 
 
 def reproduce(report: Report) -> None:
-    """Experiments 1 to 4."""
+    """Figures 5 to 7, experiments 1 to 4."""
     scale = FULL if report.full else Scale()
     report.text(
         f"{scale.profiles:,} profiles. Counts are scaled to 500,000 profiles and 10,000 messages. "
@@ -67,6 +68,7 @@ def reproduce(report: Report) -> None:
         "the side that sticks out, as its figures 9 and 10 do. `cells` and `cells eager` are this project's "
         "bitsets on four attributes; the cost model has no constants for them."
     )
+    figures_5_to_7(report)
     for share in (0.2, 0.9):
         experiment_1(report, scale, share)
     load = Load(profiles=scale.profiles, seed=report.seed)

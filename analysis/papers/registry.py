@@ -42,7 +42,7 @@ PAPERS: dict[str, Entry] = {
     ),
     "agile": Entry(
         "analysis.papers.agile:reproduce",
-        "context-aware filtering: tables 3 to 6 and figures 11 to 15, operations, modelled and real throughput",
+        "context-aware filtering: tables 3 to 6, figures 5 to 7 and 11 to 15, operations, modelled and real throughput",
         {
             "further": ["analysis.papers.agile_network:network"],
             "kind": "context",

@@ -1,0 +1,41 @@
+"""Figures 5 to 7 of the AGILE paper: one key on a binary search tree, through two updates and a de-escalation."""
+
+from __future__ import annotations
+
+import math
+
+from analysis.papers.report import Report
+from brokers.indexes.context.keyed import AgileTree, Region, contains
+
+_A, _B = 1, 2  # two warehouses, both at key 2 in the beginning
+
+
+def figures_5_to_7(report: Report) -> None:
+    """K of warehouse A after each step, beside what the paper draws."""
+    tree = AgileTree()
+    tree.insert(9, 5)  # the root, whose id goes again
+    tree.insert(_A, 2)
+    tree.insert(_B, 2)
+    tree.delete(9)
+    steps = (
+        ("figure 5", "A changes from 2 to 3", lambda: tree.update(_A, 3), True, (-math.inf, 5, False)),
+        ("figure 6", "A changes from 3 to 1", lambda: tree.update(_A, 1), False, (-math.inf, 5, False)),
+        ("figure 7", "a false positive", lambda: tree.deescalate(_A), True, (-math.inf, 2, False)),
+    )
+    rows, holds = [], True
+    for figure, what, step, moves, drawn in steps:
+        moved, found = step(), tree.region(_A)
+        right = (moved, found) == (moves, drawn)
+        right = right and tree.probe(4) == ({_A} if contains(drawn, 4) else set()) and _B in tree.probe(2)
+        holds = holds and right
+        rows.append({"figure": figure, "step": what, "moved": moved, "K of A": _shown(found), "drawn": _shown(drawn)})
+    report.table("figures-5-to-7", "Figures 5 to 7: K of warehouse A on a search tree", rows)
+    report.claim(
+        "K on a search tree", "figures 5 to 7", ", ".join(str(row["drawn"]) for row in rows),
+        ", ".join(str(row["K of A"]) for row in rows), holds,
+    )  # fmt: skip
+
+
+def _shown(region: Region) -> str:
+    low, high, closed = region
+    return f"[{low:g}, {high:g}]" if closed else f"]{low:g}, {high:g}["
