@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from brokers import names
 from brokers.errors import BrokerlabError, EnvironmentProblem, Interrupted, InvalidInput
 from scenarios.loader import from_data, load
-from scenarios.many.metrics import stood_for
+from scenarios.many.metrics import stood_for, told_names
 from scenarios.measuring import measured
 from scenarios.plan import actors_of, cut, default_engine, resolve
 from scenarios.progress import Progress
@@ -189,6 +189,7 @@ def resume(
             facts = reopened.facts
             beside = reopened.path / facts.get("scenario_folder", ".")
             scenario = from_data(facts["scenario"], beside, trust=trust, where=str(reopened.path / "manifest.json"))
+            _names_as_they_were(scenario, told_names(reopened.path, scenario.services, facts), trust)
             chosen, shards = choose_engine(scenario, engine, actors, address)
             model = resolve(scenario)
             if run_id({"model": model.facts["model_parts"], "seed": model.seed}) != reopened.id:
@@ -231,7 +232,7 @@ def _carry_out(
     with folder:
         # From the run folder, so that both can be moved together.
         where = os.path.relpath(scenario.folder, folder.path.resolve())
-        folder.note("running", scenario_folder=where)
+        folder.note("running", scenario_folder=where, names=scenario.stands_for())
         try:
             result = execute(
                 scenario,
@@ -346,9 +347,16 @@ def scenario_of(run: RunFolder, *, trust: bool = False) -> Scenario:
     """The scenario that a run folder was made from, to run again; `trust` lets it name code from outside."""
     beside = run.path / run.manifest["engine"].get("scenario_folder", ".")
     found = from_data(run.manifest["scenario"], beside, trust=trust, where=str(run.path / "manifest.json"))
-    for service, was in zip(found.services, stood_for(run), strict=True):
+    _names_as_they_were(found, stood_for(run), trust)
+    return found
+
+
+def _names_as_they_were(scenario: Scenario, told: Sequence[Mapping[str, Any]], trust: bool) -> None:
+    """Refuse names of a run's services that another package has taken since."""
+    for service, was in zip(scenario.services, told, strict=True):
         for group, key in (("kinds", "kind"), ("protocols", "protocol"), ("indexes", "index")):
             name = service.index_name if key == "index" else getattr(service.section, key)
             if name is not None:
                 names.found_again(group, name, was.get(key), trust=trust)
-    return found
+        for source, target in zip(service.sources, was.get("workload", ())):
+            names.found_again("workloads", source.name, target, trust=trust)

@@ -266,6 +266,8 @@ _BEGUN: dict[str, Check] = {
     "trace_level": _one_of(*LEVELS),
     "status": _text,
 }
+_SERVICE_NAMES = {"kind": _text, "protocol": _text, "index": _or_null(_text), "workload": _list_of(_text)}
+_NAMES = _object({}, {"topology": _text, "services": _list_of(_object({}, _SERVICE_NAMES))})
 _LATER: dict[str, Check] = {
     "versions": _map_of(_text),
     "git": _or_null(_object({})),
@@ -274,11 +276,12 @@ _LATER: dict[str, Check] = {
     "ended": _text,
     "resumed": _list_of(_text),
     "scenario_folder": _text,
+    "names": _NAMES,
 }
 _FINISHED: dict[str, Check] = {
     "digest": _matching(_HEX, "hex digits"),
     "digest_per_second": _list_of(_matching(_HEX, "hex digits")),
-    "engine": _object({}, {"metrics": _METRICS, "scenario_folder": _text, "engine": _text}),
+    "engine": _object({}, {"metrics": _METRICS, "scenario_folder": _text, "engine": _text, "names": _NAMES}),
     "tables": _map_of(_object({"model": _truth, "rows": _count, "columns": _columns})),
     "files": _list_of(
         _object(

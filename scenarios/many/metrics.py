@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from brokers.engine.manifest import read_bytes
@@ -160,15 +161,19 @@ def _is_audit(found: Any) -> bool:
 
 def stood_for(run: RunFolder) -> list[dict[str, Any]]:
     """What the names of each service stood for when a run was made; of a run from before that was kept: nothing."""
-    services = run.manifest["scenario"]["services"]
-    if "names" not in run.manifest["engine"]:
+    return told_names(run.path, run.manifest["scenario"]["services"], run.manifest["engine"])
+
+
+def told_names(folder: Path, services: Sequence[Any], facts: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The same, of facts that a manifest holds of a run, finished or not."""
+    if "names" not in facts:
         return [{} for _ in services]
     try:
-        told = [dict(each) for each in run.manifest["engine"]["names"]["services"]]
+        told = [dict(each) for each in facts["names"]["services"]]
     except (KeyError, TypeError, ValueError):
         told = []
     if len(told) != len(services):
-        raise RunDamaged.at(run.path, "the manifest does not say what the names of its services stand for")
+        raise RunDamaged.at(folder, "the manifest does not say what the names of its services stand for")
     return told
 
 

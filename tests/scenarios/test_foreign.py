@@ -5,18 +5,19 @@ from __future__ import annotations
 import json
 import sys
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from brokers import names
-from brokers.errors import InvalidInput
+from brokers.errors import Interrupted, InvalidInput
 from brokers.node import Node
 from protocols.conformance import REHEARSALS, audit_run, check_digests, rehearse, variants
 from scenarios import cli
 from scenarios.loader import load, loads
 from scenarios.many import expect
 from scenarios.problems import ScenarioErrors
-from scenarios.running import Run, run
+from scenarios.running import Run, resume, run
 
 SCENARIO = """\
 duration: 2 s
@@ -206,6 +207,32 @@ def test_a_name_that_another_package_took_over_is_not_mistaken_for_what_it_was(i
     with pytest.raises(InvalidInput, match="'rooms-tell' was elsewhere:Tell when the run was made, and now is rooms"):
         names.found_again("protocols", "rooms-tell", "elsewhere:Tell")
     assert names.found_again("protocols", "flooding", "protocols.old:Flooding").object  # it moved
+
+
+@pytest.mark.parametrize(
+    ("part", "was"),
+    [
+        ("protocol", "elsewhere:Tell"),
+        ("kind", "elsewhere:Rooms"),
+        ("workload", ["elsewhere:Stroll", "rooms.workload:Talk"]),
+    ],
+)
+def test_a_run_is_not_resumed_where_a_name_of_it_has_been_taken_over(part, was, installed):
+    def interrupt(now_ns, events, under_way):
+        raise KeyboardInterrupt
+
+    with pytest.raises(Interrupted):
+        run("house.yaml", engine="inline", progress=interrupt)
+    (manifest,) = Path("runs").glob("*/manifest.json")
+    text = manifest.read_text(encoding="utf-8")
+    told = json.loads(text)
+    assert told["names"]["services"][0]["protocol"] == "rooms.tell:Tell"
+    told["names"]["services"][0][part] = was
+    manifest.write_text(json.dumps(told), encoding="utf-8")
+    with pytest.raises(InvalidInput, match=r"was elsewhere:.* when the run was made, and now is rooms"):
+        resume(manifest.parent, engine="inline")
+    manifest.write_text(text, encoding="utf-8")
+    assert resume(manifest.parent, engine="inline").digest == run("house.yaml", engine="inline").digest
 
 
 def test_a_metric_does_not_change_the_run(installed):
