@@ -32,6 +32,7 @@ class KindManifest:
     protocols: Mapping[str, Entry] = field(default_factory=dict)
     workloads: Mapping[str, Entry] = field(default_factory=dict)  # those that other kinds have too among them
     metrics: tuple[Metric, ...] = ()
+    warm: str = ""  # a function that has every kernel compiled of the library that its networks are made of
 
 
 # ---- which there are -----------------------------------------------------------------------------------

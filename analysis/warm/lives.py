@@ -23,14 +23,6 @@ Life = Callable[[], object]
 
 KINDS = {kind.name: kind for kind in manifests()}
 
-# The library that a kind's networks are made of.
-LIBRARIES = {
-    "content": "brokers.indexes.content.warm:warm",
-    "topk": "brokers.indexes.topk.warm:warm",
-    "context": "brokers.indexes.context.warm:warm",
-    "spatial": "brokers.indexes.spatial.warm:warm",
-    "channels": "brokers.planning.warm:warm",
-}
 _OVERLAYS = "analysis.warm.overlays"
 _SELDOM = ("interrupt_and_resume", "reweigh")
 # A moment of a shipped scenario in which everything happens once, subscriptions that end among it.
@@ -57,8 +49,8 @@ def stages() -> Iterator[list[Part]]:
 
 
 def _library(kind: str) -> Iterator[Life]:
-    if kind in LIBRARIES:
-        yield partial(_call, LIBRARIES[kind])
+    if KINDS[kind].warm:
+        yield partial(_call, KINDS[kind].warm)
     yield from (partial(_call, paper.facts["tiny"]) for paper in PAPERS.values() if paper.facts["kind"] == kind)
 
 

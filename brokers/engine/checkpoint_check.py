@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from brokers import registry
 from brokers.columns import BadState, Column, check_columns
 from brokers.contract import NEVER
 from brokers.engine import layout as L
@@ -187,7 +186,7 @@ def _check_changes(changes: Any, services: int, brokers: int) -> None:
 
 def _interests(state: dict[str, Any], model: Model) -> set[tuple[int, int]]:
     """(service, interest) of what was issued."""
-    kinds = [registry.load(service.kind_target) for service in model.services]
+    kinds = [service.kind_class for service in model.services]
     return {
         (part["service"], interest)
         for part in state["changes"]

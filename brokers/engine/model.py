@@ -88,7 +88,7 @@ class Model:
 
 def protocol_class(spec: ServiceSpec) -> Any:
     """The class that runs a service: the protocol, or the same in the author's view where that is asked for."""
-    protocol: Any = names.load_as("protocols", spec.protocol_target)
+    protocol: Any = spec.protocol_class
     if (spec.view != "auto" or spec.tables == "own") and getattr(protocol, "plain", None) is not None:
         protocol = protocol.plain
     return protocol

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from brokers import names
 from brokers.bodies import Bodies
 from brokers.columns import taken_over
 from brokers.contract import (
@@ -51,7 +50,7 @@ class Services:
         self.model = model
         self.local = local = links.local
         self._links = links.table
-        self.kinds: list[Kind] = [names.load_as("kinds", s.kind_target)(s.params) for s in model.services]
+        self.kinds: list[Kind] = [spec.kind_class(spec.params) for spec in model.services]
         self.bodies = Bodies(self.kinds, number)
         self.bodies.shared = shared
         self.causes = Causes()
@@ -96,11 +95,11 @@ class Services:
         model, kind = self.model, self.kinds[number]
         publishers = [model.groups[source.group] for source in spec.sources if source.publishes]
         clients = np.concatenate([np.zeros(0, np.int64), *(np.arange(a, a + n) for a, n in publishers)])
-        declared: Any = names.load_as("protocols", spec.protocol_target)
+        declared: Any = spec.protocol_class
         options: Any = spec.options
         if getattr(declared, "Options", None) is not None:
             options = declared.Options(**spec.options)
-        index = names.load_as("indexes", spec.index_target) if spec.index_target else None
+        index = spec.index_class
         env = ShardEnv(
             seed=model.seed,
             service=number,
@@ -139,7 +138,7 @@ class Services:
         source = spec.sources[place]
         first, count = model.groups[source.group]
         clients = np.arange(first, first + count, dtype=np.int64)
-        made = names.load_as("workloads", source.target)(
+        made = source.source_class(
             source.params,
             SourceContext(
                 seed=model.seed,

@@ -11,6 +11,7 @@ CHANNELS = KindManifest(
     judge="protocols.channels.judge:judge",
     rehearsal="protocols.channels.rehearsal:script",
     replay="protocols.channels.replay:ChannelsForm",
+    warm="brokers.planning.warm:warm",
     protocols={
         "channels": Entry(
             "protocols.channels.channels:Channels",

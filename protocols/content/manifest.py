@@ -12,6 +12,7 @@ CONTENT = KindManifest(
     audit_rule="protocols.content.audit:ContentRule",
     rehearsal="protocols.content.rehearsal:script",
     replay="protocols.content.replay:ContentForm",
+    warm="brokers.indexes.content.warm:warm",
     protocols={
         "flooding": Entry(
             "protocols.content.flooding:Flooding",

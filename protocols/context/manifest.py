@@ -14,6 +14,7 @@ CONTEXT = KindManifest(
     judge="protocols.context.judge:judge",
     rehearsal="protocols.context.rehearsal:script",
     replay="protocols.context.replay:ContextForm",
+    warm="brokers.indexes.context.warm:warm",
     protocols={
         "context-edge": Entry(
             "protocols.context.edge:Edge",

@@ -13,6 +13,7 @@ SPATIAL = KindManifest(
     judge="protocols.spatial.judge:judge",
     rehearsal="protocols.spatial.rehearsal:script",
     replay="protocols.spatial.replay:SpatialForm",
+    warm="brokers.indexes.spatial.warm:warm",
     protocols={
         "spatial-flooding": Entry(
             "protocols.spatial.flooding:Flooding",

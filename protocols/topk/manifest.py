@@ -13,6 +13,7 @@ TOPK = KindManifest(
     judge="protocols.topk.judge:judge",
     rehearsal="protocols.topk.rehearsal:script",
     replay="protocols.topk.replay:TopKForm",
+    warm="brokers.indexes.topk.warm:warm",
     protocols={
         "topk-ingress": Entry(
             "protocols.topk.ingress:Ingress",

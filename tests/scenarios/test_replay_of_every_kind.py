@@ -30,7 +30,7 @@ def emitted(model, service, number):
     """What one source of a model emits, in the order of its events: (time, client, type, word, row)."""
     spec = model.services[service]
     first, count = model.groups[spec.sources[number].group]
-    kind = load_target(spec.kind_target)(spec.params)
+    kind = spec.kind_class(spec.params)
     context = SourceContext(
         model.seed, service, number, np.arange(first, first + count), model.overlay.nodes, count, model.duration_ns,
         spec.settled, spec.params, model.client_broker, kind,
@@ -111,7 +111,7 @@ def with_replays(scenario, folder, suffix):
     """The scenario with each source replaced by a replay of what it emits."""
     model, data = resolve(scenario), scenario.resolved()
     for i, service in enumerate(data["services"]):
-        kind = load_target(model.services[i].kind_target)
+        kind = model.services[i].kind_class
         for j, source in enumerate(service["workload"]):
             table = table_of(emitted(model, i, j), service["kind"], kind)
             file = folder / f"{i}-{j}{suffix}"
