@@ -13,7 +13,7 @@ import numpy as np
 
 from brokers.contract import Batch, Ints, Message, ShardEnv
 from brokers.out import SAME, Out
-from brokers.tables import Table
+from brokers.tables import InterestTable
 
 
 class Node:
@@ -21,7 +21,9 @@ class Node:
 
     __slots__ = ("_outgoing", "broker", "env", "forward_event", "links", "shared", "table")
 
-    def __init__(self, env: ShardEnv, broker: int, table: Table, outgoing: Outgoing, shared: dict[str, Any]) -> None:
+    def __init__(
+        self, env: ShardEnv, broker: int, table: InterestTable, outgoing: Outgoing, shared: dict[str, Any]
+    ) -> None:
         self._outgoing = outgoing
         self.env = env
         self.broker = broker

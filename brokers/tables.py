@@ -1,6 +1,6 @@
 """Tables: what brokers know about interests. Logically each broker's own, physically shared if asked.
 
-`Table` is the facility for protocols in the author's view: entries (interest id, tag) and the question
+`InterestTable` is the facility for protocols in the author's view: entries (interest id, tag) and the question
 which of them a message answers. With `tables: own` every broker has an index of its own. With
 `tables: shared` the shard keeps each interest once, matches a message once for all its brokers, and each
 broker looks up which of the hits it holds. What is learned after a message was matched extends the cached
@@ -289,7 +289,7 @@ class TableHome:
         """What the brokers know together; made for whoever needs it first."""
         return InterestStore(self.env)
 
-    def table(self) -> Table:
+    def table(self) -> InterestTable:
         return SharedTable(self) if self.env.tables == "shared" else OwnTable(self.env)
 
     def hold(self, id: int, client: int, row: Floats) -> int:
@@ -317,7 +317,7 @@ def _unpadded(row: Floats) -> Floats:
     return row[: there[-1] + 1] if there.size else row[:0]
 
 
-class Table:
+class InterestTable:
     """Entries of one broker: interest id -> tag (what the protocol wants to know about it)."""
 
     def __init__(self) -> None:
@@ -350,7 +350,7 @@ class Table:
         return [(id_, *self.interest(id_), tag) for id_, tag in self.tags.items()]
 
 
-class OwnTable(Table):
+class OwnTable(InterestTable):
     """An index of this broker's own."""
 
     def __init__(self, env: ShardEnv) -> None:
@@ -392,7 +392,7 @@ class OwnTable(Table):
         return self._known[id]
 
 
-class SharedTable(Table):
+class SharedTable(InterestTable):
     """A view of what the brokers of the shard know together."""
 
     def __init__(self, home: TableHome) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from analysis.bench.subscriptions import Floats, Workload
-from brokers.indexes.topk.contract import Message, message
+from brokers.indexes.topk.contract import RankedMessage, message
 from topology import draws
 
 WEIGHTS: dict[str, Callable[[Floats], Floats]] = {
@@ -26,7 +26,7 @@ def filters(workload: Workload, count: int, weights: str = "uniform", seed: int 
     return np.concatenate([ranges, weight], axis=2).reshape(count, -1)
 
 
-def messages(workload: Workload, count: int, weights: str | None = None, width: float = 0.0) -> list[Message]:
+def messages(workload: Workload, count: int, weights: str | None = None, width: float = 0.0) -> list[RankedMessage]:
     """The workload's events as points, or as intervals of a width; with the sender's weights if named."""
     low = workload.events(count)
     values = np.stack([low, low + width], axis=2) if width else low

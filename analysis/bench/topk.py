@@ -20,7 +20,7 @@ from analysis.bench.matching import Demand, call_us, faster
 from analysis.bench.rows import Row, row
 from analysis.bench.subscriptions import Workload
 from brokers.indexes.registry import INDEXES
-from brokers.indexes.topk.contract import Message, Query, RankedIndex
+from brokers.indexes.topk.contract import Query, RankedIndex, RankedMessage
 from brokers.registry import load
 
 FAST, PAPER, BASELINE = "topk-sliced", "topk-trees", "topk-quick"
@@ -169,7 +169,7 @@ def churned(index: RankedIndex, coming: np.ndarray, sizes: Sizes) -> tuple[np.nd
 
 
 def timed(
-    name: str, index: RankedIndex, scan: RankedIndex, asked: Sequence[Message], query: Query, sizes: Sizes,
+    name: str, index: RankedIndex, scan: RankedIndex, asked: Sequence[RankedMessage], query: Query, sizes: Sizes,
     demand: Demand | None = None,
 ) -> Row:
     """Microseconds per match beside the scan, in turns."""

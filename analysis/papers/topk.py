@@ -19,7 +19,7 @@ from analysis.bench.matching import call_us
 from analysis.bench.subscriptions import Workload
 from analysis.papers.report import Report
 from analysis.papers.topk_network import network
-from brokers.indexes.topk.contract import Message, Query, RankedIndex
+from brokers.indexes.topk.contract import Query, RankedIndex, RankedMessage
 from brokers.indexes.topk.quick import Quick
 from brokers.indexes.topk.sliced import Sliced
 from brokers.indexes.topk.trees import Trees
@@ -121,11 +121,11 @@ def measured(point: Point, scale: Scale, seed: int) -> dict[str, Any]:
     return {**row, **per_message, "steps": float(steps), "bound": float(units)}
 
 
-def _shortened(message: Message, present: int) -> Message:
+def _shortened(message: RankedMessage, present: int) -> RankedMessage:
     """A message without its last attributes."""
     low, high = message.low.copy(), message.high.copy()
     low[present:] = high[present:] = np.nan
-    return Message(low, high, message.weights)
+    return RankedMessage(low, high, message.weights)
 
 
 def _same(*answers: Any) -> bool:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from brokers.errors import InvalidInput
 from brokers.indexes.contract import Ids, UnknownId
 from brokers.planning.model import Floats
-from brokers.planning.plan import Message, Plan, Wanted, messages
+from brokers.planning.plan import MergedQuery, Plan, Wanted, merged_queries
 from brokers.planning.sizes import Database
 
 
@@ -23,7 +23,7 @@ from brokers.planning.sizes import Database
 class Answer:
     """The objects of one message, ascending by id, each at its point."""
 
-    message: Message
+    message: MergedQuery
     objects: Ids
     points: Floats
     tags: tuple[NDArray[np.int64], Ids] | None  # (ptr, query ids), ids[ptr[i]:ptr[i + 1]] for object i
@@ -48,10 +48,10 @@ class Answer:
 
 def answer(plan: Plan, database: Database, tagged: bool = False) -> list[Answer]:
     """One answer per message of the plan. O(objects sent, and those in the cells of their borders)."""
-    return [answer_message(message, database, tagged) for message in messages(plan)]
+    return [answer_message(message, database, tagged) for message in merged_queries(plan)]
 
 
-def answer_message(message: Message, database: Database, tagged: bool = False) -> Answer:
+def answer_message(message: MergedQuery, database: Database, tagged: bool = False) -> Answer:
     """Run one merged query."""
     if message.low.shape[1] != database.dimensions:
         raise InvalidInput(
@@ -85,7 +85,7 @@ def extract_all(answers: Iterable[Answer], query: int) -> Ids:
     return np.unique(np.concatenate(parts))
 
 
-def _tags(points: Floats, message: Message) -> tuple[NDArray[np.int64], Ids]:
+def _tags(points: Floats, message: MergedQuery) -> tuple[NDArray[np.int64], Ids]:
     wanted = np.array([_inside(points, line) for line in message.header])  # [queries, objects]
     ptr = np.zeros(len(points) + 1, np.int64)
     np.cumsum(wanted.sum(axis=0), out=ptr[1:])

@@ -27,7 +27,7 @@ class Wanted(NamedTuple):
     high: Floats
 
 
-class Message(NamedTuple):
+class MergedQuery(NamedTuple):
     """One merged query: objects in any of its boxes are sent to the clients in its header."""
 
     number: int
@@ -84,13 +84,13 @@ class Plan:
         claim(self.lower_bound <= self.cost * (1 + 1e-9) + 1e-12, "no plan is below the lower bound")
 
 
-def messages(plan: Plan) -> list[Message]:
+def merged_queries(plan: Plan) -> list[MergedQuery]:
     """The merged queries of a plan in the order of its sets. O(n log n), and the procedure's own work."""
     problem = plan.problem
     if not isinstance(problem, BoxProblem):
         raise InvalidInput("the queries of this plan have no boxes to ask for; plan a BoxProblem")
     queries = problem.queries
-    out: list[Message] = []
+    out: list[MergedQuery] = []
     for number, members in enumerate(plan.sets()):
         for piece in problem.pieces(members):
             rows = piece.members[np.lexsort((queries.ids[piece.members], queries.clients[piece.members]))]
@@ -98,7 +98,7 @@ def messages(plan: Plan) -> list[Message]:
                 Wanted(int(queries.clients[row]), int(queries.ids[row]), queries.low[row], queries.high[row])
                 for row in rows
             )
-            out.append(Message(len(out), int(plan.channel[number]), piece.low, piece.high, header))
+            out.append(MergedQuery(len(out), int(plan.channel[number]), piece.low, piece.high, header))
     return out
 
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from brokers.planning.answers import Answer
-from brokers.planning.plan import Message, Wanted
+from brokers.planning.plan import MergedQuery, Wanted
 
 _MESSAGE_BYTES = 40  # period, round, channel, plan
 _NUMBER_BYTES = 8
@@ -68,7 +68,7 @@ def received(body: dict[str, Any]) -> Received:
         dimensions = low.shape[1]
         header = tuple(Wanted(client, query, a, b) for (client, query, _), a, b in zip(lines, low, high))
     points = np.frombuffer(body["points"]).reshape(len(objects), dimensions)
-    answer = Answer(Message(0, 0, low, high, header), objects, points, tags)
+    answer = Answer(MergedQuery(0, 0, low, high, header), objects, points, tags)
     return Received(body["period_ns"], body["round"], answer, {query: parts for _, query, parts in lines})
 
 

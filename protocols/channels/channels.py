@@ -19,8 +19,7 @@ from pydantic import BaseModel
 from brokers.contract import BrokerProtocol, Demand, Guarantees, Message
 from brokers.node import Body
 from brokers.planning.answers import Answer, extract
-from brokers.planning.plan import Message as Query
-from brokers.planning.plan import Wanted
+from brokers.planning.plan import MergedQuery, Wanted
 from protocols.channels.answers import Received, received, size_bytes
 from protocols.channels.database import marks
 from protocols.channels.kind import Channels as ChannelsKind
@@ -40,7 +39,7 @@ class Channels(BrokerProtocol):
     guarantees: Guarantees = Guarantees(exact=True, no_duplicates=True, fifo_per_publisher=True)
     Options: ClassVar[type[BaseModel] | None] = Options
     server: ClassVar[type[BrokerProtocol] | None] = Server
-    keeps: ClassVar[tuple[Any, ...]] = (Received, Answer, Query, Wanted)
+    keeps: ClassVar[tuple[Any, ...]] = (Received, Answer, MergedQuery, Wanted)
     remade: ClassVar[tuple[str, ...]] = ("routes", "up", "down")
 
     @classmethod

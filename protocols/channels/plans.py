@@ -32,7 +32,7 @@ from brokers.planning.allocate import allocate
 from brokers.planning.answers import Answer, answer
 from brokers.planning.channels import Allocation, allocate_on, channel_merging, k_means
 from brokers.planning.model import Costs, Queries
-from brokers.planning.plan import Plan, messages
+from brokers.planning.plan import Plan, merged_queries
 from brokers.planning.planner import ALGORITHMS, plan
 from brokers.planning.problem import BoxProblem
 from brokers.planning.replan import DRIFT, Allocator, ChannelReplanner, Replanner
@@ -328,7 +328,7 @@ def _difference(before: Queries, now: Queries) -> tuple[Any, Any]:
 
 def _parts(found: Plan) -> dict[int, int]:
     parts: dict[int, int] = {}
-    for message in messages(found):
+    for message in merged_queries(found):
         for line in message.header:
             parts[line.query] = parts.get(line.query, 0) + 1
     return parts

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from brokers.columns import Column, check_columns
 from brokers.contract import Floats, Ints
-from brokers.indexes.topk.contract import Message
+from brokers.indexes.topk.contract import RankedMessage
 
 _COLUMNS = {
     "_units": Column("u1", ("brokers", "attributes", "cells")),
@@ -69,7 +69,7 @@ class Bounds:
     def memory_bytes(self) -> int:
         return sum(value.nbytes for value in vars(self).values() if isinstance(value, np.ndarray))
 
-    def limits(self, asked: Message, among: Ints) -> Floats:
+    def limits(self, asked: RankedMessage, among: Ints) -> Floats:
         """What no filter of each of these brokers can exceed. O(brokers * attributes)."""
         present = np.flatnonzero(~np.isnan(asked.low))
         first, last = self._cell(asked.low[present]), self._cell(asked.high[present])

@@ -21,7 +21,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 from brokers.contract import Floats, Ints, Kind
 from brokers.errors import InvalidInput
 from brokers.indexes.contract import RowIndex
-from brokers.indexes.topk.contract import Answer, Message, Query, message
+from brokers.indexes.topk.contract import Answer, Query, RankedMessage, message
 from brokers.indexes.topk.scan import Scan
 from brokers.kinds import KindManifest
 from brokers.schema import Column, Table
@@ -118,7 +118,7 @@ class TopK(Kind):
         """What is asked about a publication of this client."""
         return self._query if not self.exclude_publisher else _excluding(self._query, publisher)
 
-    def asked(self, row: Floats) -> Message:
+    def asked(self, row: Floats) -> RankedMessage:
         """A publication's row as the indexes take it."""
         m = self.attributes
         if row.size < m:

@@ -14,7 +14,7 @@ from brokers.indexes.contract import DuplicateId
 from brokers.planning import plain
 from brokers.planning.answers import answer, extract, extract_all
 from brokers.planning.model import BadCosts, BadQuery, Costs, Queries, TooLarge
-from brokers.planning.plan import Plan, messages
+from brokers.planning.plan import Plan, merged_queries
 from brokers.planning.problem import BoxProblem, TabledProblem
 from brokers.planning.sizes import Area, Count, Database, Histogram
 
@@ -120,7 +120,7 @@ def test_bell_numbers_reach_the_twelfth():
 def test_a_header_names_per_client_what_it_extracts_for_which_query():
     x, y, z = 10, 11, 12
     queries = Queries.of([[0], [50], [1]], [[9], [60], [8]], clients=[1, 1, 2], ids=[x, y, z])
-    first, second = messages(plan_of(BoxProblem(queries, THREE_COSTS), [0, 1, 0]))
+    first, second = merged_queries(plan_of(BoxProblem(queries, THREE_COSTS), [0, 1, 0]))
     assert [(line.client, line.query) for line in first.header] == [(1, x), (2, z)]
     assert [(line.client, line.query) for line in second.header] == [(1, y)]
     assert first.clients == [1, 2]

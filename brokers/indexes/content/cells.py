@@ -27,7 +27,7 @@ from brokers.indexes.content.cells_blocks import LEAVES, PROBED, Blocks
 from brokers.indexes.content.cells_build import build
 from brokers.indexes.content.cells_edit import delete, delete_one, give_up, insert
 from brokers.indexes.content.cells_match import match
-from brokers.indexes.content.cells_plan import Plan, make_plan
+from brokers.indexes.content.cells_plan import Layout, make_plan
 from brokers.indexes.content.cells_vector import trailing_zeros
 from brokers.indexes.content.contract import (
     ContentIndex,
@@ -235,7 +235,7 @@ class CellBitset(ContentIndex):
             else:
                 self._turn(Blocks(self._plan(), blocks.ranges, 1, 1))
 
-    def _plan(self) -> Plan:
+    def _plan(self) -> Layout:
         """A plan for what is held, by a subscription of every so many leaves."""
         blocks = self._sides[self._side]
         assert blocks is not None

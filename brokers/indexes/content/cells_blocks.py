@@ -21,7 +21,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from brokers.indexes.content.cells_plan import Plan, classify, quantised
+from brokers.indexes.content.cells_plan import Layout, classify, quantised
 from brokers.indexes.content.contract import Floats
 from brokers.indexes.contract import claim
 from brokers.indexes.space import zeros
@@ -66,7 +66,7 @@ class Growing:
 class Blocks:
     """The arrays of one plan, and how they grow."""
 
-    def __init__(self, plan: Plan, ranges: int, nodes: int, leaves: int) -> None:
+    def __init__(self, plan: Layout, ranges: int, nodes: int, leaves: int) -> None:
         self.plan = plan
         self.ranges = ranges  # that a record has room for
         columns = plan.columns.shape[1]

@@ -14,12 +14,12 @@ from brokers.indexes.content.cells_blocks import (
     open_node,
     put,
 )
-from brokers.indexes.content.cells_plan import LEAF_ROWS, Plan, classify, quantised
+from brokers.indexes.content.cells_plan import LEAF_ROWS, Layout, classify, quantised
 from brokers.indexes.content.contract import Floats
 from brokers.indexes.contract import Ids
 
 
-def build(plan: Plan, ids: Ids, rows: Floats) -> Blocks:
+def build(plan: Layout, ids: Ids, rows: Floats) -> Blocks:
     """New blocks that hold these subscriptions. O(n (k + log n))."""
     ranges = int((rows[:, 0::3] == rows[:, 0::3]).sum(axis=1).max(initial=0))
     attribute, cell = quantised(rows, plan.border_from, plan.borders)

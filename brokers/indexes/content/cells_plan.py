@@ -49,7 +49,7 @@ _HALF = np.uint64(32)
 
 
 @dataclass(frozen=True)
-class Plan:
+class Layout:
     """Cells and classes, as flat arrays for the kernels."""
 
     expected: int  # subscriptions it was made for
@@ -73,7 +73,7 @@ class Plan:
         return sum(array.nbytes for array in arrays) + self.weight.nbytes
 
 
-def make_plan(rows: Floats, attributes: int, expected: int) -> Plan:
+def make_plan(rows: Floats, attributes: int, expected: int) -> Layout:
     """A plan for `expected` subscriptions like these. O(sample * groups tried)."""
     sample = np.ascontiguousarray(rows[:: -(-len(rows) // SAMPLE_ROWS) or 1])
     cells = CELLS if len(sample) >= 1024 else 63 if len(sample) >= 64 else 15
@@ -105,7 +105,7 @@ def make_plan(rows: Floats, attributes: int, expected: int) -> Plan:
     outside = (attribute >= 0).sum(axis=1) - inside.any(axis=2).sum(axis=1)
     words = min(FURTHER_MAX, int(outside.max(initial=0)) + 1) // 2
     trie_key, trie_child = _hashed(keys, children)
-    return Plan(expected, border_from, borders, rank, groups, trie_key, trie_child, columns, weight, words)
+    return Layout(expected, border_from, borders, rank, groups, trie_key, trie_child, columns, weight, words)
 
 
 def _grow_trie(

@@ -41,7 +41,7 @@ from brokers.indexes.content.contract import (
     one_event,
 )
 from brokers.indexes.content.htree_domain import Domain, checked_domain, learn
-from brokers.indexes.content.htree_plan import CELLS_MAX, SAMPLE_ROWS, Plan, Wishes, choose, sampled
+from brokers.indexes.content.htree_plan import CELLS_MAX, SAMPLE_ROWS, TreeShape, Wishes, choose, sampled
 from brokers.indexes.content.htree_store import SingleStore
 from brokers.indexes.content.htree_tree import Codes, Paths, Slots, Tree
 from brokers.indexes.content.store import in_order
@@ -97,13 +97,13 @@ class HTree(ContentIndex):
         self._store = SingleStore(self.attributes)
         self._tune_at = 1 if self._wishes.shaped else TUNE_FROM
         self._start(learn(self._domain_wish, self.attributes, np.empty(0, np.int64), np.empty(0)),
-                    Plan((), (), self._wishes.overlapping, 1.0, 0.0, 0.0, 0.0))
+                    TreeShape((), (), self._wishes.overlapping, 1.0, 0.0, 0.0, 0.0))
 
     def __len__(self) -> int:
         return len(self._store)
 
     @property
-    def plan(self) -> Plan:
+    def plan(self) -> TreeShape:
         """What was decided at the last build, and predicted."""
         return self._plan
 
@@ -161,7 +161,7 @@ class HTree(ContentIndex):
         ptr, ids = self._match(lows, highs)
         return (ptr, ids) if self._wishes.overlapping else _without_repeats(ptr, ids)
 
-    def tune(self, budget_bytes: int | None = None, events: Any = None) -> Plan:
+    def tune(self, budget_bytes: int | None = None, events: Any = None) -> TreeShape:
         """Choose attributes, levels and cells anew, from a sample of what is held, and build the tree again.
 
         `budget_bytes` limits nodes and buckets from now on. `events`, float64[n, attributes], are what to
@@ -225,7 +225,7 @@ class HTree(ContentIndex):
             claim(np.array_equal(self._tree.owner[at], held), "a stored path leads to its slot")
             claim(((start <= at) & (at < start + count)).all(), "a stored path names the bucket")
 
-    def _start(self, domain: Domain, plan: Plan) -> None:
+    def _start(self, domain: Domain, plan: TreeShape) -> None:
         """An empty tree; nothing was seen yet."""
         self._domain, self._plan = domain, plan
         self._tree = Tree(plan.array())

@@ -45,7 +45,7 @@ BUCKET_BYTES, ENTRY_BYTES = 20, 12
 
 
 @dataclass(frozen=True)
-class Plan:
+class TreeShape:
     """The frozen shape of a tree, and what was predicted of it."""
 
     attributes: tuple[int, ...]  # indexed, one per level
@@ -108,10 +108,10 @@ class _Level:
     ranges: int
 
 
-def choose(sample: Sample, wishes: Wishes) -> Plan:
+def choose(sample: Sample, wishes: Wishes) -> TreeShape:
     """The plan with the least predicted time per event within the budget."""
     tried = _Tried(sample, wishes.overlapping)
-    plans: list[Plan] = []
+    plans: list[TreeShape] = []
     before: list[_Level] | None = None
     for cap in CELL_CAPS if wishes.cells is None else (wishes.cells,):
         levels = _ranked(tried, wishes, cap)
@@ -208,7 +208,7 @@ def _level(sample: Sample, attribute: int, mine: Ints, segments: int, overlappin
     return _Level(attribute, segments, first, last, copies, special, asked, kept, wide, len(mine))
 
 
-def _plans(sample: Sample, wishes: Wishes, levels: list[_Level]) -> list[Plan]:
+def _plans(sample: Sample, wishes: Wishes, levels: list[_Level]) -> list[TreeShape]:
     """The plans with 0, 1, 2 ... of these levels that may pay, within the budget; or the one wished."""
     front = _Front(sample)
     plans = [front.plan(wishes.overlapping)]
@@ -238,12 +238,12 @@ class _Front:
         self.reached = np.ones((len(sample.events), sample.rows), np.bool_)
         self.nodes_ns = self.nodes_bytes = 0.0
 
-    def plan(self, overlapping: bool) -> Plan:
+    def plan(self, overlapping: bool) -> TreeShape:
         """What to expect if these are all levels."""
         sample, levels = self.sample, self.levels
         candidate_share = float(self.reached.mean())
         further = float((self.copies - 1).sum()) * sample.held / sample.rows
-        return Plan(
+        return TreeShape(
             attributes=tuple(level.attribute for level in levels),
             cells=tuple(level.segments for level in levels),
             overlapping=overlapping,

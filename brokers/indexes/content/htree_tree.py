@@ -26,7 +26,7 @@ from brokers.indexes.contract import claim
 Slots = NDArray[np.int64]
 Paths = NDArray[np.uint8]
 Codes = NDArray[np.uint64]
-Plan = NDArray[np.int64]
+Levels = NDArray[np.int64]
 
 _POOL_MIN = 64
 
@@ -34,7 +34,7 @@ _POOL_MIN = 64
 class Tree:
     """Slots under paths. Enter and remove O(levels) each, amortised."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: Levels) -> None:
         self.plan = plan
         self.nodes = np.zeros(_POOL_MIN, np.int32)
         self.buckets = np.zeros((_POOL_MIN, 5), np.int32)

@@ -44,7 +44,7 @@ class BadQuery(InvalidInput):
     """Parameters that ask for no possible answer."""
 
 
-class Message(NamedTuple):
+class RankedMessage(NamedTuple):
     """Made by `message`, which checks it. NaN in `low` and `high` where there is no such attribute."""
 
     low: Floats
@@ -115,23 +115,23 @@ class RankedIndex(Index):
         """Give the constraint of filter ids[i] on attributes[i] the weight weights[i], in place."""
 
     @abstractmethod
-    def best(self, message: Message, query: Query) -> Ranking:
+    def best(self, message: RankedMessage, query: Query) -> Ranking:
         """What a merger needs: the first k + 1; with `ties="all"` at least all that tie with the k-th too."""
 
     @abstractmethod
-    def bound(self, message: Message, prorate: bool = False) -> float:
+    def bound(self, message: RankedMessage, prorate: bool = False) -> float:
         """A score that no filter held exceeds; 0.0 if none can have a positive one."""
 
     def rows(self, ids: Any) -> Floats:
         """The filters held under these ids, as `insert` takes them: float64[n, 4c], NaN padded."""
         raise NotImplementedError(f"{type(self).__name__} has no rows(), so a service of it takes no checkpoints")
 
-    def match(self, message: Message, query: Query) -> Answer:
+    def match(self, message: RankedMessage, query: Query) -> Answer:
         """The answer to one message. As fast as `best`."""
         return answered(self.best(message, query), query)
 
 
-def message(values: Any, weights: Any = None) -> Message:
+def message(values: Any, weights: Any = None) -> RankedMessage:
     """Values float64[m], or intervals float64[m, 2], NaN where missing; weights float64[m]. O(m)."""
     array = _floats(values, "a message")
     if array.ndim == 1:
@@ -146,7 +146,7 @@ def message(values: Any, weights: Any = None) -> Message:
     else:
         raise BadEvent(f"a message has shape {array.shape}; pass one value or [low, high] per attribute")
     if weights is None:
-        return Message(low, high, None)
+        return RankedMessage(low, high, None)
     given = _floats(weights, "a message's weights")
     if given.shape != low.shape:
         raise BadEvent(f"{given.size} weights for {low.size} attributes; pass one each")
@@ -155,10 +155,10 @@ def message(values: Any, weights: Any = None) -> Message:
     if wrong.any():
         at = np.flatnonzero(wrong)[0]
         raise BadEvent(f"the weight of attribute {at} is {given[at]}; it lies in ±{WEIGHT_MAX:g}")
-    return Message(low, high, np.where(present, given, 0.0))
+    return RankedMessage(low, high, np.where(present, given, 0.0))
 
 
-def checked_message(message: Message, attributes: int) -> Message:
+def checked_message(message: RankedMessage, attributes: int) -> RankedMessage:
     """The message, or BadEvent if it has another number of attributes than the index."""
     if len(message.low) != attributes:
         raise BadEvent(f"a message of {len(message.low)} attributes for an index of {attributes}")
@@ -166,7 +166,7 @@ def checked_message(message: Message, attributes: int) -> Message:
 
 
 def contributions(
-    message: Message, attribute: Ids, low: Floats, high: Floats, weight: Floats, prorate: bool
+    message: RankedMessage, attribute: Ids, low: Floats, high: Floats, weight: Floats, prorate: bool
 ) -> Floats:
     """What each constraint adds to its filter's score: the definition. Arrays of one shape; low NaN: none."""
     asked_low, asked_high = message.low[attribute], message.high[attribute]

@@ -19,7 +19,7 @@ from numba import njit
 from brokers.errors import EndlessWalk
 from brokers.indexes.contract import claim
 from brokers.indexes.topk.bounds import INFLATED, largest_sums
-from brokers.indexes.topk.contract import Floats, Message, Query, Ranking, checked_message
+from brokers.indexes.topk.contract import Floats, Query, RankedMessage, Ranking, checked_message
 from brokers.indexes.topk.kernels import arrange, offer, score_of
 from brokers.indexes.topk.store import Slots, StoredIndex, exclusion, sent_weights
 
@@ -36,7 +36,7 @@ class Fagin(StoredIndex):
         self._list_weight = np.empty(0)
         self._sorted = True
 
-    def bound(self, message: Message, prorate: bool = False) -> float:
+    def bound(self, message: RankedMessage, prorate: bool = False) -> float:
         """What the heads of the lists add up to. O(m log m)."""
         asked = checked_message(message, self.attributes)
         self._sort()
@@ -84,18 +84,18 @@ class Fagin(StoredIndex):
         self._starts = np.searchsorted(name[order], np.arange(self.attributes + 1))
         self._sorted = True
 
-    def _top(self, message: Message, query: Query, count: int) -> Ranking:
+    def _top(self, message: RankedMessage, query: Query, count: int) -> Ranking:
         scores, ids, receivers = np.empty(count), np.empty(count, np.int64), np.empty(count, np.int64)
         size = self._walk(message, query, 0.0, scores, ids, receivers)[0]
         return Ranking(ids[:size], scores[:size], receivers[:size])
 
-    def _at_least(self, message: Message, query: Query, floor: float) -> Ranking:
+    def _at_least(self, message: RankedMessage, query: Query, floor: float) -> Ranking:
         nothing = np.empty(0), np.empty(0, np.int64), np.empty(0, np.int64)
         _, slots, scores = self._walk(message, query, floor, *nothing)
         return Ranking(self._store.ids[slots], scores, self._store.receivers[slots])
 
     def _walk(
-        self, message: Message, query: Query, floor: float, scores: Floats, ids: Slots, receivers: Slots
+        self, message: RankedMessage, query: Query, floor: float, scores: Floats, ids: Slots, receivers: Slots
     ) -> tuple[int, Slots, Floats]:
         self._sort()
         store, work = self._store, np.zeros(2, np.int64)

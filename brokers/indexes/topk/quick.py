@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from brokers.indexes.topk.contract import Message, Query, Ranking, checked_message
+from brokers.indexes.topk.contract import Query, RankedMessage, Ranking, checked_message
 from brokers.indexes.topk.kernels import arrange, offer, score_of
 from brokers.indexes.topk.store import StoredIndex, exclusion, sent_weights
 
@@ -15,12 +15,12 @@ from brokers.indexes.topk.store import StoredIndex, exclusion, sent_weights
 class Quick(StoredIndex):
     """Match O(held * constraints + S log k). Insert and delete O(constraints) per filter."""
 
-    def bound(self, message: Message, prorate: bool = False) -> float:
+    def bound(self, message: RankedMessage, prorate: bool = False) -> float:
         """The highest score itself. O(held * constraints)."""
         top = self._top(checked_message(message, self.attributes), Query(1, prorate=prorate), 1)
         return float(top.scores[0]) if len(top.scores) else 0.0
 
-    def _top(self, message: Message, query: Query, count: int) -> Ranking:
+    def _top(self, message: RankedMessage, query: Query, count: int) -> Ranking:
         scores, ids, receivers = np.empty(count), np.empty(count, np.int64), np.empty(count, np.int64)
         asked = message.low, message.high, sent_weights(message)
         size = _top(*self._columns(), *asked, query.prorate, query.threshold, *exclusion(query),
@@ -28,7 +28,7 @@ class Quick(StoredIndex):
         self.counters.verified += len(self)
         return Ranking(ids[:size], scores[:size], receivers[:size])
 
-    def _at_least(self, message: Message, query: Query, floor: float) -> Ranking:
+    def _at_least(self, message: RankedMessage, query: Query, floor: float) -> Ranking:
         asked = message.low, message.high, sent_weights(message)
         scores = _scores(*self._columns(), *asked, query.prorate)
         self.counters.verified += len(self)

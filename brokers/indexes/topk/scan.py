@@ -13,9 +13,9 @@ from brokers.indexes.content.contract import checked_attributes
 from brokers.indexes.contract import DuplicateId, UnknownId, WorkCounters, claim
 from brokers.indexes.topk.contract import (
     Floats,
-    Message,
     Query,
     RankedIndex,
+    RankedMessage,
     Ranking,
     checked_message,
     contributions,
@@ -78,7 +78,7 @@ class Scan(RankedIndex):
         constraints = places_of(named, asked, self._attribute[:, places].T)
         self._weight[constraints, places] = fresh
 
-    def best(self, message: Message, query: Query) -> Ranking:
+    def best(self, message: RankedMessage, query: Query) -> Ranking:
         """Score all, rank all. O(held * constraints + held log held)."""
         asked = checked_message(message, self.attributes)
         held = len(self)
@@ -89,7 +89,7 @@ class Scan(RankedIndex):
         self.counters.matched += len(found.ids)
         return found
 
-    def bound(self, message: Message, prorate: bool = False) -> float:
+    def bound(self, message: RankedMessage, prorate: bool = False) -> float:
         """The highest score itself. O(held * constraints)."""
         return float(self._scores(checked_message(message, self.attributes), prorate).max(initial=0.0))
 
@@ -116,7 +116,7 @@ class Scan(RankedIndex):
         claim((low <= high)[real].all(), "ranges are not empty")
         claim(np.isnan(low[~real]).all() and (weight[~real] == 0.0).all(), "padding matches nothing")
 
-    def _scores(self, message: Message, prorate: bool) -> Floats:
+    def _scores(self, message: RankedMessage, prorate: bool) -> Floats:
         held = len(self)
         scores = np.zeros(held)
         for attribute, low, high, weight in zip(self._attribute, self._low, self._high, self._weight):

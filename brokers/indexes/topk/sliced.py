@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 from brokers.indexes.contract import Ids, claim
 from brokers.indexes.topk import slices
 from brokers.indexes.topk.bounds import largest_sums
-from brokers.indexes.topk.contract import Floats, Message, Query, Ranking, checked_message
+from brokers.indexes.topk.contract import Floats, Query, RankedMessage, Ranking, checked_message
 from brokers.indexes.topk.rows import Filters
 from brokers.indexes.topk.slices import BLOCK_SLOTS
 from brokers.indexes.topk.store import Slots, Store, StoredIndex, exclusion, sent_weights
@@ -85,7 +85,7 @@ class Sliced(StoredIndex):
             self._shape(SEGMENT_SLOTS_MIN, 0)
             self._add(held)
 
-    def bound(self, message: Message, prorate: bool = False) -> float:
+    def bound(self, message: RankedMessage, prorate: bool = False) -> float:
         """The largest sum of as many weights as can match. O(blocks + attributes log attributes)."""
         asked = checked_message(message, self.attributes)
         present = self._present(asked)
@@ -262,18 +262,18 @@ class Sliced(StoredIndex):
 
     # ---- matches
 
-    def _top(self, message: Message, query: Query, count: int) -> Ranking:
+    def _top(self, message: RankedMessage, query: Query, count: int) -> Ranking:
         scores, ids, receivers = np.empty(count), np.empty(count, np.int64), np.empty(count, np.int64)
         size = self._search(message, query, 0.0, scores, ids, receivers)[0]
         return Ranking(ids[:size], scores[:size], receivers[:size])
 
-    def _at_least(self, message: Message, query: Query, floor: float) -> Ranking:
+    def _at_least(self, message: RankedMessage, query: Query, floor: float) -> Ranking:
         nothing = np.empty(0), np.empty(0, np.int64), np.empty(0, np.int64)
         slots, scores = self._search(message, query, floor, *nothing)[1:]
         return Ranking(self._store.ids[slots], scores, self._store.receivers[slots])
 
     def _search(
-        self, message: Message, query: Query, floor: float, scores: Floats, ids: Ids, receivers: Ids
+        self, message: RankedMessage, query: Query, floor: float, scores: Floats, ids: Ids, receivers: Ids
     ) -> tuple[int, Slots, Floats]:
         """What `slices.search` finds."""
         store = self._store
@@ -297,7 +297,7 @@ class Sliced(StoredIndex):
         counters.verified += int(work[3])
         return int(found[0]), found[1], found[2]
 
-    def _present(self, message: Message) -> Slots:
+    def _present(self, message: RankedMessage) -> Slots:
         """Attributes that the message has and some filter constrains."""
         return np.flatnonzero((message.low == message.low) & (self._constrained > 0))
 

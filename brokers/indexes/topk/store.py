@@ -16,9 +16,9 @@ from brokers.indexes.ids import IdMap
 from brokers.indexes.space import grown
 from brokers.indexes.topk.contract import (
     Floats,
-    Message,
     Query,
     RankedIndex,
+    RankedMessage,
     Ranking,
     checked_message,
     ranked,
@@ -189,7 +189,7 @@ class StoredIndex(RankedIndex):
         self._store.weight[slots, places] = fresh
         self._reweighted(slots, places)
 
-    def best(self, message: Message, query: Query) -> Ranking:
+    def best(self, message: RankedMessage, query: Query) -> Ranking:
         """The first k + 1, and all that tie with the k-th if the query wants them."""
         asked = checked_message(message, self.attributes)
         self.counters.events += 1
@@ -210,7 +210,7 @@ class StoredIndex(RankedIndex):
         """Every invariant of the store."""
         self._store.check()
 
-    def _best(self, message: Message, query: Query) -> Ranking:
+    def _best(self, message: RankedMessage, query: Query) -> Ranking:
         k = query.k
         if k is None or (query.unit == "receiver" and k > RECEIVERS_MAX):
             return ranked(*self._at_least(message, query, 0.0), query)
@@ -236,18 +236,18 @@ class StoredIndex(RankedIndex):
         """The weights of these constraints, one per slot, have changed."""
 
     @abstractmethod
-    def _top(self, message: Message, query: Query, count: int) -> Ranking:
+    def _top(self, message: RankedMessage, query: Query, count: int) -> Ranking:
         """The first `count` filters (or receivers), ranked."""
 
     @abstractmethod
-    def _at_least(self, message: Message, query: Query, floor: float) -> Ranking:
+    def _at_least(self, message: RankedMessage, query: Query, floor: float) -> Ranking:
         """All filters that score at least `floor` and above the threshold, in any order."""
 
 
 _NOTHING = Ranking(np.empty(0, np.int64), np.empty(0), np.empty(0, np.int64))
 
 
-def sent_weights(message: Message) -> Floats:
+def sent_weights(message: RankedMessage) -> Floats:
     """The message's weights as the kernels expect them: empty if it brings none."""
     return _NONE if message.weights is None else message.weights
 

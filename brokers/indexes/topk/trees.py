@@ -20,7 +20,7 @@ from numba import njit
 from brokers.indexes import space
 from brokers.indexes.contract import WorkCounters, claim
 from brokers.indexes.topk.bounds import largest_sums
-from brokers.indexes.topk.contract import Floats, Message, Query, Ranking, checked_message
+from brokers.indexes.topk.contract import Floats, Query, RankedMessage, Ranking, checked_message
 from brokers.indexes.topk.kernels import arrange, offer
 from brokers.indexes.topk.store import Slots, StoredIndex, exclusion
 from brokers.indexes.topk.tree import IntervalTree
@@ -51,7 +51,7 @@ class Trees(StoredIndex):
         self._touched = np.empty(0, np.int64)
         self._epoch = 0.0
 
-    def bound(self, message: Message, prorate: bool = False) -> float:
+    def bound(self, message: RankedMessage, prorate: bool = False) -> float:
         """The sum of the largest weights of as many trees as a filter can have constraints. O(m log m)."""
         asked = checked_message(message, self.attributes)
         weights = self._heaviest if asked.weights is None else dict(enumerate(asked.weights.tolist()))
@@ -130,7 +130,7 @@ class Trees(StoredIndex):
 
     # ---- matches
 
-    def _score(self, message: Message, prorate: bool) -> Slots:
+    def _score(self, message: RankedMessage, prorate: bool) -> Slots:
         """Add up the scores of this epoch; the slots that were touched."""
         self._epoch += 1.0
         work = np.zeros(3, np.int64)
@@ -148,7 +148,7 @@ class Trees(StoredIndex):
         counters.touched += touched
         return self._touched[:touched]
 
-    def _top(self, message: Message, query: Query, count: int) -> Ranking:
+    def _top(self, message: RankedMessage, query: Query, count: int) -> Ranking:
         touched = self._score(message, query.prorate)
         store = self._store
         dense = DENSE * len(touched) > store.used
@@ -160,7 +160,7 @@ class Trees(StoredIndex):
         self.counters.entered += int(entered)
         return Ranking(ids[:size], scores[:size], receivers[:size])
 
-    def _at_least(self, message: Message, query: Query, floor: float) -> Ranking:
+    def _at_least(self, message: RankedMessage, query: Query, floor: float) -> Ranking:
         touched = self._score(message, query.prorate)
         scores = self._state[touched, 0]
         kept = (scores > query.threshold) & (scores >= floor)
