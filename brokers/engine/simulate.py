@@ -119,39 +119,60 @@ def simulate(
     notice : told, in a sentence, when the run recovered from something
     """
     began = time.time_ns()
-    trace = trace or MemoryTraces("none", tables_of(model))
     notice = notice or (lambda sentence: None)
-    folder = trace.folder if isinstance(trace, FileTraces) else None
+    wanted = _checked(model, engine, actors)
+    if checkpoint_every_s is not None and (stateless := _stateless(model)):
+        notice(f"the protocol {stateless} has no state(), so no checkpoints are taken")
+        checkpoint_every_s = None
+    from topology.partition import partition as cut
+
+    parts = cut(model.overlay, wanted, partition, apart=engine == "ray" or wanted > 1)
+    course = _Course(
+        model, engine, address, np.ascontiguousarray(parts.assignment, np.int32), int(parts.lookahead_ns),
+        trace or MemoryTraces("none", tables_of(model)), cutting, max_window_ns, until_ns, checkpoint_every_s,
+        progress, observe,
+    )  # fmt: skip
+    start = resumable(course.folder, model, notice) if resume is True else resume or None
+    if resume is True and start is None:
+        notice("there is no checkpoint to go on from, so the run begins again")
+    done, recovered = _carried(course, start, resume is not False, notice)
+    result = combine(model, done.results)
+    result.engine = {
+        "engine": done.engine,
+        "actors": wanted,
+        "cut_links": int(parts.cut_links.size),
+        "lookahead_ns": course.lookahead_ns if course.lookahead_ns < NEVER else None,
+        "imbalance": float(parts.imbalance),
+        "digest_entry_s": result.digest_entry_s,
+        **done.facts(),
+        "recovered": recovered,
+    }
+    result.metrics["run"] = {"wall_s": (time.time_ns() - began) / 1e9, **done.speed()}
+    write_tables(model, done.traces(DRIVER), result, done.windows.log, done.where)
+    return result
+
+
+def _checked(model: Model, engine: str, actors: int | None) -> int:
+    """The number of shards, if that and the engine are such as there are."""
     wanted = actors if actors is not None else 1
     brokers = model.overlay.brokers
     if not 1 <= wanted <= brokers:
         raise InvalidInput(f"{wanted} actors for {brokers} brokers: pass 1 to {brokers}")
     if engine not in ("inline", "ray"):
         raise InvalidInput(f"no engine named {engine!r}: it is inline or ray")
-    from topology.partition import partition as cut
+    return wanted
 
-    if checkpoint_every_s is not None and (stateless := _stateless(model)):
-        notice(f"the protocol {stateless} has no state(), so no checkpoints are taken")
-        checkpoint_every_s = None
-    parts = cut(model.overlay, wanted, partition, apart=engine == "ray" or wanted > 1)
-    assignment = np.ascontiguousarray(parts.assignment, np.int32)
-    lookahead = int(parts.lookahead_ns)
-    resuming = resume is not False
-    start = resumable(folder, model, notice) if resume is True else resume or None
-    if resume is True and start is None:
-        notice("there is no checkpoint to go on from, so the run begins again")
-    again = resuming
-    recovered, fruitless = 0, 0
+
+def _carried(
+    course: _Course, start: Start | None, resuming: bool, notice: Callable[[str], None]
+) -> tuple[_Attempt, int]:
+    """The attempt that came to the end, and how many were lost before."""
+    again, recovered, fruitless = resuming, 0, 0
     while True:
-        writers = trace if start is None or folder is None else replace(trace, segment=start.number)  # type: ignore[type-var]
-        windows = Windows(model, lookahead, max_window_ns, until_ns, start.facts if start else None)
-        saver = _Saver(folder, checkpoint_every_s, start, assignment, model)
+        attempt = _Attempt(course, start)
         try:
-            name, results, where = _attempt(
-                model, engine, assignment, writers, cutting, address, start, windows, saver, progress, observe,
-                folder if again else None,
-            )  # fmt: skip
-            break
+            attempt.carry(again)
+            return attempt, recovered
         except KeyboardInterrupt:  # while the shards were made or closed
             raise Interrupted("interrupted") from None
         except (ProtocolFault, InvalidInput) as fault:
@@ -162,44 +183,18 @@ def simulate(
                 "itself kept, run the scenario anew with --overwrite to see whether the fault comes again"
             ) from fault
         except SystemExit as stop:
-            raise ProtocolFault(_said_goodbye(model, stop)) from stop
+            raise ProtocolFault(_said_goodbye(course.model, stop)) from stop
         except ActorsLost as lost:
-            if not isinstance(trace, FileTraces) and getattr(trace, "level", "full") != "none":
+            if course.folder is None and getattr(course.trace, "level", "full") != "none":
                 raise EnvironmentProblem(
                     f"{lost}; a trace in memory went with it, so the run cannot go on"
                 ) from None
-            fruitless = fruitless + 1 if saver.number == (start.number if start else 0) else 1
+            fruitless = fruitless + 1 if attempt.saver.number == (start.number if start else 0) else 1
             if fruitless >= ATTEMPTS:
                 raise EnvironmentProblem(f"{lost}; {fruitless} attempts from the same point failed") from None
             recovered += 1
-            start, again = resumable(folder, model, notice), True
+            start, again = resumable(course.folder, course.model, notice), True
             notice(f"{lost}; going on from {_said(start)}")
-    result = combine(model, results)
-    reports = [report for _, _, all_ in windows.log for report in all_]
-    result.engine = {
-        "engine": name,
-        "actors": wanted,
-        "cut_links": int(parts.cut_links.size),
-        "lookahead_ns": lookahead if lookahead < NEVER else None,
-        "imbalance": float(parts.imbalance),
-        "digest_entry_s": result.digest_entry_s,
-        "windows": len(windows.log),
-        "rounds": sum(report.rounds for report in reports),
-        "checkpoints": saver.count,
-        "checkpoint_s": saver.wall_ns / 1e9,
-        "checkpoint_bytes": saver.bytes,
-        "recovered": recovered,
-    }
-    result.metrics["run"] = {
-        "wall_s": (time.time_ns() - began) / 1e9,
-        "loop_wall_s": windows.wall_ns / 1e9,
-        "events_per_s": sum(report.events for report in reports) / max(windows.wall_ns / 1e9, 1e-9),
-        "simulated_s": windows.reached / 1e9,
-        "cpu_s": sum(report.cpu_ns for report in reports) / 1e9,
-        "cpu_slowest_s": sum(max(r.cpu_ns for r in all_) for _, _, all_ in windows.log) / 1e9,
-    }
-    write_tables(model, writers(DRIVER), result, windows.log, where)
-    return result
 
 
 def _said_goodbye(model: Model, stop: SystemExit) -> str:
@@ -289,48 +284,96 @@ class _Saver:
         self.wall_ns += self._last_ns - now
 
 
-def _attempt(
-    model: Model,
-    engine: str,
-    assignment: NDArray[np.int32],
-    trace: Callable[[int], Any],
-    cutting: Cutting | None,
-    address: str | None,
-    start: Start | None,
-    windows: Windows,
-    saver: _Saver,
-    progress: Progress | None,
-    observe: Callable[[Any], None] | None,
-    rewind: str | None,
-) -> tuple[str, list[ShardResult], list[tuple[int, str]]]:
-    """Carry the run to its end, or until something dies. `rewind`: the folder in which something was begun before."""
-    shards: Shards
-    resume = start.folder if start else None
-    if engine == "inline":
-        from brokers.engine.inline import InlineShards
+@dataclass(frozen=True)
+class _Course:
+    """How a run is carried out, however often it is gone on with."""
 
-        shards = InlineShards(model, assignment, trace, cutting, resume)
-    else:
+    model: Model
+    engine: str
+    address: str | None
+    assignment: NDArray[np.int32]
+    lookahead_ns: int
+    trace: Callable[[int], Any]
+    cutting: Cutting | None
+    max_window_ns: int | None
+    until_ns: int | None
+    checkpoint_every_s: float | None
+    progress: Progress | None
+    observe: Callable[[Any], None] | None
+
+    @property
+    def folder(self) -> str | None:
+        """The run folder, if there is one."""
+        return self.trace.folder if isinstance(self.trace, FileTraces) else None
+
+    def shards(self, traces: Callable[[int], Any], resume: str | None) -> Shards:
+        if self.engine == "inline":
+            from brokers.engine.inline import InlineShards
+
+            return InlineShards(self.model, self.assignment, traces, self.cutting, resume)
         from brokers.engine.ray import RayShards
 
-        shards = RayShards(model, assignment, trace, cutting, address, resume)
-    try:
-        if rewind is not None:
-            shards.next_time()  # answered once all of them have taken over what was kept
-            checkpoint.rewind(rewind, start.number if start else 0)
-        windows.run(shards, progress, saver)
-        if observe is not None:
-            observe(shards)
-        where = shards.where()
-        return shards.name, shards.finish(), where
-    except KeyboardInterrupt:
-        shards.abandon()
-        raise Interrupted("interrupted") from None
-    except BaseException:
-        shards.abandon()
-        raise
-    finally:
-        shards.close()
+        return RayShards(self.model, self.assignment, traces, self.cutting, self.address, resume)
+
+
+class _Attempt:
+    """The run from a start to its end, or until something dies."""
+
+    def __init__(self, course: _Course, start: Start | None) -> None:
+        self._course = course
+        self._start = start
+        self.traces = course.trace
+        if start is not None and isinstance(course.trace, FileTraces):
+            self.traces = replace(course.trace, segment=start.number)
+        self.windows = Windows(
+            course.model, course.lookahead_ns, course.max_window_ns, course.until_ns, start.facts if start else None
+        )
+        self.saver = _Saver(course.folder, course.checkpoint_every_s, start, course.assignment, course.model)
+        self.engine = ""
+        self.results: list[ShardResult] = []
+        self.where: list[tuple[int, str]] = []
+
+    def carry(self, again: bool) -> None:
+        """Do it. `again`: something was begun in the run folder before."""
+        course, start = self._course, self._start
+        shards = course.shards(self.traces, start.folder if start else None)
+        try:
+            if again and course.folder is not None:
+                shards.next_time()  # answered once all of them have taken over what was kept
+                checkpoint.rewind(course.folder, start.number if start else 0)
+            self.windows.run(shards, course.progress, self.saver)
+            if course.observe is not None:
+                course.observe(shards)
+            self.engine, self.where = shards.name, shards.where()
+            self.results = shards.finish()
+        except KeyboardInterrupt:
+            shards.abandon()
+            raise Interrupted("interrupted") from None
+        except BaseException:
+            shards.abandon()
+            raise
+        finally:
+            shards.close()
+
+    def facts(self) -> dict[str, Any]:
+        return {
+            "windows": len(self.windows.log),
+            "rounds": sum(report.rounds for _, _, reports in self.windows.log for report in reports),
+            "checkpoints": self.saver.count,
+            "checkpoint_s": self.saver.wall_ns / 1e9,
+            "checkpoint_bytes": self.saver.bytes,
+        }
+
+    def speed(self) -> dict[str, Any]:
+        loop_s = self.windows.wall_ns / 1e9
+        by_window = [reports for _, _, reports in self.windows.log]
+        return {
+            "loop_wall_s": loop_s,
+            "events_per_s": sum(r.events for reports in by_window for r in reports) / max(loop_s, 1e-9),
+            "simulated_s": self.windows.reached / 1e9,
+            "cpu_s": sum(r.cpu_ns for reports in by_window for r in reports) / 1e9,
+            "cpu_slowest_s": sum(max(r.cpu_ns for r in reports) for reports in by_window) / 1e9,
+        }
 
 
 __all__ = [
