@@ -130,6 +130,8 @@ def reopen_run(path: str | Path) -> NewRun:
     if (folder / _SUCCESS).exists():
         raise InvalidInput(f"{folder} is a finished run; there is nothing to resume")
     if not (folder / _MANIFEST).is_file():
+        if (folder / "tables").is_dir() or (folder / "checkpoints").is_dir():
+            raise RunDamaged.at(folder, f"{_MANIFEST} is missing")
         raise InvalidInput(f"{folder} is no run folder: it has no {_MANIFEST}")
     refuse_links(folder)
     with _explained(f"cannot open {folder}"):

@@ -327,6 +327,17 @@ def test_a_link_in_a_run_folder_is_refused(tmp_path: Path, where: str) -> None:
     assert where != "_lock" or outside.read_text() == "precious"
 
 
+def test_an_unfinished_run_without_its_manifest_is_damaged_and_any_other_folder_is_no_run(tmp_path: Path) -> None:
+    path = written(tmp_path / "runs").path
+    (path / "_SUCCESS").unlink()
+    (path / "manifest.json").unlink()
+    with pytest.raises(RunDamaged, match=r"damaged: manifest\.json is missing"):
+        reopen_run(path)
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(InvalidInput, match=r"is no run folder: it has no manifest\.json"):
+        reopen_run(tmp_path / "empty")
+
+
 def test_a_pipe_in_place_of_a_file_keeps_nobody_waiting(tmp_path: Path) -> None:
     path = written(tmp_path).path
     (path / "_SUCCESS").unlink()

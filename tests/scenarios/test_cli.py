@@ -185,6 +185,14 @@ def test_notes_on_a_replay_file_are_told_by_validate_plan_and_run(tmp_path, caps
         assert all(f"{label}{tmp_path / 'events.csv'}: {note}" in told for note in notes)
 
 
+def test_a_replay_file_that_holds_no_events_is_noted(tmp_path, capsys):
+    path = tmp_path / "replay.yaml"
+    path.write_text(SMALL.replace("source: publish, rate: 10/s", "source: replay, file: events.csv"), encoding="utf-8")
+    (tmp_path / "events.csv").write_text("time_s,client,op,a0\n", encoding="utf-8")
+    assert cli.main(["validate", str(path)]) == 0
+    assert f"note: {tmp_path / 'events.csv'}: holds no events" in "".join(capsys.readouterr())
+
+
 def test_the_schema_is_valid_and_so_is_every_shipped_scenario_under_it(capsys):
     assert cli.main(["schema"]) == 0
     schema = json.loads(capsys.readouterr().out)

@@ -162,6 +162,8 @@ class Reader:
         if left_out:
             span = f"before `start` or at and after {format_duration(self.context.duration_ns)}"
             notes += (f"{self.file.path}: {left_out:,} events are left out, {span}",)
+        elif not counts.any():
+            notes += (f"{self.file.path}: holds no events",)
         publications = [op.type in kind.publications for op in self.ops]
         changes = [op.type in kind.changes for op in self.ops]
         return Found(
