@@ -12,6 +12,7 @@ from brokers.contract import Batch, Ints
 from brokers.engine import layout as L
 from topology import draws
 
+_SMALL = 512  # events, up to which a batch is cheap next to the views of its columns
 MODES = {"horizon": L.MODE_HORIZON, "one": L.MODE_ONE, "random": L.MODE_RANDOM}
 
 
@@ -41,6 +42,7 @@ class Workbench:
         self._cut = np.zeros(L.CUT, np.int64)
         self._cut[L.CUT_MODE], self._cut[L.CUT_LIMIT] = MODES[cutting.mode], limit
         self._cut[L.CUT_KEY : L.CUT_KEY + 1].view(np.uint64)[0] = draws.stream(cutting.seed, 0, "cut")
+        self._laid: dict[int, tuple[NDArray[Any], ...]] = {}  # by size, the columns of small batches
 
     def arrays(self) -> dict[str, Any]:
         """What kernels work on; what is by send or timer is replaced when it grows."""
@@ -73,9 +75,19 @@ class Workbench:
 
     def lay_out(self, batch: Batch, size: int, rows: Ints | None) -> None:
         """Make `batch` the rows named of a batch of `size`."""
-        at: Any = slice(0, size) if rows is None else rows
         batch.rows = rows
-        batch.size = size if rows is None else rows.size
-        batch.time, batch.source, batch.sequence, batch.word = self.wide[:, at]
-        batch.broker, batch.kind, batch.link, batch.type, _, batch.body, batch.cause = self.narrow[:, at]
+        if rows is None:
+            batch.size = size
+            columns = self._laid.get(size)
+            if columns is None:
+                columns = (*self.wide[:, :size], *self.narrow[:, :size])
+                if size <= _SMALL:
+                    self._laid[size] = columns
+        else:
+            batch.size = rows.size
+            columns = (*self.wide[:, rows], *self.narrow[:, rows])
+        (
+            batch.time, batch.source, batch.sequence, batch.word,
+            batch.broker, batch.kind, batch.link, batch.type, _, batch.body, batch.cause,
+        ) = columns  # fmt: skip
         batch.recut()

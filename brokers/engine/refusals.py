@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-
 import numpy as np
 
 from brokers.contract import NEVER, Ints
@@ -96,10 +93,19 @@ class Refusals:
         )
 
 
-@contextmanager
-def understood(what: str) -> Iterator[None]:
-    """What a protocol answered is numbers, or its fault."""
-    try:
-        yield
-    except (TypeError, ValueError, OverflowError) as error:
-        raise ProtocolFault(f"what a protocol answered are no numbers as {what} have them: {error}") from error
+class understood:
+    """A context in which what a protocol answered is numbers, or its fault."""
+
+    __slots__ = ("_what",)
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, TypeError | ValueError | OverflowError):
+            raise ProtocolFault(
+                f"what a protocol answered are no numbers as {self._what} have them: {error}"
+            ) from error

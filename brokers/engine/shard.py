@@ -100,7 +100,7 @@ class Shard:
         self.queues = Queues(self.links.local, self.links.patience_ns(), self.services.shortest_timer_ns())
         self.tallies = Tallies(len(model.services), seconds_of(model))
         self.bench = Workbench(cutting or Cutting(), assignment.size, self.links.fan_in)
-        self._collector = Collector(self.bench)
+        self._collector = Collector(self.bench, self.links.count)
         self._tracing = Tracing(trace, self.services, self.queues, self.bench)
         self._refusals = Refusals(self.services, self.links, self.queues, self.bench)
         self.now = 0
@@ -237,7 +237,8 @@ class Shard:
         """For everything that is about to be put under way: kernels do not grow arrays."""
         self.bench.reserve(sends.event.size, timers.event.size)
         if sends.event.size:
-            self._refusals.check_links(sends.link)
+            if not sends.on_links:
+                self._refusals.check_links(sends.link)
             self.links.rings.reserve(sends.link)
             if self.peers > 1:
                 self.links.outbox.reserve(sends.event.size)

@@ -36,6 +36,7 @@ from brokers.tables import InterestStore, check_ids, interests_of
 from protocols.content.kind import PUBLISH, SUBSCRIBE, UNSUBSCRIBE
 
 _SECOND = 1_000_000_000
+_ROOM_UNCOUNTED = 4096  # sends for which room is made without counting the links
 _STATE = {
     "id": Column("i8", ("interests",), 0),
     "rows": Column("f8", ("interests", None)),
@@ -226,6 +227,7 @@ class Flooding(ShardProtocol):
         self._seen_until = np.zeros(len(self._seen), np.int64)
         self._seen_key = np.full(len(self._seen), -1, np.int64)
         self._none = np.empty(0, np.int64)
+        self._links_most = int(np.diff(env.links.out_start).max(initial=0))  # of one broker
 
     @classmethod
     def guarantees_for(cls, overlay: Any) -> Guarantees:
@@ -261,7 +263,7 @@ class Flooding(ShardProtocol):
         env, store = self.env, self.store
         type_ = batch.type
         slot = gone = self._none
-        if type_.any():
+        if np.count_nonzero(type_):  # of a few numbers the quickest way to ask whether there is any
             slot, gone = self._prepare_changes(batch)
         if store.count:
             store.learn(batch.body[type_ == PUBLISH])
@@ -269,7 +271,9 @@ class Flooding(ShardProtocol):
             store.hit_start = store.hit_count = np.zeros(env.bodies.capacity, np.int64)
         seen_row = self._rows_of(batch) if self._cyclic else self._none
 
-        room = int((env.links.out_start[batch.broker + 1] - env.links.out_start[batch.broker]).sum())
+        room = batch.size * self._links_most
+        if room > _ROOM_UNCOUNTED:
+            room = int((env.links.out_start[batch.broker + 1] - env.links.out_start[batch.broker]).sum())
         send_event, send_link = np.empty(room, np.int64), np.empty(room, np.int64)
         matched = np.zeros((batch.size if self._work else 0, 2), np.int64)
         at = sends = 0

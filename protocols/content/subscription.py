@@ -417,7 +417,7 @@ class Subscription(ShardProtocol):
         """
         store = self.store
         type_ = batch.type
-        if not type_.any():
+        if not np.count_nonzero(type_):
             store.learn(batch.body)
             return _NONE, _NONE
         slot = np.full(batch.size, -1, np.int64)
