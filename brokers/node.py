@@ -6,7 +6,7 @@ number.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,7 @@ from brokers.tables import InterestTable
 class Node:
     """A broker, as its protocol sees it."""
 
-    __slots__ = ("_outgoing", "broker", "env", "forward_event", "links", "shared", "table")
+    __slots__ = ("_add_event", "_add_link", "_outgoing", "broker", "env", "links", "shared", "table")
 
     def __init__(
         self, env: ShardEnv, broker: int, table: InterestTable, outgoing: Outgoing, shared: dict[str, Any]
@@ -30,7 +30,8 @@ class Node:
         start, stop = env.links.out_start[broker], env.links.out_start[broker + 1]
         self.links: tuple[int, ...] = tuple(env.links.out_link[start:stop].tolist())  # by neighbour
         self.table = table
-        self.forward_event = outgoing.forward_event
+        # Forwarding is what most brokers do most: two calls of a list, and no function in between.
+        self._add_event, self._add_link = outgoing.send_event.append, outgoing.send_link.append
         self.shared = shared  # for what follows from the overlay alone; never for state
 
     @property
@@ -43,7 +44,8 @@ class Node:
 
     def forward(self, message: Message, link: int) -> None:
         """Send a message on as it came: same type, body, word and cause."""
-        self.forward_event(message[0], link)
+        self._add_event(message[0])
+        self._add_link(link)
 
     def send(
         self,
@@ -226,13 +228,6 @@ class Outgoing:
         self.deliver_body: list[int] = []
         self.run_forwards: list[tuple[int, Any, int]] = []
         self.kept: dict[tuple[int, int], int] = {}  # (broker, body) -> times held
-        add_event, add_link = self.send_event.append, self.send_link.append
-
-        def forward_event(event: int, link: int) -> None:
-            add_event(event)
-            add_link(link)
-
-        self.forward_event: Callable[[int, int], None] = forward_event
 
     def cause_handle(self, change: int) -> int:
         """The handle behind a change id that a protocol names as a cause."""
@@ -297,11 +292,10 @@ def messages_of(env: ShardEnv, batch: Batch, start: int, stop: int) -> list[Mess
     cause = batch.cause[part]
     changes = cause if (cause < 0).all() else env.causes.keys(cause.astype(np.int64))
     columns = (batch.time, batch.kind, batch.source, batch.link, batch.type, batch.body, batch.word)
-    return list(
-        map(
-            Message._make, zip(range(start, stop), *(c[part].tolist() for c in columns), changes.tolist())
-        )
-    )
+    return list(map(_message, zip(range(start, stop), *(c[part].tolist() for c in columns), changes.tolist())))
+
+
+_message = partial(tuple.__new__, Message)  # as `Message._make`, which counts the fields each time
 
 
 __all__ = ["Body", "Node", "Outgoing", "Run", "messages_of"]
