@@ -191,6 +191,8 @@ def keywords_of(row: Floats, start: int) -> tuple[int, ...]:
 
 def encoded(sets: list[tuple[int, ...]]) -> KeywordSets:
     """Keywords by number, as indexes take them."""
+    if len(sets) == 1:
+        return KeywordSets(np.array([0, len(sets[0])]), np.array(sets[0], np.int32))
     ptr = np.zeros(len(sets) + 1, np.int64)
     np.cumsum([len(words) for words in sets], out=ptr[1:])
     return KeywordSets(ptr, np.array([word for words in sets for word in words], np.int32))

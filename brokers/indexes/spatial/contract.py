@@ -34,6 +34,7 @@ from brokers.indexes.spatial.items import Items, Slots
 from brokers.indexes.spatial.words import KeywordSets, Vocabulary, checked_sets
 
 K_MAX = 1 << 20
+_DELTA_PLAIN = 1e300  # a number from 1 to this is a delta without further questions
 Keywords = KeywordSets | Sequence[Iterable[str]]
 
 
@@ -116,15 +117,7 @@ class ReverseTopK(Index):
         numbers = _query_ids(ids)
         points = self.geometry.points(places, len(numbers), "queries")
         sets = self._encoded(keywords, len(numbers), "queries", enter=False)
-        ks = _per_query(k, len(numbers), "k")
-        if ks.dtype.kind not in "iu":
-            raise BadQuery(f"k is of type {ks.dtype}; pass integers")
-        _refuse((ks < 1) | (ks > self.k_max), ks, "k", f"it lies in 1..{self.k_max}")
-        deltas = _per_query(delta, len(numbers), "delta")
-        if deltas.dtype.kind not in "iuf":
-            raise BadQuery(f"delta is of type {deltas.dtype}; pass numbers")
-        _refuse(~((deltas >= 1) & np.isfinite(deltas)), deltas, "delta", "it is at least 1 and finite")
-        return Queries(numbers, points, sets, ks.astype(np.int64), deltas.astype(np.float64))
+        return Queries(numbers, points, sets, self._ks(k, len(numbers)), _deltas(delta, len(numbers)))
 
     def reverse(self, queries: Queries) -> tuple[Ids, Ids]:
         """(ptr int64[n + 1], ids): query i matters to ids[ptr[i]:ptr[i + 1]], ascending."""
@@ -134,6 +127,9 @@ class ReverseTopK(Index):
         self.counters.events += len(queries.ids)
         self.counters.matched += len(slots)
         ids = self.subscriptions.ids[slots]
+        if len(ptr) == 2:
+            ids.sort()
+            return ptr, ids
         order = np.lexsort((ids, np.repeat(np.arange(len(ptr) - 1), np.diff(ptr))))
         return ptr, ids[order]
 
@@ -205,6 +201,16 @@ class ReverseTopK(Index):
             raise InvalidInput(f"{rows} sets of keywords for {count} {what}; pass a list with one set each")
         return encoded
 
+    def _ks(self, k: Any, count: int) -> NDArray[np.int64]:
+        """The k of each query."""
+        if type(k) is int and 1 <= k <= self.k_max:  # one for all, as networks ask
+            return np.full(count, k, np.int64)
+        ks = _per_query(k, count, "k")
+        if ks.dtype.kind not in "iu":
+            raise BadQuery(f"k is of type {ks.dtype}; pass integers")
+        _refuse((ks < 1) | (ks > self.k_max), ks, "k", f"it lies in 1..{self.k_max}")
+        return ks.astype(np.int64)
+
     def _one_k(self, k: Any) -> int:
         if isinstance(k, bool) or not isinstance(k, int | np.integer) or not 1 <= k <= self.k_max:
             raise BadQuery(f"k is {k!r}; pass an integer in 1..{self.k_max}")
@@ -213,10 +219,23 @@ class ReverseTopK(Index):
 
 def _query_ids(ids: Any) -> Ids:
     """Ids of queried objects: as `checked_ids`, but one may be named repeatedly."""
+    if isinstance(ids, list | np.ndarray) and len(ids) == 1:
+        return checked_ids(ids).copy()
     distinct, place = np.unique(np.asarray(ids), return_inverse=True)
     if np.asarray(ids).ndim != 1:
         return checked_ids(ids)  # which refuses it
     return checked_ids(distinct)[place]
+
+
+def _deltas(delta: Any, count: int) -> Floats:
+    """The delta of each query."""
+    if type(delta) in (int, float) and 1 <= delta <= _DELTA_PLAIN:
+        return np.full(count, delta, np.float64)
+    deltas = _per_query(delta, count, "delta")
+    if deltas.dtype.kind not in "iuf":
+        raise BadQuery(f"delta is of type {deltas.dtype}; pass numbers")
+    _refuse(~((deltas >= 1) & np.isfinite(deltas)), deltas, "delta", "it is at least 1 and finite")
+    return deltas.astype(np.float64)
 
 
 def _per_query(value: Any, count: int, name: str) -> NDArray[Any]:

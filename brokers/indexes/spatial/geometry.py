@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numba import njit
 from numpy.typing import NDArray
 
 from brokers.errors import InvalidInput
@@ -51,6 +52,8 @@ class Geometry:
         array = _as_places(places, what)
         if len(array) != count:
             raise BadPlace(f"{len(array)} places for {count} {what}; pass one place each")
+        if _within(array, *self.limits):
+            return search.unit_vectors(array) if self.axes == 3 else array
         for column, (limit, name) in enumerate(zip(self.limits, self.numbers)):
             wrong = ~(np.abs(array[:, column]) <= limit)  # NaN is wrong too
             if wrong.any():
@@ -58,7 +61,7 @@ class Geometry:
                 raise BadPlace(
                     f"row {row} of {what}: {name} is {array[row, column]:g}; it lies in {-limit:g}..{limit:g}"
                 )
-        return search.unit_vectors(array) if self.axes == 3 else array
+        raise AssertionError("what is not within has a row that is not")
 
     def reach(self, squared: Any, delta: Any) -> Floats:
         """What an object's squared distance has to be below, for it to be delta times closer. O(n)."""
@@ -103,6 +106,15 @@ def squared_gaps(boxes: Floats, point: Floats) -> Floats:
         low, high = boxes[:, axis], boxes[:, axes + axis]
         total += np.maximum(0.0, np.maximum(low - point[axis], point[axis] - high)) ** 2
     return total
+
+
+@njit(cache=True)
+def _within(places, first, second):
+    """Whether the two numbers of every place are so large at most. NaN is not."""
+    inside = True
+    for i in range(places.shape[0]):
+        inside &= abs(places[i, 0]) <= first and abs(places[i, 1]) <= second
+    return inside
 
 
 def _as_places(places: Any, what: str) -> Floats:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from brokers.indexes.contract import DuplicateId, Ids, UnknownId, claim
 from brokers.indexes.ids import IdMap
 from brokers.indexes.spatial.geometry import Floats
-from brokers.indexes.spatial.words import KeywordSets
+from brokers.indexes.spatial.words import KeywordSets, Words
 
 Slots = NDArray[np.int64]
 
@@ -57,6 +57,8 @@ class Items:
 
     def add(self, ids: Ids, points: Floats, sets: KeywordSets) -> Slots:
         """Enter items that are not held. O(keywords), amortised."""
+        if len(ids) == 1:
+            return self._add_one(ids, points[0], sets.words)
         lengths = np.diff(sets.ptr)
         reused = min(len(ids), len(self._free))
         self._reserve(self.used + len(ids) - reused, int(lengths.max(initial=1)))
@@ -70,6 +72,21 @@ class Items:
         self.ids[slots], self.points[slots], self.words[slots] = ids, points, NONE
         row = np.repeat(np.arange(len(ids)), lengths)
         self.words[slots[row], np.arange(len(sets.words)) - sets.ptr[row]] = sets.words
+        return slots
+
+    def _add_one(self, ids: Ids, point: Floats, words: Words) -> Slots:
+        """As `add`, without making columns of one number each."""
+        self._reserve(self.used + (not self._free), max(1, len(words)))
+        if self._free:
+            slot = self._free.pop()
+        else:
+            slot = self.used
+            self.used += 1
+        slots = np.array([slot], np.int64)
+        self._slot_of.add(ids, slots)
+        self.ids[slot], self.points[slot] = ids[0], point
+        row = self.words[slot]
+        row[: len(words)], row[len(words) :] = words, NONE
         return slots
 
     def remove(self, slots: Slots) -> None:

@@ -52,6 +52,11 @@ class KeywordTrees:
     def insert(self, slots: Slots) -> None:
         """Enter items whose points and words stand in their slots. O(log n) per keyword; bulk O(n log n)."""
         self._fit_to_items()
+        if len(slots) == 1:  # which makes no tree worth packing
+            row = self.items.words[slots[0]]
+            words = row[row != NONE]
+            self._insert_each(np.full(len(words), slots[0]), words)
+            return
         order, words = self._entries(slots)
         starts = np.flatnonzero(np.diff(words, prepend=NONE))
         ends = np.append(starts[1:], len(words))

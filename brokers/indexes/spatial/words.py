@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
+from numba import njit
 from numpy.typing import NDArray
 
 from brokers.errors import InvalidInput
@@ -70,6 +71,8 @@ class Vocabulary:
 
 def checked_sets(sets: KeywordSets, words: int, what: str) -> KeywordSets:
     """Sets that somebody encoded, in one layout, or BadKeywords. O(keywords)."""
+    if _laid_out(sets.ptr, np.int64) and _laid_out(sets.words, np.int32) and _ascend(sets.ptr, sets.words, words):
+        return KeywordSets(sets.ptr, sets.words)
     ptr, numbers = np.asarray(sets.ptr), np.asarray(sets.words)
     if ptr.ndim != 1 or ptr.size == 0 or ptr.dtype.kind not in "iu" or numbers.ndim != 1:
         raise BadKeywords(f"the keywords of {what} are no encoded sets; use Vocabulary.encode")
@@ -87,6 +90,27 @@ def checked_sets(sets: KeywordSets, words: int, what: str) -> KeywordSets:
     if (np.diff(numbers, prepend=-1)[inside] <= 0).any():
         raise BadKeywords(f"the keywords of {what} do not ascend within each set; use Vocabulary.encode")
     return KeywordSets(np.require(ptr, np.int64, ["C", "W"]), np.require(numbers, np.int32, ["C", "W"]))
+
+
+def _laid_out(array: Any, dtype: type) -> bool:
+    """Whether this is a column as kernels take it."""
+    return type(array) is np.ndarray and array.dtype == dtype and array.ndim == 1 and array.flags.carray
+
+
+@njit(cache=True)
+def _ascend(ptr, numbers, words):
+    """Whether these are sets of numbers below `words`, none empty, each ascending and distinct."""
+    if ptr.size == 0 or ptr[0] != 0 or ptr[-1] != numbers.size:
+        return False
+    for i in range(ptr.size - 1):
+        if not 0 <= ptr[i] < ptr[i + 1] <= numbers.size:
+            return False
+        last = -1
+        for j in range(ptr[i], ptr[i + 1]):
+            if numbers[j] <= last or numbers[j] >= words:
+                return False
+            last = numbers[j]
+    return True
 
 
 def _checked(sets: Any) -> list[set[str]]:
