@@ -17,6 +17,10 @@ BENCHES: dict[str, Entry] = {
         "analysis.bench.engine:rows",
         "hops per second of one core and of two actors, memory, start-up, beside plain event loops",
     ),
+    "small": Entry(
+        "analysis.bench.small:rows",
+        "hops per second of small and thin networks, beside a plain event loop that does the same",
+    ),
     "spark": Entry(
         "analysis.bench.spark:rows",
         "analyze and audit of ten million hops, Java included; what checkpoints cost",

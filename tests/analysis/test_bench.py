@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 
 from analysis.bench import __main__ as program
-from analysis.bench import engine, spark
+from analysis.bench import engine, small, spark
 from analysis.bench.alone import measure, peak_bytes
 from analysis.bench.baselines import heap_loop, problem, simpy_loop
 from analysis.bench.models import FAST_LINKS_NS, SCAN, Setting, model, overlay
@@ -165,6 +165,13 @@ def test_the_rows_of_one_core_are_well_formed_and_name_the_loop_as_baseline():
     rows = list(engine.one_core(SMALL))
     assert_well_formed(rows)
     assert all(r["baseline"] for r in rows)
+
+
+def test_the_rows_of_small_networks_are_well_formed_and_all_name_the_loop_as_baseline():
+    sizes = small.Sizes(repeats=1, brokers=(4, 9), per_s=(20.0, 200.0), hops=400, seconds_least=0.01, authors=(5, 50.0))
+    rows = [*small.grid(sizes), *small.authors_view(sizes)]
+    assert_well_formed(rows)
+    assert len(rows) == 5 and all(r["baseline"] for r in rows)
 
 
 def test_the_rows_of_two_actors_are_well_formed():
