@@ -1,8 +1,8 @@
 """brokerlab from Python: what the commands do, as functions, under the one name that scripts and notebooks need.
 
     >>> import brokerlab
-    >>> one = brokerlab.run("quickstart", engine="inline", overrides=["duration=2 s"])
-    >>> other = brokerlab.run("quickstart", engine="inline", actors=3, overrides=["duration=2 s"])
+    >>> one = brokerlab.run("news", engine="inline", overrides=["duration=2 s"])
+    >>> other = brokerlab.run("news", engine="inline", actors=3, overrides=["duration=2 s"])
     >>> one.digest == other.digest
     True
     >>> one.deliveries.num_rows == sum(each["deliveries"] for each in one.metrics["services"].values())

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import sys
+import tempfile
 from collections.abc import Callable
 from ipaddress import IPv4Address, IPv6Address
 from pathlib import Path
@@ -72,6 +74,47 @@ def outside(tmp_path_factory: pytest.TempPathFactory):
     sys.path.remove(str(folder))
     for module in [name for name in sys.modules if name.partition(".")[0] in names]:
         del sys.modules[module]
+
+
+@pytest.fixture(scope="session")
+def bring_compiled_kernels() -> Callable[[Path], None]:
+    """Brings our compiled kernels to a copy of the packages; to compile them anew takes minutes.
+
+    Numba believes its files while the source has the size and time it had.
+    """
+    root = Path(__file__).parents[1]
+
+    def bring(copy: Path) -> None:
+        for package in ("analysis", "brokers", "protocols", "scenarios", "topology"):
+            for source in (root / package).rglob("*.py"):
+                there = copy / source.relative_to(root)
+                assert there.stat().st_size == source.stat().st_size
+                shutil.copystat(source, there)
+                for kernel in source.parent.glob(f"__pycache__/{source.stem}.*.nb?"):
+                    target = there.parent / "__pycache__" / kernel.name
+                    target.parent.mkdir(exist_ok=True)
+                    shutil.copy2(kernel, target)
+
+    return bring
+
+
+@pytest.fixture(scope="session")
+def shipped(request: pytest.FixtureRequest, bring_compiled_kernels: Callable[[Path], None]):
+    """The caches of a user to whom a Ray that was there before has shipped this code already, kernels and all."""
+    from brokers.engine import ray as engine_ray
+
+    caches = request.config.cache.mkdir("shipped")
+    name, data = engine_ray._code()
+    target = caches / "brokerlab" / "code" / name
+    if not target.exists():
+        with tempfile.TemporaryDirectory(dir=caches) as apart, pytest.MonkeyPatch.context() as patch:
+            patch.setenv("XDG_CACHE_HOME", apart)
+            code = Path(engine_ray._host_class()._unpack(name, data))
+            bring_compiled_kernels(code)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            with contextlib.suppress(OSError):  # another worker was first
+                code.rename(target)
+    return caches
 
 
 @pytest.fixture(scope="session")

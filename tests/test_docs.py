@@ -5,6 +5,7 @@ What a fenced block means is in its first line:
     ```console                  lines with `$ ` are run one after the other and have to end with exit code 0; the
                                 lines after each are its output, `...` standing for anything, unless there are none
     ```console norun=REASON     shown only; the test is skipped, and says why
+    ```console full=REASON      run by `make test-all` only; the blocks after it do without it
     ```python file=NAME         written to a file (also yaml, toml, csv)
     ```python                   run as a script, or as a doctest where it has `>>>`
     ```text, or no name         shown only
@@ -76,6 +77,7 @@ def blocks_of(page: Path) -> list[Block]:
 
 BLOCKS = {page: blocks_of(page) for page in PAGES}
 RUN = [page for page in PAGES if any(b.language not in SHOWN_ONLY for b in BLOCKS[page])]
+LONG = [page for page in RUN if any(b.said.startswith("full=") for b in BLOCKS[page])]
 NOT_RUN = [b for page in PAGES for b in BLOCKS[page] if b.said.startswith("norun=")]
 
 
@@ -148,8 +150,7 @@ def run_python(block: Block, folder: Path) -> None:
     assert done.returncode == 0, f"{block.place}:\n{done.stdout}"
 
 
-@pytest.mark.parametrize("page", RUN, ids=[page.name for page in RUN])
-def test_every_block_of_the_page_does_what_it_shows(page: Path, tmp_path: Path):
+def run_page(page: Path, tmp_path: Path, long: bool) -> None:
     folder = tmp_path / "checkout"
     if COPY in page.read_text(encoding="utf-8"):
         shutil.copytree(ROOT, folder, ignore=shutil.ignore_patterns(*LEFT_OUT))
@@ -157,6 +158,8 @@ def test_every_block_of_the_page_does_what_it_shows(page: Path, tmp_path: Path):
         folder.mkdir()
     for block in BLOCKS[page]:
         if block.said.startswith("norun=") or block.language in SHOWN_ONLY:
+            continue
+        if block.said.startswith("full=") and not long:
             continue
         if block.said.startswith("file="):
             file = folder / block.said.removeprefix("file=")
@@ -166,6 +169,18 @@ def test_every_block_of_the_page_does_what_it_shows(page: Path, tmp_path: Path):
             run_console(block, folder)
         else:
             run_python(block, folder)
+
+
+@pytest.mark.parametrize("page", RUN, ids=[page.name for page in RUN])
+def test_every_block_of_the_page_does_what_it_shows(page: Path, tmp_path: Path):
+    run_page(page, tmp_path, long=False)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("page", LONG, ids=[page.name for page in LONG])
+def test_every_long_block_of_the_page_does_what_it_shows(page: Path, tmp_path: Path):
+    assert all(len(b.said) > 15 for b in BLOCKS[page] if b.said.startswith("full="))
+    run_page(page, tmp_path, long=True)
 
 
 @pytest.mark.parametrize("block", NOT_RUN, ids=[block.place for block in NOT_RUN])
@@ -181,7 +196,7 @@ def test_a_block_that_is_not_run_says_why(block: Block):
 def test_every_block_says_how_it_is_checked():
     for page in PAGES:
         for block in BLOCKS[page]:
-            runnable = block.language == "console" and (not block.said or block.said.startswith("norun="))
+            runnable = block.language == "console" and (not block.said or block.said.startswith(("norun=", "full=")))
             written = block.language in WRITTEN and re.fullmatch(r"file=[\w-]+(/[\w-]+)*\.\w+", block.said)
             plain = block.language == "python" and not block.said
             assert block.language in SHOWN_ONLY or runnable or written or plain, (

@@ -46,7 +46,7 @@ def wheel(tmp_path_factory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def installed(wheel, tmp_path_factory) -> Path:
+def installed(wheel, tmp_path_factory, bring_compiled_kernels) -> Path:
     """The programs of an environment with the wheel in it, and for all else what is installed here."""
     home = tmp_path_factory.mktemp("clean")
     venv.create(home, with_pip=False)
@@ -58,19 +58,6 @@ def installed(wheel, tmp_path_factory) -> Path:
     (site / "others.pth").write_text(sysconfig.get_path("purelib") + "\n", encoding="utf-8")
     bring_compiled_kernels(site)
     return programs
-
-
-def bring_compiled_kernels(site: Path) -> None:
-    """To compile them anew takes minutes. Numba believes its files while the source has the size and time it had."""
-    for package in PACKAGES:
-        for source in (ROOT / package).rglob("*.py"):
-            there = site / source.relative_to(ROOT)
-            assert there.stat().st_size == source.stat().st_size
-            shutil.copystat(source, there)
-            for kernel in source.parent.glob(f"__pycache__/{source.stem}.*.nb?"):
-                target = there.parent / "__pycache__" / kernel.name
-                target.parent.mkdir(exist_ok=True)
-                shutil.copy2(kernel, target)
 
 
 def test_everything_in_the_packages_is_in_the_wheel(wheel):

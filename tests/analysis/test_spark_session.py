@@ -118,6 +118,8 @@ def connect_server(tmp_path):
         "spark.connect.grpc.binding.address": "127.0.0.1", "spark.connect.grpc.binding.port": port,
         "spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1", "spark.ui.enabled": "false",
         "spark.driver.memory": "1g", "spark.sql.warehouse.dir": f"file://{tmp_path}/warehouse",
+        # As for few rows: most of what a server of its own takes is Java's compiling.
+        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC",
     }  # fmt: skip
     command = [str(home / "bin" / "spark-submit"), "--master", "local[2]"]
     for name, value in settings.items():

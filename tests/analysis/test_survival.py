@@ -27,13 +27,15 @@ def undisturbed(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def three_nodes():
+def three_nodes(shipped):
     pytest.importorskip("ray")
-    with survival.cluster() as made:
-        yield made
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(shipped))
+        with survival.cluster() as made:
+            yield made
 
 
-@pytest.mark.parametrize("share", [0.35, 0.8])
+@pytest.mark.parametrize("share", [0.35, pytest.param(0.8, marks=pytest.mark.full)])
 def test_a_run_goes_on_by_itself_after_an_actor_is_killed(three_nodes, undisturbed, tmp_path, share):
     digest, recovered = survival.survive_loss(SECONDS, share, lambda: three_nodes.lose_actor(1), tmp_path)
     assert digest == undisturbed
@@ -45,7 +47,7 @@ def test_a_run_goes_on_by_itself_after_a_node_is_lost(three_nodes, undisturbed, 
     assert digest == undisturbed
 
 
-@pytest.mark.parametrize(("share", "actors"), [(0.3, 1), (0.7, 3)])
+@pytest.mark.parametrize(("share", "actors"), [pytest.param(0.3, 1, marks=pytest.mark.full), (0.7, 3)])
 def test_a_run_whose_driver_was_killed_is_finished_by_resume(undisturbed, tmp_path, share, actors):
     assert survival.survive_driver(SECONDS, share, "inline", actors, tmp_path) == undisturbed
 

@@ -42,7 +42,7 @@ def test_three_nodes_start_in_an_empty_temporary_folder_and_leave_it_empty(empty
     assert list(empty.iterdir()) == []
 
 
-@pytest.mark.parametrize("failing", ["add_node", "init"])
+@pytest.mark.parametrize("failing", ["add_node", pytest.param("init", marks=pytest.mark.full)])
 def test_a_cluster_that_fails_at_its_start_leaves_no_folder_no_process_and_the_environment(
     failing, empty, monkeypatch
 ):

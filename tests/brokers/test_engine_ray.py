@@ -21,11 +21,11 @@ TREE, TIES, STRAINED, LOSSY, SETTLED, RING, CYCLES = REHEARSALS
 
 
 @pytest.fixture(scope="module")
-def session(request, outside):
+def session(shipped, outside):
     """One Ray for all tests here, as a user who started one has it: brokerlab comes to it as shipped code."""
     ray = pytest.importorskip("ray")
     before = os.environ.get("XDG_CACHE_HOME")
-    os.environ["XDG_CACHE_HOME"] = str(request.config.cache.mkdir("shipped"))  # compiled once per version
+    os.environ["XDG_CACHE_HOME"] = str(shipped)
     folder = tempfile.mkdtemp(prefix="bl-")  # short: paths of sockets have a limit
     with own_token():
         ray.init(

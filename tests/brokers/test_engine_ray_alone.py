@@ -153,10 +153,9 @@ def test_a_cluster_that_is_not_there_is_one_clear_sentence():
         simulate(rehearse(TREE, "flooding"), engine="ray", actors=2, address="127.0.0.1:1")
 
 
-def test_three_nodes_of_a_cluster_run_shipped_code_and_give_the_same_digest(request, monkeypatch):
+def test_three_nodes_of_a_cluster_run_shipped_code_and_give_the_same_digest(shipped, monkeypatch):
     from analysis.bench.trial_cluster import TrialCluster
 
-    shipped = request.config.cache.mkdir("shipped")
     monkeypatch.setenv("XDG_CACHE_HOME", str(shipped))
     model = rehearse(STRAINED, "subscription")
     expected = simulate(model).digest

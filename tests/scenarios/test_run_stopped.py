@@ -98,7 +98,12 @@ def still_there(started: list[tuple[int, str]]) -> list[str]:
 
 @pytest.mark.parametrize(
     ("name", "target"),
-    [("SIGTERM", "run"), *((name, "run again and again") for name in ("SIGINT", "SIGTERM", "SIGHUP"))],
+    [
+        ("SIGTERM", "run"),
+        ("SIGHUP", "run again and again"),
+        pytest.param("SIGINT", "run again and again", marks=pytest.mark.full),
+        pytest.param("SIGTERM", "run again and again", marks=pytest.mark.full),
+    ],
 )
 def test_a_run_that_is_told_to_end_says_so_in_one_sentence_and_can_be_resumed(
     name, target, scenario, stopped, tmp_path
@@ -110,7 +115,8 @@ def test_a_run_that_is_told_to_end_says_so_in_one_sentence_and_can_be_resumed(
     assert resume(folder, engine="inline").digest == run(scenario, engine="inline", out=tmp_path / "other").digest
 
 
-@pytest.mark.parametrize("name", ["SIGTERM", "SIGKILL"])
+# SIGKILL in `make test`: tests/analysis/test_survival.py
+@pytest.mark.parametrize("name", ["SIGTERM", pytest.param("SIGKILL", marks=pytest.mark.full)])
 def test_a_run_that_loses_an_actor_says_so_in_one_sentence_and_goes_on(name, scenario, stopped, tmp_path):
     ended, left = stopped(name, "actor")
     said = ended.stderr.splitlines()
