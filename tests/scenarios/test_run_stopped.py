@@ -27,6 +27,10 @@ from analysis.bench.trial_cluster import children
 from scenarios import cli
 
 name, target, notes, *arguments = sys.argv[1:]
+# As in a terminal, whoever started the tests: a shell's job in the background, or nohup, ignores some of these.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGTERM, signal.SIG_DFL)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 def again_and_again():
     while True:
