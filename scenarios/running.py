@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from brokers import names
 from brokers.errors import BrokerlabError, EnvironmentProblem, Interrupted, InvalidInput
 from scenarios.loader import from_data, load
-from scenarios.many.metrics import stood_for, told_names
+from scenarios.many.metrics import stood_for
 from scenarios.measuring import measured
 from scenarios.plan import actors_of, cut, default_engine, resolve
 from scenarios.progress import Progress
@@ -189,7 +189,7 @@ def resume(
             facts = reopened.facts
             beside = reopened.path / facts.get("scenario_folder", ".")
             scenario = from_data(facts["scenario"], beside, trust=trust, where=str(reopened.path / "manifest.json"))
-            _names_as_they_were(scenario, told_names(reopened.path, scenario.services, facts), trust)
+            _names_as_they_were(scenario, stood_for(reopened.path, facts), trust)
             chosen, shards = choose_engine(scenario, engine, actors, address)
             model = resolve(scenario)
             if run_id({"model": model.facts["model_parts"], "seed": model.seed}) != reopened.id:
@@ -265,7 +265,6 @@ def _carry_out(
         facts = {
             **result.engine,
             "metrics": result.metrics,
-            "names": scenario.stands_for(),
             # What was left out or changed in what was read, and what could not be measured.
             "notes": [*model.overlay.notes, *model.facts["notes"], *unmeasured],
             "scenario_folder": where,
@@ -347,7 +346,7 @@ def scenario_of(run: RunFolder, *, trust: bool = False) -> Scenario:
     """The scenario that a run folder was made from, to run again; `trust` lets it name code from outside."""
     beside = run.path / run.manifest["engine"].get("scenario_folder", ".")
     found = from_data(run.manifest["scenario"], beside, trust=trust, where=str(run.path / "manifest.json"))
-    _names_as_they_were(found, stood_for(run), trust)
+    _names_as_they_were(found, stood_for(run.path, run.manifest), trust)
     return found
 
 

@@ -68,7 +68,7 @@ def services_of(run: RunFolder, *, trust: bool = False) -> list[Service]:
     found = []
     beside = (run.path / run.manifest["engine"].get("scenario_folder", ".")).resolve()
     sections = run.manifest["scenario"]["services"]
-    for number, (section, was) in enumerate(zip(sections, stood_for(run), strict=True)):
+    for number, (section, was) in enumerate(zip(sections, stood_for(run.path, run.manifest), strict=True)):
         try:
             kind, protocol = (
                 found_again(group, section[key], was.get(key), trust=trust, folder=beside).object

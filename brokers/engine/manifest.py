@@ -281,7 +281,7 @@ _LATER: dict[str, Check] = {
 _FINISHED: dict[str, Check] = {
     "digest": _matching(_HEX, "hex digits"),
     "digest_per_second": _list_of(_matching(_HEX, "hex digits")),
-    "engine": _object({}, {"metrics": _METRICS, "scenario_folder": _text, "engine": _text, "names": _NAMES}),
+    "engine": _object({}, {"metrics": _METRICS, "scenario_folder": _text, "engine": _text}),
     "tables": _map_of(_object({"model": _truth, "rows": _count, "columns": _columns})),
     "files": _list_of(
         _object(

@@ -159,17 +159,13 @@ def _is_audit(found: Any) -> bool:
     )
 
 
-def stood_for(run: RunFolder) -> list[dict[str, Any]]:
-    """What the names of each service stood for when a run was made; of a run from before that was kept: nothing."""
-    return told_names(run.path, run.manifest["scenario"]["services"], run.manifest["engine"])
-
-
-def told_names(folder: Path, services: Sequence[Any], facts: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The same, of facts that a manifest holds of a run, finished or not."""
-    if "names" not in facts:
+def stood_for(folder: Path, manifest: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """What the names of each service stood for when a run began, by its manifest; nothing if that does not say."""
+    services = manifest["scenario"]["services"]
+    if "names" not in manifest:
         return [{} for _ in services]
     try:
-        told = [dict(each) for each in facts["names"]["services"]]
+        told = [dict(each) for each in manifest["names"]["services"]]
     except (KeyError, TypeError, ValueError):
         told = []
     if len(told) != len(services):
@@ -179,10 +175,11 @@ def told_names(folder: Path, services: Sequence[Any], facts: Mapping[str, Any]) 
 
 def further_of(run: RunFolder) -> dict[str, tuple[Metric, ...]]:
     """Of each service of a run, what was measured of it beside what every service has, as its manifest says."""
+    services, stood = run.manifest["scenario"]["services"], stood_for(run.path, run.manifest)
     try:
         return {
             service["name"]: tuple(Metric(each["name"], Together(each["together"])) for each in was.get("metrics", ()))
-            for service, was in zip(run.manifest["scenario"]["services"], stood_for(run), strict=True)
+            for service, was in zip(services, stood, strict=True)
         }
     except (KeyError, TypeError, ValueError, AttributeError):
         raise RunDamaged.at(run.path, "the manifest does not say what was measured of its services") from None

@@ -175,8 +175,9 @@ def test_a_query_is_checked_as_a_row_is(new):
         if error is not DuplicateId:  # an object may be asked about repeatedly
             with pytest.raises(error, match=message):
                 index.queries(*rows, k=1)
-    with pytest.raises(InvalidInput, match="dimensions"):
-        index.queries([[1]], [[0, 0]], [["a"]], k=1)
+    for ids in ([[1]], np.array([[1]]), np.array(1), 1):
+        with pytest.raises(InvalidInput, match="dimensions"):
+            index.queries(ids, [[0, 0]], [["a"]], k=1)
     for k in (0, True, 1.0, 1 << 40):
         with pytest.raises(BadQuery, match="k is"):
             index.kth_distance(77, k)

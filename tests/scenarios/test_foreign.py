@@ -188,7 +188,7 @@ def test_the_judge_of_the_kind_looks_at_its_table_too(outside, monkeypatch):
 
 
 def test_the_manifest_of_a_run_says_what_every_name_stood_for(installed):
-    told = run("house.yaml", engine="inline").engine["names"]
+    told = run("house.yaml", engine="inline").folder.manifest["names"]
     assert told["topology"] == "visitors:corridor"
     assert told["services"][0] == {
         "kind": "rooms.kind:Rooms", "protocol": "rooms.tell:Tell", "index": None,

@@ -219,7 +219,7 @@ class ReverseTopK(Index):
 
 def _query_ids(ids: Any) -> Ids:
     """Ids of queried objects: as `checked_ids`, but one may be named repeatedly."""
-    if isinstance(ids, list | np.ndarray) and len(ids) == 1:
+    if (type(ids) is list and len(ids) == 1) or (type(ids) is np.ndarray and ids.shape == (1,)):
         return checked_ids(ids).copy()
     distinct, place = np.unique(np.asarray(ids), return_inverse=True)
     if np.asarray(ids).ndim != 1:
