@@ -25,14 +25,14 @@ import numpy as np
 from analysis.bench.rows import Row, medians, row
 from analysis.papers.merging_queries import FIGURE_12, Setting, instances
 from brokers.errors import BrokerlabError
-from brokers.planning import channels, greedy, plain, planner, search
-from brokers.planning.allocate import allocate
-from brokers.planning.channels import Allocation, ChannelCosts
+from brokers.planning import greedy, plain, planner, search
+from brokers.planning.allocation import Allocation, ChannelCosts, channel_merging, k_means
 from brokers.planning.exact import branch_and_bound, subset_programme
 from brokers.planning.model import Costs, Queries
 from brokers.planning.plan import Plan, by_first_row
 from brokers.planning.problem import BoxProblem, constants
 from brokers.planning.replan import Replanner
+from brokers.planning.stronger import allocate
 
 PARTITION = "the partition algorithm at 12 queries"
 CLIENT_COSTS = Costs(message=365e-5, transmit=3.25e-5, irrelevant=0.16e-5, share=0.05e-5)
@@ -195,15 +195,15 @@ def allocation(sizes: Sizes) -> Iterator[Row]:
     taken: list[float] = []
     baseline: list[float] = []
     ratios: dict[str, list[float]] = {"channel merging": [], "k-means": []}
-    for warm in (partial(allocate, seed=0, throws=1), channels.channel_merging, partial(channels.k_means, seed=0)):
+    for warm in (partial(allocate, seed=0, throws=1), channel_merging, partial(k_means, seed=0)):
         _allocated(warm, clients_of(0, 12), 3)
     for seed in sizes.instances:
         problem = clients_of(seed, sizes.clients)
         strong, seconds = _allocated(partial(allocate, seed=seed), problem, sizes.channels)
         taken.append(seconds)
-        merged, seconds = _allocated(channels.channel_merging, problem, sizes.channels)
+        merged, seconds = _allocated(channel_merging, problem, sizes.channels)
         baseline.append(seconds)
-        means, _ = _allocated(partial(channels.k_means, seed=seed), problem, sizes.channels)
+        means, _ = _allocated(partial(k_means, seed=seed), problem, sizes.channels)
         ratios["channel merging"].append(strong.cost / merged.cost)
         ratios["k-means"].append(strong.cost / means.cost)
     label = f"stronger allocator, {sizes.clients} clients, {sizes.channels} channels"

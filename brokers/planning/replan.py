@@ -32,7 +32,7 @@ import numpy as np
 from brokers.columns import BadState, Column, check_columns
 from brokers.errors import InvalidInput
 from brokers.indexes.contract import DuplicateId, UnknownId, checked_ids, claim
-from brokers.planning.channels import (
+from brokers.planning.allocation import (
     Allocation,
     ChannelCosts,
     allocate_on,

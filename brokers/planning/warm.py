@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from brokers.planning.allocate import allocate
-from brokers.planning.channels import ChannelCosts, channel_merging, exhaustive, k_means, lower_bound
+from brokers.planning.allocation import ChannelCosts, channel_merging, exhaustive, k_means, lower_bound
 from brokers.planning.model import Costs, Queries
 from brokers.planning.planner import ALGORITHMS, plan
 from brokers.planning.problem import BoxProblem
 from brokers.planning.procedures import PROCEDURES
 from brokers.planning.replan import ChannelReplanner, Replanner
 from brokers.planning.sizes import Area, Count, Database, Histogram
+from brokers.planning.stronger import allocate
 
 _COSTS = Costs(3.0, 1.0, 0.5, share=0.1)
 

@@ -28,15 +28,15 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from brokers.columns import BadState, Column, check_columns
-from brokers.planning.allocate import allocate
+from brokers.planning.allocation import Allocation, allocate_on, channel_merging, k_means
 from brokers.planning.answers import Answer, answer
-from brokers.planning.channels import Allocation, allocate_on, channel_merging, k_means
 from brokers.planning.model import Costs, Queries
 from brokers.planning.plan import Plan, merged_queries
 from brokers.planning.planner import ALGORITHMS, plan
 from brokers.planning.problem import BoxProblem
 from brokers.planning.replan import DRIFT, Allocator, ChannelReplanner, Replanner
 from brokers.planning.sizes import Area, Count, Database, Histogram, Size
+from brokers.planning.stronger import allocate
 from protocols.channels.database import database_of
 
 _QUERIES = {

@@ -10,7 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from brokers.errors import InvalidInput
 from brokers.indexes.contract import DuplicateId, UnknownId
-from brokers.planning.channels import ChannelCosts, allocations, channel_merging, clients_on
+from brokers.planning.allocation import ChannelCosts, allocations, channel_merging, clients_on
 from brokers.planning.exact import subset_programme
 from brokers.planning.greedy import pair_merging
 from brokers.planning.model import BadAllocation, BadQuery, Costs, Queries

@@ -5,14 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from brokers.planning import channels, plain
-from brokers.planning.allocate import allocate
+from brokers.planning import allocation, plain
+from brokers.planning.allocation import ChannelCosts
 from brokers.planning.answers import answer, extract_all
-from brokers.planning.channels import ChannelCosts
 from brokers.planning.exact import subset_programme
 from brokers.planning.model import BadAllocation, BadQuery, Costs, Queries, TooLarge
 from brokers.planning.problem import BoxProblem
 from brokers.planning.sizes import Count, Database
+from brokers.planning.stronger import allocate
 
 COSTS = Costs(365e-5, 3.25e-5, 0.16e-5, share=0.05e-5)
 
@@ -29,11 +29,11 @@ def problem_of(random, clients, side=100, costs=COSTS, **kinds):
 
 @pytest.mark.parametrize("clients, count, ways", [(5, 2, 16), (6, 2, 32), (6, 3, 122), (7, 3, 365)])
 def test_allocations_are_as_many_as_the_stirling_numbers_say(clients, count, ways):
-    seen = [tuple(channel) for channel in channels.allocations(clients, count)]
-    assert len(seen) == len(set(seen)) == ways == channels.leaves(clients, count)
+    seen = [tuple(channel) for channel in allocation.allocations(clients, count)]
+    assert len(seen) == len(set(seen)) == ways == allocation.leaves(clients, count)
     assert max(max(channel) for channel in seen) == count - 1  # never a channel too many
-    labelled = list(map(tuple, channels.allocations(clients, count, labelled=True)))
-    assert len(set(labelled)) == len(labelled) == count**clients == channels.leaves(clients, count, True)
+    labelled = list(map(tuple, allocation.allocations(clients, count, labelled=True)))
+    assert len(set(labelled)) == len(labelled) == count**clients == allocation.leaves(clients, count, True)
 
 
 def test_a_channel_costs_what_section_7_says():
@@ -62,7 +62,7 @@ def test_merging_first_is_not_best_for_channels():
     problem = BoxProblem(queries, Costs(message=20, transmit=1, irrelevant=0.1, share=0.6))
     merged = plain.pair_merging(problem)
     assert [rows.tolist() for rows in merged.sets()] == [[0, 4], [1, 2], [3]]
-    best = channels.exhaustive(ChannelCosts(problem, 2))
+    best = allocation.exhaustive(ChannelCosts(problem, 2))
     best.check()
     assert best.channel.tolist() == [0, 1, 0]
     assert [rows.tolist() for rows in best.plan.sets()] == [[0, 4], [1], [2], [3]]
@@ -75,12 +75,12 @@ def test_the_exhaustive_allocation_is_the_cheapest_and_the_stronger_one_finds_it
     found = {"merging": 0, "stronger": 0, "k-means": 0}
     for seed in range(8):
         weigh = ChannelCosts(problem_of(random, 5), 3, weights)
-        best = channels.exhaustive(weigh)
+        best = allocation.exhaustive(weigh)
         best.check()
         others = {
-            "merging": channels.channel_merging(weigh),
+            "merging": allocation.channel_merging(weigh),
             "stronger": allocate(weigh, seed, throws=10),
-            "k-means": channels.k_means(weigh, seed),
+            "k-means": allocation.k_means(weigh, seed),
         }
         for name, other in others.items():
             other.check()
@@ -119,27 +119,27 @@ def test_channel_merging_takes_the_steps_of_figure_10(weights):
     for _ in range(6):
         problem = problem_of(random, 9)
         weigh = ChannelCosts(problem, 3, weights)
-        channel = channels.initial(weigh)
+        channel = allocation.initial(weigh)
         while True:
-            held = channels.clients_on(channel, 3)
+            held = allocation.clients_on(channel, 3)
             moves = [
-                (channels.saving(weigh, held, {old: ((client,), ()), new: ((), (client,))}), -client, -new)
+                (allocation.saving(weigh, held, {old: ((client,), ()), new: ((), (client,))}), -client, -new)
                 for client, old in enumerate(channel) for new in range(3) if new != old
             ]  # fmt: skip
             saved, client, new = max(moves)
             if saved <= 0:
                 break
             channel[-client] = -new
-        assert channels.channel_merging(ChannelCosts(problem, 3, weights)).channel.tolist() == channel
+        assert allocation.channel_merging(ChannelCosts(problem, 3, weights)).channel.tolist() == channel
 
 
 @pytest.mark.parametrize("procedure", ["rectangle", "polygon", "exact"])
 def test_any_merge_and_procedure_may_fill_the_channels(procedure):
     problem = problem_of(np.random.default_rng(3), 5, procedure=procedure)
     weigh = ChannelCosts(problem, 2, merge=subset_programme if len(problem) < 9 else None)
-    found = channels.channel_merging(weigh)
+    found = allocation.channel_merging(weigh)
     found.check()
-    assert found.cost == pytest.approx(weigh.total(channels.clients_on(found.channel.tolist(), 2)))
+    assert found.cost == pytest.approx(weigh.total(allocation.clients_on(found.channel.tolist(), 2)))
 
 
 def test_a_larger_instance_is_allocated_the_same_for_a_seed_and_better_than_by_the_baselines():
@@ -147,8 +147,8 @@ def test_a_larger_instance_is_allocated_the_same_for_a_seed_and_better_than_by_t
     first, second = (allocate(ChannelCosts(problem, 4), seed=5) for _ in range(2))
     first.check()
     assert np.array_equal(first.channel, second.channel) and first.cost == second.cost
-    assert first.cost <= channels.channel_merging(ChannelCosts(problem, 4)).cost
-    assert first.cost <= channels.k_means(ChannelCosts(problem, 4), seed=5).cost
+    assert first.cost <= allocation.channel_merging(ChannelCosts(problem, 4)).cost
+    assert first.cost <= allocation.k_means(ChannelCosts(problem, 4), seed=5).cost
 
 
 def test_the_stronger_allocator_is_never_worse_than_those_whose_ends_it_begins_with():
@@ -156,8 +156,8 @@ def test_the_stronger_allocator_is_never_worse_than_those_whose_ends_it_begins_w
     for seed in range(8):
         problem = problem_of(random, 14, side=160)
         strong = allocate(ChannelCosts(problem, 3), seed, throws=0).cost
-        assert strong <= channels.channel_merging(ChannelCosts(problem, 3)).cost + 1e-9
-        assert strong <= channels.k_means(ChannelCosts(problem, 3), seed).cost + 1e-9
+        assert strong <= allocation.channel_merging(ChannelCosts(problem, 3)).cost + 1e-9
+        assert strong <= allocation.k_means(ChannelCosts(problem, 3), seed).cost + 1e-9
 
 
 def test_a_client_finds_all_its_answers_on_its_channel():
@@ -176,11 +176,11 @@ def test_a_client_finds_all_its_answers_on_its_channel():
 
 def test_of_more_channels_than_clients_the_lightest_are_used():
     problem = problem_of(np.random.default_rng(12), 2, costs=Costs(365e-5, 3.25e-5, 0.16e-5, share=1.0))
-    found = channels.allocate_on(problem, 4, channels.channel_merging, [2.0, 1.0, 3.0, 1.0])
+    found = allocation.allocate_on(problem, 4, allocation.channel_merging, [2.0, 1.0, 3.0, 1.0])
     found.check()
     assert sorted(found.channel.tolist()) == [1, 3] and found.channels == 4
     with pytest.raises(BadAllocation, match="1 weights for 4 channels"):
-        channels.allocate_on(problem, 4, channels.channel_merging, [2.0])
+        allocation.allocate_on(problem, 4, allocation.channel_merging, [2.0])
 
 
 @pytest.mark.parametrize("count", [0, -1, 1.5, True, "2"])
@@ -201,4 +201,4 @@ def test_what_no_channels_can_carry_is_refused():
         Queries.of([[0]], [[1]], clients=[-1])
     large = problem_of(np.random.default_rng(9), 30)
     with pytest.raises(TooLarge, match=r"3\.43e\+13 allocations of 30 clients to 3"):
-        channels.exhaustive(ChannelCosts(large, 3))
+        allocation.exhaustive(ChannelCosts(large, 3))

@@ -15,7 +15,7 @@ import numpy as np
 from numba import njit
 
 from brokers.planning import search
-from brokers.planning.channels import (
+from brokers.planning.allocation import (
     Allocation,
     ChannelCosts,
     Clients,
