@@ -9,9 +9,12 @@ from brokers.interrupting import SIGNALS, interrupted_once, undisturbed
 
 @pytest.fixture(autouse=True)
 def handlers():
-    """As they were, whatever a test does to them."""
+    """As in a terminal, whoever started the tests and whatever Ray left; and afterwards as they were."""
     before = {number: signal.getsignal(number) for number in SIGNALS}
-    yield before
+    usual = dict.fromkeys(SIGNALS, signal.SIG_DFL) | {signal.SIGINT: signal.default_int_handler}
+    for number, handler in usual.items():
+        signal.signal(number, handler)
+    yield usual
     for number, handler in before.items():
         signal.signal(number, handler)
 
