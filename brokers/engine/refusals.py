@@ -93,6 +93,9 @@ class Refusals:
         )
 
 
+_NO_NUMBERS = (TypeError, ValueError, OverflowError)  # what NumPy raises of what is none
+
+
 class understood:
     """A context in which what a protocol answered is numbers, or its fault."""
 
@@ -105,7 +108,7 @@ class understood:
         pass
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, TypeError | ValueError | OverflowError):
+        if isinstance(error, _NO_NUMBERS):
             raise ProtocolFault(
                 f"what a protocol answered are no numbers as {self._what} have them: {error}"
             ) from error
