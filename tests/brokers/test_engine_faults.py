@@ -12,6 +12,7 @@ import pytest
 
 import topology.partition
 from brokers.contract import NEVER, BrokerProtocol, Message, ShardProtocol
+from brokers.engine.refusals import Refusals
 from brokers.engine.shard import Shard
 from brokers.engine.simulate import MemoryTraces, simulate
 from brokers.errors import InvalidInput, ProtocolFault
@@ -57,6 +58,15 @@ def test_a_send_over_a_link_that_is_not_there_names_it(link):
     assert "there are links 0 to 3" in said
 
 
+@pytest.mark.parametrize(("protocol", "asked"), [("flooding", False), ("topk-gather", True)])
+def test_links_are_looked_at_once_where_kernels_did_so_already(protocol, asked, monkeypatch):
+    seen = []
+    before = Refusals.check_links
+    monkeypatch.setattr(Refusals, "check_links", lambda self, link: (seen.append(link.size), before(self, link)))
+    assert simulate(rehearse(REHEARSALS[0], protocol)).metrics["network"]["messages"] > 100
+    assert bool(seen) is asked  # what is sent with a body of its own is no plain answer
+
+
 @pytest.mark.parametrize("client", [-1, 1, 3, 10**9])
 def test_a_delivery_to_a_client_of_another_broker_names_both(client):
     said = fault_of(lambda node, message: node.deliver(message, client))
@@ -94,6 +104,7 @@ OUTPUTS = {
     "forward": lambda out, event: out.forward(np.array([event]), np.array([0])),
     "send": lambda out, event: out.send(event, 0, 16),
     "deliver": lambda out, event: out.deliver(event, 0),
+    "deliver in columns": lambda out, event: out.deliver(np.array([event]), np.array([0])),
     "timer": lambda out, event: out.timer(event, 1_000_000, 16),
     "cost": lambda out, event: out.cost(event, 5),
 }
