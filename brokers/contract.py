@@ -33,12 +33,14 @@ if TYPE_CHECKING:
     from pydantic import BaseModel
 
     from brokers.bodies import Bodies
+    from brokers.compiled import Handler
     from brokers.kinds import KindManifest
     from brokers.node import Node, Run
     from brokers.out import Out
     from brokers.schema import Table
 
 Ints = NDArray[np.int64]
+Ints32 = NDArray[np.int32]
 Floats = NDArray[np.float64]
 
 NEVER = 1 << 62
@@ -340,6 +342,7 @@ class ShardProtocol(ABC):
     Options: ClassVar[type[BaseModel] | None] = None
     plain: ClassVar[type[BrokerProtocol] | None] = None  # the same protocol in the author's view
     state_version: ClassVar[int] = 1  # goes up when `load` would misread what `state` gave before
+    compiled: ClassVar[Handler | None] = None  # a `brokers.compiled.handler` that decides as `handle` does, on what it can
 
     def __init__(self, env: ShardEnv) -> None:
         self.env = env
@@ -381,6 +384,20 @@ class ShardProtocol(ABC):
     @abstractmethod
     def handle(self, batch: Batch, out: Out) -> None:
         """Decide on everything in the batch. Outputs of one event keep the order of the calls to `out`."""
+
+    def prepare(self, type: Ints32, word: Ints, body: Ints32, now: int) -> None:
+        """These messages are on their way to brokers: have ready what `compiled` needs to decide on them.
+
+        Called before each window that has any, with all that clients send in it and what other shards sent; nothing
+        is handled before `now` any more. What was not made ready here, `compiled` leaves to `handle`.
+        """
+
+    def columns(self) -> Mapping[str, NDArray[Any]]:
+        """The arrays of the record that `compiled` takes as `mine`; asked for again whenever one may be another."""
+        return {}
+
+    def tidy(self) -> None:
+        """A window that ran compiled is over: forget what nobody needs any more."""
 
     def held(self) -> Sequence[int] | Ints:
         """Handles of bodies that must outlive their last message."""

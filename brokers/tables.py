@@ -17,12 +17,22 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+from numba import njit
 from numpy.typing import NDArray
 
 from brokers.columns import BadState
-from brokers.contract import Floats, Ints, ShardEnv
+from brokers.contract import Floats, Ints, Ints32, ShardEnv
 from brokers.indexes.contract import RowIndex
+from brokers.indexes.ids import IdMap, find_one
+from brokers.views import INTS, NARROW
 
+# What a compiled handler finds of a store in its record: `InterestStore.columns()`.
+STORE = {
+    "ids": INTS, "slots": NARROW,  # the table behind `slot_of`
+    "client": INTS, "home": NARROW,  # by slot
+    "hits": INTS, "hit_start": INTS, "hit_count": INTS,  # by body: hits[hit_start[b]:][:hit_count[b]]
+    "hit_version": INTS, "hit_generation": NARROW, "version": INTS,  # what `is_known` asks
+}  # fmt: skip
 _RECLAIM_FROM = 1024  # slots given up before it is worth looking which can be used again
 
 
@@ -38,7 +48,7 @@ class InterestStore:
         self.env = env
         self.index = env.kind.row_index(env.new_index())
         self.count = 0
-        self.slot_of: dict[int, int] = {}
+        self.slot_of = IdMap()
         self.id = np.empty(256, np.int64)
         self.client = np.empty(256, np.int64)
         self.home = np.empty(256, np.int32)
@@ -51,6 +61,7 @@ class InterestStore:
         self.hit_count = np.zeros(1024, np.int64)
         self._version = np.full(1024, -1, np.int64)
         self._generation = np.full(1024, -1, np.int32)
+        self._now = np.zeros(1, np.int64)  # the version
         self.hits = np.empty(4096, np.int64)
         self._hits_used = 0
         self._born = np.zeros(1024, np.int64)  # per body: removals before it was first matched
@@ -64,10 +75,23 @@ class InterestStore:
     def version(self) -> int:
         return self._log_start + self._logged
 
+    def columns(self) -> dict[str, NDArray[Any]]:
+        """What a record with the fields `STORE` shows of it; for `ShardProtocol.columns`."""
+        return {
+            "ids": self.slot_of.keys, "slots": self.slot_of.slots, "client": self.client, "home": self.home,
+            "hits": self.hits, "hit_start": self.hit_start, "hit_count": self.hit_count,
+            "hit_version": self._version, "hit_generation": self._generation, "version": self._now,
+        }  # fmt: skip
+
+    def learn_all(self, type: int) -> None:
+        """Make the answers of all messages of a type current that are under way."""
+        table = self.env.bodies
+        under_way = table.alive & (table.refs > 0) & (table.type == type) & (table.service == self.env.service)
+        self.learn(np.flatnonzero(under_way).astype(np.int32))
+
     def slots(self, ids: Ints) -> Ints:
         """Slots of known ids; -1 for unknown ones."""
-        get = self.slot_of.get
-        return np.fromiter((get(i, -1) for i in ids.tolist()), np.int64, ids.size)
+        return self.slot_of.find(ids)
 
     def add(self, ids: Ints, clients: Ints, rows: Floats) -> Ints:
         """New interests; returns their slots."""
@@ -93,7 +117,7 @@ class InterestStore:
         self.home[slots] = self.env.client_broker[clients]
         self.rows[again] = np.nan
         self.rows[slots, : rows.shape[1]] = rows
-        self.slot_of.update(zip(ids.tolist(), slots.tolist()))
+        self.slot_of.add(ids, slots)
         self.index.insert(slots, rows)
         self.count = total
         if self._logged + n > self._log.size:
@@ -102,14 +126,14 @@ class InterestStore:
             self._log = grown
         self._log[self._logged : self._logged + n] = slots
         self._logged += n
+        self._now[0] = self.version
         return slots
 
     def remove(self, slots: Ints) -> None:
         """Forget interests for messages not matched yet."""
         if slots.size:
             self.index.delete(slots)
-            for i in self.id[slots].tolist():
-                del self.slot_of[i]
+            self.slot_of.remove(self.id[slots])
             self._given_up.append((self._removals, np.array(slots, np.int64)))
             self._waiting += slots.size
             self._removals += 1
@@ -235,7 +259,16 @@ class InterestStore:
             self.hit_start,
             self.hit_count,
         )
-        return sum(a.nbytes for a in arrays) + self.index.memory_bytes() + 100 * len(self.slot_of)
+        return sum(a.nbytes for a in arrays) + self.index.memory_bytes() + self.slot_of.memory_bytes()
+
+
+def unknown(store: InterestStore, ids: Ints, bodies: Ints32) -> tuple[Ints, Ints32]:
+    """The interests among these that the store does not know, each once, and a body of each."""
+    if not ids.size:
+        return ids, bodies
+    new = np.flatnonzero(store.slots(ids) < 0)
+    fresh, first = np.unique(ids[new], return_index=True)
+    return fresh, bodies[new[first]]
 
 
 def check_ids(env: ShardEnv, ids: Ints) -> None:
@@ -268,6 +301,23 @@ def merge_bits(
         for state in states:
             merged[name][np.searchsorted(ids, state["id"])] |= state[name]  # a state has each id once
     return merged
+
+
+@njit(inline="always")
+def slot_of(state, id_):
+    """For compiled handlers, whose record has the fields `STORE`: the slot of an interest; -1 if it is unknown."""
+    return find_one(state.ids, state.slots, id_)
+
+
+@njit(inline="always")
+def is_known(desk, state, body):
+    """For compiled handlers: whether the answer of a body is known, and current."""
+    known = state.hit_generation
+    return (
+        body < known.size
+        and known[body] == desk.generation[body]
+        and state.hit_version[body] == state.version[0]
+    )
 
 
 class TableHome:
@@ -426,5 +476,5 @@ class SharedTable(InterestTable):
 
     def interest(self, id: int) -> tuple[int, Floats]:
         store = self._home.store
-        slot = store.slot_of[self._number[id]]
+        slot = int(store.slots(np.array([self._number[id]]))[0])
         return int(store.client[slot]), store.rows[slot].copy()

@@ -23,19 +23,23 @@ class Cutting:
     mode: str = "horizon"  # "one": one event at a time, the oracle; "random": cut at random
     limit: int = 8192  # events per batch: the columns of a batch stay in the second-level cache
     seed: int = 0
+    compiled: str = "auto"  # "never"; or "events", "rounds": always so where protocols have compiled handlers
 
 
 class Workbench:
     """What lies on the bench in a round: the batch, what it costs and when it ends, and what links lost of it."""
 
     def __init__(self, cutting: Cutting, brokers: int, fan_in: int) -> None:
-        limit = cutting.limit
-        self.wide = np.zeros((L.WIDE, limit), np.int64)
-        self.narrow = np.zeros((L.NARROW, limit), np.int32)
-        self.finish = np.zeros(limit, np.int64)
-        self.cost = np.zeros(limit, np.int64)
-        self._sends_max = 0
+        limit, rows = cutting.limit, 2 * cutting.limit  # compiled code lays one batch behind the other
+        self.wide = np.zeros((L.WIDE, rows), np.int64)
+        self.narrow = np.zeros((L.NARROW, rows), np.int32)
+        self.finish = np.zeros(rows, np.int64)
+        self.cost = np.zeros(rows, np.int64)
+        self.course = np.zeros(L.COURSE, np.int64)
+        self.answered = np.zeros(4, np.int64)
+        self.send_event = self.send_link = self.deliver_event = self.deliver_client = np.empty(0, np.int64)
         self.timer_number = np.empty(0, np.int64)
+        self.losses = np.empty((0, L.LOSS), np.int64)
         self.reserve(256, 256)
         self._turns = np.empty((L.TURN, brokers), np.int64)
         self._heap = np.empty((L.HEAP, fan_in + 2), np.int64)  # of the inputs and the timers, beside the links
@@ -50,18 +54,28 @@ class Workbench:
             "wide": self.wide, "narrow": self.narrow, "finish": self.finish, "cost": self.cost,
             "losses": self.losses, "arrival": self._arrival, "send_number": self._send_number,
             "timer_number": self.timer_number, "cut": self._cut,
-            "turns": self._turns, "heap": self._heap,
+            "turns": self._turns, "heap": self._heap, "course": self.course, "answered": self.answered,
+            "send_event": self.send_event, "send_link": self.send_link,
+            "deliver_event": self.deliver_event, "deliver_client": self.deliver_client,
         }  # fmt: skip
 
     def reserve(self, sends: int, timers: int) -> None:
         """Room for so many outputs of a batch."""
-        if sends > self._sends_max:
-            self._sends_max = 2 * sends
+        if sends > len(self.losses):
             self.losses = np.empty((2 * sends, L.LOSS), np.int64)
             self._arrival = np.empty(2 * sends, np.int64)
             self._send_number = np.empty(2 * sends, np.int64)
         if timers > self.timer_number.size:
             self.timer_number = np.empty(2 * timers, np.int64)
+
+    def reserve_answers(self, sends: int, deliveries: int) -> None:
+        """Room for so many answers of handlers, none of which waits to be settled."""
+        if sends > self.send_event.size:
+            self.send_event, self.send_link = np.empty(2 * sends, np.int64), np.empty(2 * sends, np.int64)
+            self.reserve(2 * sends, 0)
+        if deliveries > self.deliver_event.size:
+            self.deliver_event = np.empty(2 * deliveries, np.int64)
+            self.deliver_client = np.empty(2 * deliveries, np.int64)
 
     def parts(self, size: int, services: int) -> list[tuple[int, NDArray[Any] | None]]:
         """Which rows of the batch are whose: (service, rows), None for all of them."""

@@ -62,14 +62,14 @@ _S8, _S32, _COIN, _HEADS, _STRETCHES, _CUTS = (np.uint64(n) for n in (8, 32, 3, 
 
 
 @njit(cache=True)
-def gather(world, end):
-    """Lay what may be handled now into the batch; returns its rows. None: the window is done."""
+def gather(world, base, end):
+    """Lay what may be handled now into the batch, from row `base` on; returns how many rows. None: the window is done."""
     first, floor = _earliest(world.next_time)
     if floor >= end:
         return 0
     if world.cut[CUT_MODE] != MODE_ONE:
         _relax(world, floor, end)
-    return _lay(world, _take_turns(world, first, floor, end))
+    return _lay(world, base, _take_turns(world, first, floor, end))
 
 
 @njit(inline="always")
@@ -159,14 +159,14 @@ def _take_turns(world, first, floor, end):
 
 
 @njit(cache=True)
-def _lay(world, turns_taken):
-    """Lay what reaches brokers into the batch, as far as each may run; returns the rows of the batch."""
+def _lay(world, base, turns_taken):
+    """Lay what reaches brokers into the batch, as far as each may run; returns how many rows."""
     turns, cut, next_time, frontier = world.turns, world.cut, world.next_time, world.frontier
     lane_start, lane_ring, lane_order = world.lane_start, world.lane_ring, world.lane_order
     rings, arena, heap, wide, narrow = world.rings, world.arena, world.heap, world.wide, world.narrow
     inputs, input_at, input_end = world.inputs, world.input_at, world.input_end
-    limit = cut[CUT_LIMIT]
-    rows = 0
+    limit = base + cut[CUT_LIMIT]
+    rows = base
     for turn in range(turns_taken):
         b, until = turns[TURN_BROKER, turn], turns[TURN_UNTIL, turn]
         room = min(rows + turns[TURN_ROWS, turn], limit)
@@ -212,7 +212,7 @@ def _lay(world, turns_taken):
         if rows >= limit:
             cut[CUT_CURSOR] = b
             break
-    return rows
+    return rows - base
 
 
 @njit(inline="always")

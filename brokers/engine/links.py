@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from brokers.bodies import Bodies
 from brokers.contract import Ints, LinkTable
+from brokers.engine import heads
 from brokers.engine import layout as L
 from brokers.engine.causes import Causes
 from brokers.engine.exchange import Outbox
@@ -43,6 +44,7 @@ class Links:
         self.in_delay = self.table.delay_ns[self.table.in_link]
         self._lanes = self._lanes_by_broker(sources)
         self.rings = Rings(count, self.local.size)
+        self._heads = heads.empty(count, self.local.size, self.table.source)
         self.outbox = Outbox()
 
     def arrays(self) -> dict[str, Any]:
@@ -51,8 +53,9 @@ class Links:
             "facts": self.facts, "link_state": self.link_state, "loss_limit": self._loss_limit,
             "loss_key": self._loss_key, "jitter_key": self._jitter_key, "link_source": self.table.source,
             "in_start": self.table.in_start, "in_source": self._in_source, "in_delay": self.in_delay,
-            "rings": self.rings.table, "arena": self.rings.arena, "outbox": self.outbox.rows,
-            "outbox_used": self.outbox.used, **self._lanes,
+            "rings": self.rings.table, "arena": self.rings.arena, "arena_used": self.rings.used,
+            "ring_wanted": self.rings.wanted, "outbox": self.outbox.rows, "outbox_used": self.outbox.used,
+            **self._lanes, **self._heads,
         }  # fmt: skip
 
     def _lanes_by_broker(self, sources: Ints) -> dict[str, Ints]:

@@ -58,8 +58,11 @@ class Refusals:
     def check_links(self, link: Ints) -> None:
         """Refuse links that nobody has."""
         if link.min() < 0 or link.max() >= self._links.count:
-            wrong = int(link.max() if link.max() >= self._links.count else link.min())
-            raise ProtocolFault(f"a send names link {wrong}; there are links 0 to {self._links.count - 1}")
+            raise self.no_link(int(link.max() if link.max() >= self._links.count else link.min()))
+
+    def no_link(self, link: int) -> ProtocolFault:
+        """A send over a link that nobody has."""
+        return ProtocolFault(f"a send names link {link}; there are links 0 to {self._links.count - 1}")
 
     def check_clients(self, event: Ints, client: Ints) -> None:
         """Refuse deliveries to clients that are not attached to the broker that delivers."""
@@ -70,9 +73,12 @@ class Refusals:
             bad = home[client] != broker
         if bad.any():
             i = int(np.flatnonzero(bad)[0])
-            raise ProtocolFault(
-                f"broker {int(broker[i])} delivered to client {int(client[i])}, which is not attached to it"
-            )
+            raise self.no_client(int(event[i]), int(client[i]))
+
+    def no_client(self, event: int, client: int) -> ProtocolFault:
+        """A delivery to a client of another broker, or of none."""
+        broker = int(self._bench.narrow[L.N_BROKER, event])
+        return ProtocolFault(f"broker {broker} delivered to client {client}, which is not attached to it")
 
     def _too_soon(self, event: int, delay: int) -> ProtocolFault:
         service, broker = (int(self._bench.narrow[row, event]) for row in (L.N_SERVICE, L.N_BROKER))

@@ -21,6 +21,7 @@ from brokers.engine.layout import (
     R_COUNT,
     R_HEAD,
     R_OFFSET,
+    ROW,
 )
 
 _FIRST_ROWS = 8
@@ -36,19 +37,16 @@ class Rings:
         self.table[:, R_OFFSET] = np.arange(count) * _FIRST_ROWS
         self.table[:, R_CAPACITY] = _FIRST_ROWS
         self.arena = np.zeros((max(2 * count * _FIRST_ROWS, 4096), L.ROW), np.int64)
-        self._used = count * _FIRST_ROWS
-        self._wanted = np.zeros(count, np.int64)
+        self.used = np.array([count * _FIRST_ROWS])  # rows of the arena that belong to a ring
+        self.wanted = np.zeros(count, np.int64)
 
     def reserve(self, ring_of: Ints) -> None:
         """Make room for one more row in each ring named; may replace the arena. O(rings named), amortised."""
-        used = _grow(ring_of, self.table, self.arena, self._used, self._wanted)
-        while used < 0:
+        while lacking := grow(ring_of, (0, ring_of.size), self.table, self.arena, self.used, self.wanted):
             live = int(self.table[:, R_CAPACITY].sum())
-            fresh = np.zeros((2 * (live - used), L.ROW), np.int64)
-            self._used = _move(self.table, self.arena, fresh)
+            fresh = np.zeros((2 * (live + lacking), L.ROW), np.int64)
+            self.used[0] = _move(self.table, self.arena, fresh)
             self.arena = fresh
-            used = _grow(ring_of, self.table, self.arena, self._used, self._wanted)
-        self._used = used
 
     def rows(self) -> tuple[Ints, Ints]:
         """Everything under way in order of rings: (ring, row) of each."""
@@ -101,7 +99,8 @@ def insert(rings, arena, ring, time, sequence, word, carried, cause):
             arena[before, M_TIME] == time and arena[before, M_SEQUENCE] < sequence
         ):
             break
-        arena[offset + ((head + j) & mask)] = arena[before]
+        for column in range(ROW):
+            arena[offset + ((head + j) & mask), column] = arena[before, column]
         j -= 1
     at = offset + ((head + j) & mask)
     arena[at, M_TIME] = time
@@ -122,16 +121,15 @@ def _push_rows(rows, ring_of, rings, arena):
 
 
 @njit(cache=True)
-def _grow(ring_of, rings, arena, used, wanted):
-    """Make room for a row in each ring named, as often as it is named.
+def grow(ring_of, which, rings, arena, used, wanted):
+    """Make room for a row in each ring of ring_of[which[0]:which[1]], as often as it is named.
 
-    Returns the rows of the arena in use, or minus the rows needed if it is short.
+    Returns the rows that the arena is short of, and then nothing has changed; 0 if there is room now.
     """
-    count = ring_of.size
-    for i in range(count):
+    for i in range(which[0], which[1]):
         wanted[ring_of[i]] += 1
     need = 0
-    for i in range(count):
+    for i in range(which[0], which[1]):
         ring = ring_of[i]
         total = rings[ring, R_COUNT] + wanted[ring]
         if wanted[ring] > 0 and total > rings[ring, R_CAPACITY]:
@@ -142,19 +140,19 @@ def _grow(ring_of, rings, arena, used, wanted):
             wanted[ring] = -capacity
         elif wanted[ring] > 0:
             wanted[ring] = 0
-    if used + need > arena.shape[0]:
-        for i in range(count):
+    if used[0] + need > arena.shape[0]:
+        for i in range(which[0], which[1]):
             wanted[ring_of[i]] = 0
-        return -need
-    for i in range(count):
+        return need
+    for i in range(which[0], which[1]):
         ring = ring_of[i]
         if wanted[ring] < 0:
             capacity = -wanted[ring]
             wanted[ring] = 0
-            _copy(rings, ring, arena, arena, used)
+            _copy(rings, ring, arena, arena, used[0])
             rings[ring, R_CAPACITY] = capacity
-            used += capacity
-    return used
+            used[0] += capacity
+    return 0
 
 
 @njit(cache=True)
@@ -173,6 +171,7 @@ def _copy(rings, ring, arena, target, used):
     offset, head = rings[ring, R_OFFSET], rings[ring, R_HEAD]
     mask = rings[ring, R_CAPACITY] - 1
     for j in range(rings[ring, R_COUNT]):
-        target[used + j] = arena[offset + ((head + j) & mask)]
+        for column in range(ROW):
+            target[used + j, column] = arena[offset + ((head + j) & mask), column]
     rings[ring, R_OFFSET] = used
     rings[ring, R_HEAD] = 0

@@ -58,9 +58,10 @@ class Services:
         self.clock = Clock(self.inputs.stage)
         self._resuming = resuming
         costs = [CostModel(**spec.cost) for spec in model.services]
-        self._cost_model = np.array([list(cost) for cost in costs], np.float64).reshape(len(costs), 5)
-        self.queueing = bool((self._cost_model != 0).any())
+        self.cost_model = np.array([list(cost) for cost in costs], np.float64).reshape(len(costs), 5)
+        self.queueing = bool((self.cost_model != 0).any())
         self._charging = np.array([self.queueing])
+        self._client_broker = np.array(model.client_broker, np.int32)  # one that kernels may write to
         self.protocols: list[ShardProtocol] = []
         for i, spec in enumerate(model.services):
             self.protocols.append(self._protocol(i, spec, costs[i]))
@@ -74,7 +75,8 @@ class Services:
     def arrays(self) -> dict[str, Any]:
         """What kernels see; inputs, bodies and causes are replaced when there are more of them."""
         return {
-            "cost_model": self._cost_model, "timer_min": self.timer_min, "charging": self._charging,
+            "cost_model": self.cost_model, "timer_min": self.timer_min, "charging": self._charging,
+            "client_broker": self._client_broker,
             **self.inputs.arrays(), **self.bodies.arrays(), **self.causes.arrays(),
         }  # fmt: skip
 

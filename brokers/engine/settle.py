@@ -49,6 +49,7 @@ from brokers.engine.layout import (
     L_LAST,
     L_LOST,
     L_SENT,
+    LOST,
     M_CAUSE,
     M_PACKED,
     M_SEQUENCE,
@@ -91,31 +92,34 @@ _COST_MAX = 4e18  # a float below it is an int64
 
 
 @njit(cache=True)
-def settle(world, size, event, link, detail, timers):
-    """Date the batch's outputs and put them under way; outputs come in order of the events they answer.
+def settle(world, rows, event, link, sends, detail, timers):
+    """Date the outputs of rows[0]:rows[1] of the batch and put them under way; they come in order of their events.
 
-    `detail` says what each send carries; where it is empty, sends repeat what their events brought.
-    Returns (code, which output or event is wrong, messages now under way minus before, sends lost).
+    The sends are sends[0]:sends[1] of `event` and `link`. `detail` says what each carries; where it is empty, sends
+    repeat what their events brought. Losses are noted from `losses[course[LOST]]` on, which counts them.
+    Returns (code, which output or event is wrong, messages now under way minus before).
     """
-    wrong = _serve(world, size, event)
+    lost = world.course[LOST]
+    wrong = _serve(world, rows, event, sends)
     if wrong >= 0:
-        return BAD_COST, wrong, 0, 0
-    _account(world, size)
-    _number(world, event, timers)
-    wrong, lost = _travel(world, event, link, detail)
+        return BAD_COST, wrong, 0
+    _account(world, rows)
+    _number(world, event, sends, timers)
+    wrong = _travel(world, event, link, sends, detail)
     if wrong >= 0:
-        return WRONG_LINK, wrong, 0, 0
-    wrong = _hand_over(world, event, link, detail)
+        return WRONG_LINK, wrong, 0
+    wrong = _hand_over(world, event, link, sends, detail)
     if wrong >= 0:
-        return LATE_MESSAGE, wrong, 0, 0
+        return LATE_MESSAGE, wrong, 0
     wrong = _set_timers(world, timers)
     if wrong >= 0:
-        return TIMER_TOO_SOON, wrong, 0, 0
-    return OK, 0, event.size - lost + timers.shape[1] - size, lost
+        return TIMER_TOO_SOON, wrong, 0
+    lost = world.course[LOST] - lost
+    return OK, 0, sends[1] - sends[0] - lost + timers.shape[1] - (rows[1] - rows[0])
 
 
 @njit(cache=True)
-def _serve(world, size, event):
+def _serve(world, rows, event, sends):
     """Date the end of each event's service, of which there is one queue per broker; the event with a bad cost, or -1.
 
     State changed at the event's place already: only outputs are dated.
@@ -123,42 +127,41 @@ def _serve(world, size, event):
     wide, narrow, cost, finish = world.wide, world.narrow, world.cost, world.finish
     broker_state, cost_model, body_size = world.broker_state, world.cost_model, world.body_size
     charging = world.charging[0]
-    at = 0
-    for i in range(size):
+    at = sends[0]
+    for i in range(rows[0], rows[1]):
         extra = cost[i]
         if charging:
-            sends = at
-            while at < event.size and event[at] == i:
+            first = at
+            while at < sends[1] and event[at] == i:
                 at += 1
-            model = cost_model[narrow[N_SERVICE, i]]
-            charge = model[COST_BASE] + model[COST_PER_LINK] * (at - sends)
+            service = narrow[N_SERVICE, i]
+            charge = cost_model[service, COST_BASE] + cost_model[service, COST_PER_LINK] * (at - first)
             body = narrow[N_BODY, i]
             if body >= 0:
-                charge += model[COST_PER_BYTE] * body_size[body]
+                charge += cost_model[service, COST_PER_BYTE] * body_size[body]
             if not charge < _COST_MAX:
                 return i
             extra += np.int64(charge + 0.5)
-        state = broker_state[narrow[N_BROKER, i]]
-        begun = max(wide[W_TIME, i], state[B_BUSY])
+        b = narrow[N_BROKER, i]
+        begun = max(wide[W_TIME, i], broker_state[b, B_BUSY])
         if extra < 0 or extra > NEVER - begun:
             return i
         finish[i] = begun + extra
-        state[B_BUSY] = begun + extra
-        state[B_WORK] += extra
+        broker_state[b, B_BUSY] = begun + extra
+        broker_state[b, B_WORK] += extra
     return -1
 
 
 @njit(cache=True)
-def _account(world, size):
+def _account(world, rows):
     """Enter what was handled into digests and counts. A digest is a sum, so that no order of combination shows."""
     wide, narrow, finish, broker_state = world.wide, world.narrow, world.finish, world.broker_state
     body_hash, body_refs, seconds = world.body_hash, world.body_refs, world.seconds
     causes, cause_key = world.causes, world.cause_key
-    for i in range(size):
+    for i in range(rows[0], rows[1]):
         b = narrow[N_BROKER, i]
         body, cause = narrow[N_BODY, i], narrow[N_CAUSE, i]
-        state = broker_state[b]
-        h = absorb(GOLDEN, (np.int64(b) << 40) ^ state[B_HANDLED])
+        h = absorb(GOLDEN, (np.int64(b) << 40) ^ broker_state[b, B_HANDLED])
         h = absorb(h, wide[W_TIME, i])
         h = absorb(h, (wide[W_SOURCE, i] << 32) ^ wide[W_SEQUENCE, i])
         h = absorb(
@@ -178,9 +181,9 @@ def _account(world, size):
             causes[cause, C_FINISH] = max(causes[cause, C_FINISH], finish[i])
         h = absorb(h, finish[i])
         digest = np.int64(scramble(h))
-        state[B_DIGEST_A] += digest
-        state[B_DIGEST_B] += np.int64(scramble(h ^ OTHER))
-        state[B_HANDLED] += 1
+        broker_state[b, B_DIGEST_A] += digest
+        broker_state[b, B_DIGEST_B] += np.int64(scramble(h ^ OTHER))
+        broker_state[b, B_HANDLED] += 1
         seconds[min(wide[W_TIME, i] // NS_PER_S, seconds.size - 1)] += digest
 
 
@@ -188,12 +191,12 @@ def _account(world, size):
 
 
 @njit(cache=True)
-def _number(world, event, timers):
+def _number(world, event, sends, timers):
     """Number the outputs of each broker in the order of its events; of one event, sends come before timers."""
     narrow, broker_state = world.narrow, world.broker_state
     send_number, timer_number = world.send_number, world.timer_number
     timed = 0
-    for s in range(event.size):
+    for s in range(sends[0], sends[1]):
         while timed < timers.shape[1] and timers[T_EVENT, timed] < event[s]:
             timer_number[timed] = broker_state[narrow[N_BROKER, timers[T_EVENT, timed]], B_SEQUENCE]
             broker_state[narrow[N_BROKER, timers[T_EVENT, timed]], B_SEQUENCE] += 1
@@ -208,59 +211,58 @@ def _number(world, event, timers):
 
 
 @njit(cache=True)
-def _travel(world, event, link, detail):
+def _travel(world, event, link, sends, detail):
     """Take each send over its link: when it arrives, or -1 if it is lost. Links are FIFO.
 
-    Returns (the send that is not over a link of its broker, or -1; how many are lost).
+    Returns the send that is not over a link of its broker, or -1.
     """
     narrow, finish, arrival, losses = world.narrow, world.finish, world.arrival, world.losses
     facts, link_state, link_source, body_size = world.facts, world.link_state, world.link_source, world.body_size
     loss_limit, loss_key, jitter_key = world.loss_limit, world.loss_key, world.jitter_key
-    lost = 0
-    for s in range(event.size):
+    course = world.course
+    for s in range(sends[0], sends[1]):
         i, over = event[s], link[s]
         if link_source[over] != narrow[N_BROKER, i]:
-            return s, lost
+            return s
         body = detail[S_BODY, s] if detail.shape[1] else np.int64(narrow[N_BODY, i])
         length = detail[S_SIZE, s] if detail.shape[1] else np.int64(-1)
         if length < 0:
             length = body_size[body] if body >= 0 else np.int64(BODILESS_BYTES)
-        state = link_state[over]
         leaves = finish[i]
         bandwidth = facts[over, F_BANDWIDTH]
         if bandwidth > 0:
             transmission = _transmission(length, bandwidth)
-            leaves = max(leaves, state[L_FREE]) + transmission
-            state[L_FREE] = leaves
-            state[L_BUSY] += transmission
-        number = state[L_SENT]
-        state[L_SENT] = number + 1
-        state[L_BYTES] += length
+            leaves = max(leaves, link_state[over, L_FREE]) + transmission
+            link_state[over, L_FREE] = leaves
+            link_state[over, L_BUSY] += transmission
+        number = link_state[over, L_SENT]
+        link_state[over, L_SENT] = number + 1
+        link_state[over, L_BYTES] += length
         if loss_limit[over] > uint64(0) and draw(loss_key[over], number) < loss_limit[over]:
-            state[L_LOST] += 1
-            losses[lost, X_SEND] = s
-            losses[lost, X_TIME] = leaves
-            lost += 1
+            link_state[over, L_LOST] += 1
+            losses[course[LOST], X_SEND] = s
+            losses[course[LOST], X_TIME] = leaves
+            course[LOST] += 1
             arrival[s] = -1
             continue
         arrives = leaves + facts[over, F_DELAY]
         if facts[over, F_JITTER] > 0:
             spread = uint64(facts[over, F_JITTER]) + uint64(1)
             arrives += np.int64(draw(jitter_key[over], number) % spread)
-            arrives = max(arrives, state[L_LAST])  # never before the one ahead of it
-            state[L_LAST] = arrives
+            arrives = max(arrives, link_state[over, L_LAST])  # never before the one ahead of it
+            link_state[over, L_LAST] = arrives
         arrival[s] = arrives
-    return -1, lost
+    return -1
 
 
 @njit(cache=True)
-def _hand_over(world, event, link, detail):
+def _hand_over(world, event, link, sends, detail):
     """Lay what is not lost into rings, and for other shards into the outbox; the send that comes too late, or -1."""
     wide, narrow, arrival, send_number = world.wide, world.narrow, world.arrival, world.send_number
     facts, rings, arena, outbox, outbox_used = world.facts, world.rings, world.arena, world.outbox, world.outbox_used
     frontier, next_time, body_refs, causes = world.frontier, world.next_time, world.body_refs, world.causes
     used = outbox_used[0]
-    for s in range(event.size):
+    for s in range(sends[0], sends[1]):
         i, over, arrives = event[s], link[s], arrival[s]
         if detail.shape[1]:
             type_, body, word, cause = detail[S_TYPE, s], detail[S_BODY, s], detail[S_WORD, s], detail[S_CAUSE, s]
@@ -360,15 +362,18 @@ def push_arrivals(world, rows, links):
 
 
 @njit(cache=True)
-def deliver(world, event, client, body):
-    """Enter deliveries into digest, counts and the latency histogram of their service."""
+def deliver(world, event, client, body, which):
+    """Enter deliveries which[0]:which[1] into digest, counts and the latency histogram of their service.
+
+    Where there is no `body`, each is that of its event.
+    """
     wide, narrow, finish, broker_state = world.wide, world.narrow, world.finish, world.broker_state
     body_hash, body_time, seconds = world.body_hash, world.body_time, world.seconds
     histogram, totals = world.histogram, world.totals
-    for d in range(event.size):
-        i, what = event[d], body[d]
+    for d in range(which[0], which[1]):
+        i = event[d]
+        what = body[d] if body.size else np.int64(narrow[N_BODY, i])
         b, service = narrow[N_BROKER, i], narrow[N_SERVICE, i]
-        state, total = broker_state[b], totals[service]
         h = absorb(OTHER, (np.int64(b) << 40) ^ client[d])
         h = absorb(h, wide[W_SOURCE, i] << 32 ^ wide[W_SEQUENCE, i])
         h = absorb(h, wide[W_TIME, i])
@@ -377,14 +382,14 @@ def deliver(world, event, client, body):
         h = absorb(h, finish[i])
         h = absorb(h, service)
         digest = np.int64(scramble(h))
-        state[B_DIGEST_A] += digest
-        state[B_DIGEST_B] += np.int64(scramble(h ^ OTHER))
-        state[B_DELIVERED] += 1
+        broker_state[b, B_DIGEST_A] += digest
+        broker_state[b, B_DIGEST_B] += np.int64(scramble(h ^ OTHER))
+        broker_state[b, B_DELIVERED] += 1
         seconds[min(wide[W_TIME, i] // NS_PER_S, seconds.size - 1)] += digest
-        total[D_COUNT] += 1
+        totals[service, D_COUNT] += 1
         if what >= 0 and body_time[what] >= 0:  # a body that a protocol made has no publication to count from
             latency = finish[i] - body_time[what]
             histogram[service, bucket_of(latency)] += 1
-            total[D_TIMED] += 1
-            total[D_LATENCY] += latency
-            total[D_LONGEST] = max(total[D_LONGEST], latency)
+            totals[service, D_TIMED] += 1
+            totals[service, D_LATENCY] += latency
+            totals[service, D_LONGEST] = max(totals[service, D_LONGEST], latency)

@@ -29,6 +29,7 @@ from brokers.engine import checkpoint, settle
 from brokers.engine import layout as L
 from brokers.engine.batching import Cutting, Workbench
 from brokers.engine.checkpoint_check import seconds_of
+from brokers.engine.course import Course, possible
 from brokers.engine.collect import Answers, Collector, Sends, Timers, collect_costs
 from brokers.engine.exchange import unpack
 from brokers.engine.gather import gather
@@ -41,6 +42,7 @@ from brokers.engine.services import Services
 from brokers.engine.tallies import Tallies
 from brokers.engine.tracing import Tracing
 from brokers.engine.world import World
+from brokers.records import Held
 
 NONE = range(0)  # no sample is due
 _SWEEP_EVERY = 16  # rounds after which bodies that nobody needs are looked for
@@ -101,18 +103,24 @@ class Shard:
         self.tallies = Tallies(len(model.services), seconds_of(model))
         self.bench = Workbench(cutting or Cutting(), assignment.size, self.links.fan_in)
         self._collector = Collector(self.bench, self.links.count)
-        self._tracing = Tracing(trace, self.services, self.queues, self.bench)
-        self._refusals = Refusals(self.services, self.links, self.queues, self.bench)
+        self.tracing = Tracing(trace, self.services, self.queues, self.bench)
+        self.refusals = Refusals(self.services, self.links, self.queues, self.bench)
         self.now = 0
         self.in_flight = 0
         self._sent = 0  # messages in the blobs of the last window, which nobody has taken in yet
         self._since_sweep = 0
-        self._world: World
+        self._world: Held
         self._growing: tuple[Any, ...] = (None,)
+        self._course = self._compiled(cutting or Cutting())
         if resume is None:
             self._start_timers()
         else:
             self.restore(resume)
+
+    def _compiled(self, cutting: Cutting) -> Course | None:
+        """What carries windows through compiled code, where all protocols allow it and it is asked for."""
+        asked = cutting.compiled != "never" and (cutting.mode == "horizon" or cutting.compiled != "auto")
+        return Course(self, cutting.compiled) if asked and possible(self.services.protocols) else None
 
     def _start_timers(self) -> None:
         for service, broker, delay, type_, word in self.services.first_timers():
@@ -150,14 +158,12 @@ class Shard:
         count, brokers, times = services.inputs.admit(self.now, end)
         self.queues.expect(brokers, times)
         self.in_flight += count
-        rounds = 0
-        self._renew_world()
-        while size := gather(self._world, end):
-            self._round(size)
-            rounds += 1
+        if self._course is not None and count:
+            self._course.expect(services.inputs.rows)
+        rounds = self._rounds(end) if self._course is None else self._course.run(end)
         self.now = end
         if samples:
-            self._tracing.samples(samples)
+            self.tracing.samples(samples)
         self._sent = len(outbox)
         self.in_flight -= self._sent
         blobs_out, first = outbox.pack(self.peers, self.links.peer_of, services.bodies, services.causes)
@@ -174,28 +180,31 @@ class Shard:
         )
         return report, blobs_out
 
-    def _renew_world(self) -> None:
+    def renew_world(self) -> Held:
         """Make what kernels see anew if a room has replaced an array by a larger one."""
         links, services = self.links, self.services
         growing = (
             links.rings.arena, links.outbox.rows, services.inputs.rows, services.bodies.refs, services.causes.counts,
-            self.bench.losses, self.bench.timer_number,
+            self.bench.losses, self.bench.timer_number, self.bench.send_event, self.bench.deliver_event,
         )  # fmt: skip
         if not all(map(is_, growing, self._growing)):
             rooms = (links, services, self.queues, self.tallies, self.bench)
             self._world = World.of({name: array for room in rooms for name, array in room.arrays().items()})
             self._growing = growing
+        return self._world
 
     def _take_in(self, blobs: Sequence[bytes]) -> None:
         """Put what other shards sent onto the links."""
         for blob in filter(None, blobs):
             rows, links = unpack(blob, self.services.bodies, self.services.causes)
             self.links.rings.reserve(links)
-            self._renew_world()
+            self.renew_world()
             late = settle.push_arrivals(self._world, rows, links)
             if late >= 0:
-                raise self._refusals.late_arrival(int(links[late]), int(rows[late, L.M_TIME]))
+                raise self.refusals.late_arrival(int(links[late]), int(rows[late, L.M_TIME]))
             self.in_flight += len(rows)
+            if self._course is not None:
+                self._course.expect(rows)
 
     def _sweep(self, rounds: int) -> None:
         self._since_sweep += rounds
@@ -205,7 +214,17 @@ class Shard:
 
     # ---- a round -------------------------------------------------------------------------------------
 
-    def _round(self, size: int) -> None:
+    def _rounds(self, end: int) -> int:
+        """Handle everything before `end`; returns in how many rounds."""
+        rounds = 0
+        self.renew_world()
+        while size := gather(self._world, 0, end):
+            self.round(size)
+            rounds += 1
+        return rounds
+
+    def round(self, size: int) -> None:
+        """Have services decide on the first rows of the bench, in Python, and settle what they answer."""
         bench, collector = self.bench, self._collector
         answers = self.services.handle(bench, size)
         bench.cost[:size] = 0
@@ -214,38 +233,39 @@ class Shard:
             timers = collector.timers(answers, size)
             collect_costs(answers, bench.cost[:size])
         self._make_room(sends, timers)
-        code, at, moved, lost = settle.settle(
-            self._world, size, sends.event, sends.link, sends.detail, timers.table
+        bench.course[L.LOST] = 0
+        code, at, moved = settle.settle(
+            self._world, (0, size), sends.event, sends.link, (0, sends.event.size), sends.detail, timers.table
         )
         self.in_flight += moved
         if code != settle.OK:
-            raise self._refusals.unsettled(code, at, sends, timers)
+            raise self.refusals.unsettled(code, at, sends, timers)
         with understood("deliveries"):
             deliveries = collector.deliveries(answers, size)
         if deliveries is not None:
             event, client, body = deliveries
-            self._refusals.check_clients(event, client)
-            settle.deliver(self._world, event, client, body)
-            self._tracing.deliveries(event, client, body)
+            self.refusals.check_clients(event, client)
+            settle.deliver(self._world, event, client, body, (0, event.size))
+            self.tracing.deliveries(event, client, body)
         if self.services.queueing:
             self.queues.note_unfinished(bench.narrow[L.N_BROKER, :size], bench.finish[:size])
         self._note(answers)
-        self._tracing.hops(size)
-        self._tracing.losses(lost, sends)
+        self.tracing.hops(size)
+        self.tracing.losses(int(bench.course[L.LOST]), sends)
 
     def _make_room(self, sends: Sends, timers: Timers) -> None:
         """For everything that is about to be put under way: kernels do not grow arrays."""
         self.bench.reserve(sends.event.size, timers.event.size)
         if sends.event.size:
             if not sends.on_links:
-                self._refusals.check_links(sends.link)
+                self.refusals.check_links(sends.link)
             self.links.rings.reserve(sends.link)
             if self.peers > 1:
                 self.links.outbox.reserve(sends.event.size)
         if timers.event.size:
             brokers: Ints = self.bench.narrow[L.N_BROKER, timers.event].astype(np.int64)
             self.links.rings.reserve(self.links.timer_rings(brokers))
-        self._renew_world()
+        self.renew_world()
 
     def _note(self, answers: Answers) -> None:
         """What answers say beside messages: what depends on what, and rows of the kinds' own tables."""
@@ -256,7 +276,7 @@ class Shard:
                     self.tallies.note_leanings(out.service, out.leanings)
             for table, event, columns in out.records:
                 with understood("rows of its kind's tables"):
-                    self._tracing.record(table, event if rows is None else rows[event], out.service, columns)
+                    self.tracing.record(table, event if rows is None else rows[event], out.service, columns)
 
     # ---- checkpoints ---------------------------------------------------------------------------------
 
@@ -291,6 +311,8 @@ class Shard:
         brokers, times = self.links.load(states, handle_of, services.bodies, services.causes)
         self.queues.expect(brokers, times)
         self.in_flight = brokers.size
+        if self._course is not None:
+            self._course.expect(self.links.rings.rows()[1])
         services.load_protocols(states, handle_of)
         services.clock.advance(now)
 

@@ -91,19 +91,25 @@ def _place_of(key, mask):
     return np.int64((np.uint64(key) * _GOLDEN) >> _HALF) & mask
 
 
+@njit(inline="always")
+def find_one(keys, slots, id_):
+    """The slot of an id, for kernels of others; -1 where there is none."""
+    mask = keys.size - 1
+    place = _place_of(id_, mask)
+    for _ in range(keys.size):
+        if keys[place] == _EMPTY or keys[place] == id_:
+            break
+        place = (place + 1) & mask
+    else:
+        raise EndlessWalk("a table of ids is full")
+    return np.int64(slots[place]) if keys[place] == id_ and id_ != _EMPTY else np.int64(-1)
+
+
 @njit(cache=True)
 def _find(keys, slots, ids):
     out = np.empty(ids.size, np.int64)
-    mask = keys.size - 1
     for i in range(ids.size):
-        place = _place_of(ids[i], mask)
-        for _ in range(keys.size):
-            if keys[place] == _EMPTY or keys[place] == ids[i]:
-                break
-            place = (place + 1) & mask
-        else:
-            raise EndlessWalk("a table of ids is full")
-        out[i] = slots[place] if keys[place] == ids[i] else -1
+        out[i] = find_one(keys, slots, ids[i])
     return out
 
 

@@ -19,10 +19,12 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from brokers.compiled import Handler, handler
 from brokers.contract import Batch, BrokerProtocol, Demand, Floats, Interests, Ints, Message, ShardEnv
 from brokers.out import Out
+from brokers.records import reader
 from protocols.content.kind import PUBLISH, SUBSCRIBE
-from protocols.content.subscription import LOCAL, PlainSubscription, Subscription, link_mask
+from protocols.content.subscription import LOCAL, STATE, PlainSubscription, Subscription, link_mask, publish
 from protocols.expected import Tree, flow, to_publishers, to_wanted
 from protocols.routes import Routes
 
@@ -131,6 +133,18 @@ class _Standing:
         return self._done[id]
 
 
+_state = reader(STATE)
+
+
+@handler(STATE)
+def _publish_only(desk, mine, at, stop):
+    state = _state(mine)
+    for i in range(at, stop):
+        if desk.type[i] != PUBLISH or not publish(desk, state, i):
+            return i
+    return stop
+
+
 class Covering(Subscription):
     """Covering over the brokers of a shard: publications as in `subscription`, changes one at a time.
 
@@ -140,6 +154,7 @@ class Covering(Subscription):
     """
 
     plain: ClassVar[type[BrokerProtocol] | None] = PlainCovering
+    compiled: ClassVar[Handler | None] = _publish_only
 
     @classmethod
     def expected_events(cls, demand: Demand) -> float:
@@ -209,10 +224,11 @@ class Covering(Subscription):
         self.sent[slots] &= link_mask(env.local[env.links.source], self.routes.words)
 
     def handle(self, batch: Batch, out: Out) -> None:
-        slot, gone = self._prepare_changes(batch)
+        self._make_ready(batch.type, batch.word, batch.body)
+        slot = self.store.slots(batch.word)
         at = 0
         for i in np.flatnonzero(batch.type != PUBLISH).tolist():
-            self._pass(batch, out, slot, at, i)
+            self._desk.decide(batch, out, at, i)
             at = i + 1
             if slot[i] >= 0:
                 change = int(slot[i]), int(batch.broker[i]), int(batch.link[i])
@@ -220,8 +236,8 @@ class Covering(Subscription):
                     self._subscribe(i, *change, out)
                 else:
                     self._unsubscribe(i, *change, out)
-        self._pass(batch, out, slot, at, batch.size)
-        self._forget(gone)
+        self._desk.decide(batch, out, at, batch.size)
+        self.tidy()
 
     def _column(self, bits: NDArray[np.uint64], link: int) -> NDArray[np.bool_]:
         """Per slot: its bit for the link."""

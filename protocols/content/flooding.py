@@ -17,9 +17,11 @@ from typing import Annotated, Any, ClassVar
 
 import numpy as np
 from numba import njit
+from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field
 
 from brokers.columns import Column, check_columns
+from brokers.compiled import Desk, Handler, deliver, fits, forward, handler, work
 from brokers.contract import (
     Batch,
     BrokerProtocol,
@@ -27,16 +29,18 @@ from brokers.contract import (
     Guarantees,
     Interests,
     Ints,
+    Ints32,
     Message,
     ShardEnv,
     ShardProtocol,
 )
 from brokers.out import Out
-from brokers.tables import InterestStore, check_ids, interests_of
+from brokers.records import Record, reader
+from brokers.tables import STORE, InterestStore, check_ids, interests_of, is_known, slot_of, unknown
+from brokers.views import FLAGS, INTS, NARROW, WORDS_TABLE
 from protocols.content.kind import PUBLISH, SUBSCRIBE, UNSUBSCRIBE
 
 _SECOND = 1_000_000_000
-_ROOM_UNCOUNTED = 4096  # sends for which room is made without counting the links
 _STATE = {
     "id": Column("i8", ("interests",), 0),
     "rows": Column("f8", ("interests", None)),
@@ -140,71 +144,92 @@ class PlainFlooding(BrokerProtocol):
         return {"subscriptions": {str(id_): client for id_, client in sorted(self.subscribers.items())}}
 
 
-# fmt: off
-@njit(cache=True)
-def _flood(
-    at, broker, link, type_, body, slot, out_start, out_link, seen_row, seen, present, entries, home, client,
-    hit_start, hit_count, hits, send_event, send_link, sends, deliver_event, deliver_client, matched,
-):
-    # fmt: on
-    """One pass over the batch from row `at`, in order; stops where room for deliveries runs out.
+_STATE = Record("flooding", {
+    **STORE,
+    "present": FLAGS,  # by slot
+    "entries": INTS,  # by broker
+    "seen": WORDS_TABLE,  # by row, one bit for each broker; no columns where the overlay has no cycles
+    "seen_row": INTS, "seen_generation": NARROW,  # by body
+    "remember_ns": INTS,
+})  # fmt: skip
+_state = reader(_STATE)
 
-    Returns (row reached, sends, deliveries).
-    """
-    delivered = 0
-    for i in range(at, broker.size):
-        b = broker[i]
-        if type_[i] == 0:
-            row = np.int64(-1)
-            word, bit = b >> 6, np.uint64(1) << np.uint64(b & 63)
-            if seen_row.size:
-                row = seen_row[i]
-                if row < 0 or seen[row, word] & bit:
-                    continue
-            low = high = np.int64(0)
-            if entries[b] > 0:
-                low = hit_start[body[i]]
-                end = low + hit_count[body[i]]
-                high = end
-                while low < high:  # hits are ordered by home broker
-                    middle = (low + high) // 2
-                    if home[hits[middle]] < b:
-                        low = middle + 1
-                    else:
-                        high = middle
-                while high < end and home[hits[high]] == b:
-                    high += 1
-                if delivered + high - low > deliver_event.size:
-                    return i, sends, delivered
-            if row >= 0:
-                seen[row, word] |= bit
-            for j in range(out_start[b], out_start[b + 1]):
-                if out_link[j] != link[i]:
-                    send_event[sends] = i
-                    send_link[sends] = out_link[j]
-                    sends += 1
-            last = np.int64(-1)
-            found = 0
-            for j in range(low, high):
-                s = hits[j]
-                if present[s]:
-                    found += 1
-                    if client[s] != last:  # and within a broker by client
-                        last = client[s]
-                        deliver_event[delivered] = i
-                        deliver_client[delivered] = last
-                        delivered += 1
-            if matched.size:
-                matched[i, 0] = entries[b]
-                matched[i, 1] = found
-        elif type_[i] == 1:
-            if slot[i] >= 0 and not present[slot[i]]:
-                present[slot[i]] = True
-                entries[b] += 1
-        elif type_[i] == 2 and slot[i] >= 0 and present[slot[i]]:
-            present[slot[i]] = False
-            entries[b] -= 1
-    return broker.size, sends, delivered
+
+@handler(_STATE)
+def _flood(desk, mine, at, stop):
+    state = _state(mine)
+    for i in range(at, stop):
+        type_ = desk.type[i]
+        if type_ == PUBLISH:
+            if not _publish(desk, state, i):
+                return i
+        elif type_ == SUBSCRIBE or type_ == UNSUBSCRIBE:
+            s = slot_of(state, desk.word[i])
+            if s < 0 and type_ == SUBSCRIBE:
+                return i
+            if s >= 0 and state.present[s] != (type_ == SUBSCRIBE):
+                state.present[s] = not state.present[s]
+                state.entries[desk.broker[i]] += 1 if state.present[s] else -1
+    return stop
+
+
+@njit(cache=True)
+def _publish(desk, state, i):
+    """Pass a publication on, and hand it to the clients here; False where that is left to Python."""
+    b, body = desk.broker[i], desk.body[i]
+    cyclic = state.seen.columns > 0
+    row, bit = np.int64(0), np.uint64(1) << np.uint64(b & 63)
+    if cyclic:
+        if body >= state.seen_row.size or state.seen_generation[body] != desk.generation[body]:
+            return False
+        row = state.seen_row[body]
+        if desk.time[i] >= desk.published_ns[body] + state.remember_ns[0] or state.seen[row, b >> 6] & bit:
+            return True
+    low = high = np.int64(0)
+    entries = state.entries[b]
+    if entries > 0:
+        if not is_known(desk, state, body):
+            return False
+        low, high = _here(state, b, body)
+    first, last = desk.out_start[b], desk.out_start[b + 1]
+    if not fits(desk, last - first, high - low):
+        return False
+    if cyclic:
+        state.seen[row, b >> 6] |= bit
+    came_by = desk.link[i]
+    for j in range(first, last):
+        if desk.out_link[j] != came_by:
+            forward(desk, i, desk.out_link[j])
+    if entries > 0:
+        before = np.int64(-1)
+        found = 0
+        for j in range(low, high):
+            s = state.hits[j]
+            if state.present[s]:
+                found += 1
+                if state.client[s] != before:  # and within a broker by client
+                    before = state.client[s]
+                    deliver(desk, i, before)
+        work(desk, i, entries, found)
+    return True
+
+
+@njit(inline="always")
+def _here(state, b, body):
+    """Where the hits of a broker's own clients lie; hits are ordered by home broker."""
+    hits, home = state.hits, state.home
+    low = state.hit_start[body]
+    end = low + state.hit_count[body]
+    high = end
+    while low < high:
+        middle = (low + high) // 2
+        if home[hits[middle]] < b:
+            low = middle + 1
+        else:
+            high = middle
+    while high < end and home[hits[high]] == b:
+        high += 1
+    return low, high
 
 
 class Flooding(ShardProtocol):
@@ -213,21 +238,25 @@ class Flooding(ShardProtocol):
     kind: ClassVar[str] = "content"
     Options: ClassVar[type[BaseModel] | None] = Options
     plain: ClassVar[type[BrokerProtocol] | None] = PlainFlooding
+    compiled: ClassVar[Handler | None] = _flood
 
     def __init__(self, env: ShardEnv) -> None:
         super().__init__(env)
         self.store = InterestStore(env, self._order)
         self.present = np.zeros(256, np.bool_)
         self._entries = np.zeros(env.brokers, np.int64)
-        self._work = bool(env.cost.per_entry or env.cost.per_match)
+        self._leaving = np.empty(0, np.int64)  # interests whose end is on its way
         self._cyclic = not env.overlay.is_tree
         self._remember_ns = int(env.options.remember_s * _SECOND)
-        self._seen = np.zeros((64 if self._cyclic else 0, (env.brokers + 63) // 64), np.uint64)
+        self._seen = np.zeros((64, (env.brokers + 63) // 64) if self._cyclic else (0, 0), np.uint64)
         self._seen_rows: dict[int, int] = {}  # publication -> row of `_seen`
         self._seen_until = np.zeros(len(self._seen), np.int64)
         self._seen_key = np.full(len(self._seen), -1, np.int64)
-        self._none = np.empty(0, np.int64)
-        self._links_most = int(np.diff(env.links.out_start).max(initial=0))  # of one broker
+        self._free = list(range(len(self._seen) - 1, -1, -1))  # rows that remember nothing
+        self._row_of = np.zeros(64, np.int64)  # body -> row of `_seen`
+        self._row_generation = np.full(64, -1, np.int32)
+        self._remember = np.array([self._remember_ns])
+        self._desk = Desk(env, self)
 
     @classmethod
     def guarantees_for(cls, overlay: Any) -> Guarantees:
@@ -260,106 +289,91 @@ class Flooding(ShardProtocol):
             self.present = grown
 
     def handle(self, batch: Batch, out: Out) -> None:
-        env, store = self.env, self.store
-        type_ = batch.type
-        slot = gone = self._none
-        if np.count_nonzero(type_):  # of a few numbers the quickest way to ask whether there is any
-            slot, gone = self._prepare_changes(batch)
-        if store.count:
-            store.learn(batch.body[type_ == PUBLISH])
-        elif store.hit_start.size < env.bodies.capacity:
-            store.hit_start = store.hit_count = np.zeros(env.bodies.capacity, np.int64)
-        seen_row = self._rows_of(batch) if self._cyclic else self._none
+        self._make_ready(batch.type, batch.word, batch.body, int(batch.time.min()) if self._cyclic else 0)
+        self._desk.decide(batch, out, 0, batch.size)
+        self.tidy()
 
-        room = batch.size * self._links_most
-        if room > _ROOM_UNCOUNTED:
-            room = int((env.links.out_start[batch.broker + 1] - env.links.out_start[batch.broker]).sum())
-        send_event, send_link = np.empty(room, np.int64), np.empty(room, np.int64)
-        matched = np.zeros((batch.size if self._work else 0, 2), np.int64)
-        at = sends = 0
-        space = 2 * batch.size if store.count else 0
-        while at < batch.size:
-            deliver_event, deliver_client = np.empty(space, np.int64), np.empty(space, np.int64)
-            # fmt: off
-            at, sends, delivered = _flood(
-                at, batch.broker, batch.link, type_, batch.body, slot, env.links.out_start, env.links.out_link,
-                seen_row, self._seen, self.present, self._entries, store.home, store.client, store.hit_start,
-                store.hit_count, store.hits, send_event, send_link, sends, deliver_event, deliver_client, matched,
-            )
-            # fmt: on
-            if delivered:
-                out.deliver(deliver_event[:delivered], deliver_client[:delivered])
-            space *= 2
-        if sends:
-            out.forward(send_event[:sends], send_link[:sends])
-        if self._work:
-            rows = np.flatnonzero(matched[:, 0])
-            if rows.size:
-                out.work(rows, matched[rows, 0], matched[rows, 1])
-        store.remove(gone)
+    def prepare(self, type: Ints32, word: Ints, body: Ints32, now: int) -> None:
+        if self._make_ready(type, word, body, now):
+            self.store.learn_all(PUBLISH)
 
-    def _prepare_changes(self, batch: Batch) -> tuple[Ints, Ints]:
-        """Take new subscriptions into the store. Returns the slot of each change row, and the slots that go.
+    def _make_ready(self, type: Ints32, word: Ints, body: Ints32, now: int) -> bool:
+        """Have what these messages need; returns whether there are new interests."""
+        grown, published = False, body
+        if np.count_nonzero(type):  # of a few numbers the quickest way to ask whether there is any
+            grown = self._enter_changes(type, word, body)
+            published = body[type == PUBLISH]
+        if self.store.count:
+            self.store.learn(published)
+        if self._cyclic:
+            self._note_rows(published, now)
+        return grown
 
-        What goes is removed from the index only after the batch: rows before the change still match it.
-        """
-        store = self.store
-        rows = np.flatnonzero(batch.type == SUBSCRIBE)
-        if rows.size:
-            bodies = batch.body[rows]
-            clients = batch.source[rows] - self.env.entity_base
-            self._learn(batch.word[rows], clients, self.env.bodies.values(bodies))
-        slot = np.full(batch.size, -1, np.int64)
-        changes = np.flatnonzero(batch.type != PUBLISH)
-        slot[changes] = store.slots(batch.word[changes])
-        gone = slot[batch.type == UNSUBSCRIBE]
-        return slot, np.unique(gone[gone >= 0])
+    def _enter_changes(self, type: Ints32, word: Ints, body: Ints32) -> bool:
+        """Take in new subscriptions, and note those that end; returns whether there are new ones."""
+        env = self.env
+        ids, bodies_of = unknown(self.store, word[type == SUBSCRIBE], body[type == SUBSCRIBE])
+        if ids.size:
+            self._learn(ids, (ids >> 32) - env.entity_base, env.bodies.values(bodies_of))
+        ending = word[type == UNSUBSCRIBE]
+        if ending.size:
+            self._leaving = np.concatenate((self._leaving, ending))
+        return bool(ids.size)
 
-    def _rows_of(self, batch: Batch) -> Ints:
-        """For each publication the row that remembers which brokers have seen it; -1 for one too old to read."""
+    def tidy(self) -> None:
+        if self._leaving.size:
+            slots = self.store.slots(np.unique(self._leaving))
+            slots = slots[slots >= 0]
+            self.store.remove(slots[~self.present[slots]])
+            self._leaving = self._leaving[:0]
+
+    def columns(self) -> Mapping[str, NDArray[Any]]:
+        return {
+            **self.store.columns(), "present": self.present, "entries": self._entries, "seen": self._seen,
+            "seen_row": self._row_of, "seen_generation": self._row_generation, "remember_ns": self._remember,
+        }  # fmt: skip
+
+    def _note_rows(self, published: Ints32, now: int) -> None:
+        """Have a row for each publication that remembers which brokers have seen it."""
         bodies = self.env.bodies
-        handles, inverse = np.unique(batch.body, return_inverse=True)
-        rows = np.full(handles.size, -1, np.int64)
-        for i, handle in enumerate(handles.tolist()):
-            if handle >= 0 and bodies.type[handle] == PUBLISH:
-                key = int(bodies.key[handle])
-                row = self._seen_rows.get(key)
-                if row is None:
-                    row = self._new_row(key, int(bodies.time[handle]), int(batch.time.min()))
-                rows[i] = row
-        found = rows[inverse]
-        known = batch.body >= 0
-        found[known & (batch.time >= bodies.time[np.maximum(batch.body, 0)] + self._remember_ns)] = -1
-        return found
+        if self._row_of.size < bodies.capacity:
+            size = self._row_of.size
+            self._row_of = np.concatenate((self._row_of, np.zeros(bodies.capacity - size, np.int64)))
+            self._row_generation = np.concatenate(
+                (self._row_generation, np.full(bodies.capacity - size, -1, np.int32))
+            )
+        for handle in np.unique(published).tolist():
+            key = int(bodies.key[handle])
+            row = self._seen_rows.get(key)
+            if row is None:
+                row = self._new_row(key, int(bodies.time[handle]), now)
+            self._row_of[handle] = row
+            self._row_generation[handle] = bodies.generation[handle]
 
     def _new_row(self, key: int, sent: int, now: int) -> int:
-        free = np.flatnonzero(self._seen_key < 0)
-        if free.size == 0:
+        if not self._free:
             # Brokers of a shard are at different times; one that lags may still need what others forgot.
             old = np.flatnonzero(self._seen_until < now - self._remember_ns)
             for row in old.tolist():
                 del self._seen_rows[int(self._seen_key[row])]
             self._seen_key[old] = -1
             self._seen[old] = 0
-            free = old
-        if free.size == 0:
+            self._free = old[::-1].tolist()
+        if not self._free:
             size = len(self._seen)
             self._seen = np.concatenate((self._seen, np.zeros_like(self._seen)))
             self._seen_until = np.concatenate((self._seen_until, np.zeros(size, np.int64)))
             self._seen_key = np.concatenate((self._seen_key, np.full(size, -1, np.int64)))
-            free = np.array([size])
-        row = int(free[0])
+            self._free = list(range(2 * size - 1, size - 1, -1))
+        row = self._free.pop()
         self._seen_rows[key] = row
         self._seen_key[row] = key
         self._seen_until[row] = sent + self._remember_ns
         return row
 
-    def held(self) -> Ints:
-        return self._none
-
     def state(self) -> dict[str, Any]:
         store = self.store
-        live = np.fromiter(store.slot_of.values(), np.int64, len(store.slot_of))
+        live = np.sort(store.slot_of.items()[1])
         seen = np.flatnonzero(self._seen_key >= 0)
         return {
             "id": store.id[live],

@@ -23,9 +23,22 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field
 
 from brokers.columns import Column, check_columns
-from brokers.contract import Batch, BrokerProtocol, Demand, Interests, Ints, Message, ShardEnv, ShardProtocol
+from brokers.compiled import Desk, Handler, deliver, fits, forward, handler, work
+from brokers.contract import (
+    Batch,
+    BrokerProtocol,
+    Demand,
+    Interests,
+    Ints,
+    Ints32,
+    Message,
+    ShardEnv,
+    ShardProtocol,
+)
 from brokers.out import Out
-from brokers.tables import InterestStore, check_ids, interests_of, merge_bits
+from brokers.records import Record, reader
+from brokers.tables import STORE, InterestStore, check_ids, interests_of, is_known, merge_bits, slot_of, unknown
+from brokers.views import FLAGS, INTS, NARROW, NARROW_TABLE, WORDS_TABLE
 from protocols.content.kind import PUBLISH, SUBSCRIBE, UNSUBSCRIBE
 from protocols.expected import to_publishers, to_wanted
 from protocols.routes import Routes, order_key
@@ -191,130 +204,148 @@ def _flip(bits, slot, link):
     bits[slot, link >> 6] ^= np.uint64(1) << np.uint64(link & 63)
 
 
-# fmt: off
-@njit(cache=True)
-def _route(
-    at, stop, broker, link, type_, body, slot, origin, tree_of, flood, in_tree, up, enter, leave, child_start, child,
-    out_start, out_link, target, local, came, sent, entries, uses, home, client, hit_start, hit_count, hits,
-    send_event, send_link, sends, deliver_event, deliver_client, matched,
-):
-    # fmt: on
-    """One pass over rows at..stop of the batch, in order; stops early where room for deliveries or sends runs out.
+STATE = Record("subscription", {
+    **STORE,
+    "local": FLAGS, "uses": INTS,  # by slot
+    "came": WORDS_TABLE, "sent": WORDS_TABLE,  # by slot, one bit for each link
+    "entries": INTS,  # by broker
+    "tree_of": NARROW, "in_tree": FLAGS, "up": NARROW_TABLE, "enter": NARROW_TABLE, "leave": NARROW_TABLE,
+    "child_start": NARROW_TABLE, "child": NARROW_TABLE,  # those of the routes
+    "everywhere": FLAGS,  # whether interests go everywhere on one tree
+})  # fmt: skip
+_state = reader(STATE)
 
-    Returns (row reached, sends, deliveries).
-    """
-    delivered = 0
+
+@handler(STATE)
+def _route(desk, mine, at, stop):
+    state = _state(mine)
     for i in range(at, stop):
-        b = broker[i]
-        room = out_start[b + 1] - out_start[b]
-        if sends + room > send_event.size:
-            return i, sends, delivered
-        if type_[i] == 0:
-            t = tree_of[origin[body[i]]]
-            low = hit_start[body[i]]
-            end = low + hit_count[body[i]]
-            first, last = enter[t, b], leave[t, b]
-            high = end
-            while low < high:  # hits are ordered along the tree: this broker's subtree is one stretch
-                middle = (low + high) // 2
-                if enter[t, home[hits[middle]]] < first:
-                    low = middle + 1
-                else:
-                    high = middle
-            begin = low
-            while high < end and home[hits[high]] == b:
-                high += 1
-            if delivered + high - begin > deliver_event.size:
-                return i, sends, delivered
-            count = 0
-            taken = np.int64(-1)
-            for j in range(begin, high):
-                s = hits[j]
-                if local[s]:
-                    count += 1
-                    if client[s] != taken:
-                        taken = client[s]
-                        deliver_event[delivered] = i
-                        deliver_client[delivered] = taken
-                        delivered += 1
-            at_child = child_start[t, b]
-            last_child = child_start[t, b + 1]
-            j = high
-            while j < end:
-                number = enter[t, home[hits[j]]]
-                if number >= last:
-                    break
-                low_child, high_child = at_child, last_child - 1
-                while low_child < high_child:
-                    middle = (low_child + high_child + 1) // 2
-                    if enter[t, child[t, middle]] <= number:
-                        low_child = middle
-                    else:
-                        high_child = middle - 1
-                c = child[t, low_child]
-                at_child = low_child + 1
-                inward = up[t, c]
-                found = False
-                while j < end and enter[t, home[hits[j]]] < leave[t, c]:
-                    if _bit(came, hits[j], inward):
-                        found = True
-                        count += 1
-                    j += 1
-                if found:
-                    send_event[sends] = i
-                    send_link[sends] = inward ^ 1
-                    sends += 1
-            if matched.size:
-                matched[i, 0] = entries[b]
-                matched[i, 1] = count
-            continue
+        done = publish(desk, state, i) if desk.type[i] == PUBLISH else _change(desk, state, i)
+        if not done:
+            return i
+    return stop
 
-        s = slot[i]
-        came_by = link[i]
-        if s < 0:
-            continue
-        adds = type_[i] == 1
+
+@njit(cache=True)
+def publish(desk, state, i):
+    """Pass a publication on down its tree, and hand it to the clients here; False where that is left to Python."""
+    b, body = desk.broker[i], desk.body[i]
+    if not is_known(desk, state, body):
+        return False
+    enter, hits, home = state.enter, state.hits, state.home
+    t = state.tree_of[desk.origin[body]]
+    low = state.hit_start[body]
+    end = low + state.hit_count[body]
+    first = enter[t, b]
+    high = end
+    while low < high:  # hits are ordered along the tree: this broker's subtree is one stretch
+        middle = (low + high) // 2
+        if enter[t, home[hits[middle]]] < first:
+            low = middle + 1
+        else:
+            high = middle
+    while high < end and home[hits[high]] == b:
+        high += 1
+    if not fits(desk, desk.out_start[b + 1] - desk.out_start[b], high - low):
+        return False
+    count = 0
+    taken = np.int64(-1)
+    for j in range(low, high):
+        s = hits[j]
+        if state.local[s]:
+            count += 1
+            if state.client[s] != taken:
+                taken = state.client[s]
+                deliver(desk, i, taken)
+    if high < end and enter[t, home[hits[high]]] < state.leave[t, b]:
+        count += _down(desk, state, i, t, high, end)
+    if state.entries[b] > 0:
+        work(desk, i, state.entries[b], count)
+    return True
+
+
+@njit(cache=True)
+def _down(desk, state, i, t, j, end):
+    """Pass a publication on to the children behind which hits j..end live; returns how many hits had asked here."""
+    b = desk.broker[i]
+    enter, leave, child, hits, home = state.enter, state.leave, state.child, state.hits, state.home
+    count = 0
+    at_child, last_child, last = state.child_start[t, b], state.child_start[t, b + 1], leave[t, b]
+    while j < end:
+        number = enter[t, home[hits[j]]]
+        if number >= last:
+            break
+        low, high = at_child, last_child - 1
+        while low < high:
+            middle = (low + high + 1) // 2
+            if enter[t, child[t, middle]] <= number:
+                low = middle
+            else:
+                high = middle - 1
+        c = child[t, low]
+        at_child = low + 1
+        inward = state.up[t, c]
+        found = False
+        while j < end and enter[t, home[hits[j]]] < leave[t, c]:
+            if _bit(state.came, hits[j], inward):
+                found = True
+                count += 1
+            j += 1
+        if found:
+            forward(desk, i, inward ^ 1)
+    return count
+
+
+@njit(cache=True)
+def _change(desk, state, i):
+    """Note a subscription or its end, and pass it on; False where that is left to Python."""
+    s = slot_of(state, desk.word[i])
+    b, came_by, adds = desk.broker[i], desk.link[i], desk.type[i] == SUBSCRIBE
+    first, last = desk.out_start[b], desk.out_start[b + 1]
+    if s < 0:
+        return not adds  # a withdrawal of what is not there
+    if not fits(desk, last - first, 0):
+        return False
+    known = state.local[s] if came_by < 0 else _bit(state.came, s, came_by ^ 1) == np.uint64(1)
+    if not adds and not known:
+        return True
+    if adds != known:
         if came_by < 0:
-            known = local[s]
+            state.local[s] = adds
         else:
-            known = _bit(came, s, came_by ^ 1) == np.uint64(1)
-        if adds == known:
-            if not adds:
-                continue  # a withdrawal of what is not there
-        elif came_by < 0:
-            local[s] = adds
+            _flip(state.came, s, came_by ^ 1)
+        state.entries[b] += 1 if adds else -1
+        state.uses[s] += 1 if adds else -1
+    if state.everywhere[0]:
+        for j in range(first, last):
+            o = desk.out_link[j]
+            if state.in_tree[o] and o != came_by and (_bit(state.sent, s, o) == np.uint64(0)) == adds:
+                _flip(state.sent, s, o)
+                forward(desk, i, o)
+    else:
+        _towards_publishers(desk, state, i, s, adds)
+    return True
+
+
+@njit(cache=True)
+def _towards_publishers(desk, state, i, s, adds):
+    """Pass a change on to the roots whose trees it came up."""
+    b, came_by, home = desk.broker[i], desk.link[i], state.home[s]
+    up, enter = state.up, state.enter
+    for t in range(up.rows):
+        o = up[t, b]
+        if o < 0:
+            continue
+        if came_by < 0:
+            if home != b:
+                continue
         else:
-            _flip(came, s, came_by ^ 1)
-        if adds != known:
-            entries[b] += 1 if adds else -1
-            uses[s] += 1 if adds else -1
-        if flood:
-            for j in range(out_start[b], out_start[b + 1]):
-                o = out_link[j]
-                if in_tree[o] and o != came_by and (_bit(sent, s, o) == np.uint64(0)) == adds:
-                    _flip(sent, s, o)
-                    send_event[sends] = i
-                    send_link[sends] = o
-                    sends += 1
-        else:
-            h = home[s]
-            for t in range(up.shape[0]):
-                o = up[t, b]
-                if o < 0:
-                    continue
-                if came_by < 0:
-                    if h != b:
-                        continue
-                else:
-                    below = target[came_by]
-                    if up[t, below] != came_by ^ 1 or not (enter[t, below] <= enter[t, h] < leave[t, below]):
-                        continue
-                if (_bit(sent, s, o) == np.uint64(0)) == adds:
-                    _flip(sent, s, o)
-                    send_event[sends] = i
-                    send_link[sends] = o
-                    sends += 1
-    return stop, sends, delivered
+            below = desk.target[came_by]
+            if up[t, below] != came_by ^ 1 or not enter[t, below] <= enter[t, home] < state.leave[t, below]:
+                continue
+        if (_bit(state.sent, s, o) == np.uint64(0)) == adds:
+            _flip(state.sent, s, o)
+            forward(desk, i, o)
 
 
 class Subscription(ShardProtocol):
@@ -323,6 +354,7 @@ class Subscription(ShardProtocol):
     kind: ClassVar[str] = "content"
     Options: ClassVar[type[BaseModel] | None] = Options
     plain: ClassVar[type[BrokerProtocol] | None] = PlainSubscription
+    compiled: ClassVar[Handler | None] = _route
 
     @classmethod
     def expected_events(cls, demand: Demand) -> float:
@@ -339,7 +371,9 @@ class Subscription(ShardProtocol):
         self.sent = np.zeros((256, words), np.uint64)  # per slot and link: it was sent over it
         self.uses = np.zeros(256, np.int64)  # per slot: entries at local brokers
         self._entries = np.zeros(env.brokers, np.int64)
-        self._work = bool(env.cost.per_entry or env.cost.per_match)
+        self._leaving = np.empty(0, np.int64)  # subscriptions whose end is on its way
+        self._everywhere = np.array([self.routes.flood])
+        self._desk = Desk(env, self)
 
     def _order(self, slots: Ints, bodies: NDArray[np.int32]) -> Ints:
         tree = self.routes.tree_of[self.env.bodies.broker[bodies]].astype(np.int64)
@@ -376,78 +410,57 @@ class Subscription(ShardProtocol):
             self._entries[env.links.target[link]] += int(per_home[bit == 1].sum())
 
     def handle(self, batch: Batch, out: Out) -> None:
-        slot, gone = self._prepare_changes(batch)
-        self._pass(batch, out, slot, 0, batch.size)
-        self._forget(gone)
+        self._make_ready(batch.type, batch.word, batch.body)
+        self._desk.decide(batch, out, 0, batch.size)
+        self.tidy()
 
-    def _pass(self, batch: Batch, out: Out, slot: Ints, at: int, stop: int) -> None:
-        """Run the kernel over rows at..stop."""
-        env, store, routes, links = self.env, self.store, self.routes, self.env.links
-        if at == stop:
-            return
-        size = 2 * (stop - at) + int(np.diff(links.out_start).max(initial=1))
-        space = 2 * (stop - at)
-        matched = np.zeros((batch.size if self._work else 0, 2), np.int64)
-        while at < stop:
-            send_event, send_link = np.empty(size, np.int64), np.empty(size, np.int64)
-            deliver_event, deliver_client = np.empty(space, np.int64), np.empty(space, np.int64)
-            # fmt: off
-            at, sends, delivered = _route(
-                at, stop, batch.broker, batch.link, batch.type, batch.body, slot, env.bodies.broker, routes.tree_of,
-                routes.flood, routes.in_tree, routes.up, routes.enter, routes.leave, routes.child_start, routes.child,
-                links.out_start, links.out_link, links.target, self.local, self.came, self.sent, self._entries,
-                self.uses, store.home, store.client, store.hit_start, store.hit_count, store.hits,
-                send_event, send_link, 0, deliver_event, deliver_client, matched,
-            )
-            # fmt: on
-            if sends:
-                out.forward(send_event[:sends], send_link[:sends])
-            if delivered:
-                out.deliver(deliver_event[:delivered], deliver_client[:delivered])
-            size, space = 2 * size, 2 * space
-        if self._work:
-            rows = np.flatnonzero(matched[:, 0])
-            if rows.size:
-                out.work(rows, matched[rows, 0], matched[rows, 1])
+    def prepare(self, type: Ints32, word: Ints, body: Ints32, now: int) -> None:
+        if self._make_ready(type, word, body):
+            self.store.learn_all(PUBLISH)
 
-    def _prepare_changes(self, batch: Batch) -> tuple[Ints, Ints]:
-        """Take unknown subscriptions into the store.
-
-        Returns each row's slot, and the slots that may be gone after the batch.
-        """
+    def _make_ready(self, type: Ints32, word: Ints, body: Ints32) -> bool:
+        """Have what these messages need; returns whether there are new subscriptions."""
         store = self.store
-        type_ = batch.type
-        if not np.count_nonzero(type_):
-            store.learn(batch.body)
-            return _NONE, _NONE
-        slot = np.full(batch.size, -1, np.int64)
-        changes = np.flatnonzero(type_ != PUBLISH)
-        slots = store.slots(batch.word[changes])
-        unknown = changes[(slots < 0) & (type_[changes] == SUBSCRIBE)]
-        if unknown.size:
-            ids, first = np.unique(batch.word[unknown], return_index=True)
+        if not np.count_nonzero(type):  # of a few numbers the quickest way to ask whether there is any
+            store.learn(body)
+            return False
+        ids, bodies_of = unknown(store, word[type == SUBSCRIBE], body[type == SUBSCRIBE])
+        if ids.size:
             self._reserve(store.count + ids.size)
-            self._learn(ids, self.env.bodies.values(batch.body[unknown[first]]))
-            slots = store.slots(batch.word[changes])
-        slot[changes] = slots
-        store.learn(batch.body[type_ == PUBLISH])
-        gone = slot[type_ == UNSUBSCRIBE]
-        return slot, np.unique(gone[gone >= 0])
+            self._learn(ids, self.env.bodies.values(bodies_of))
+        store.learn(body[type == PUBLISH])
+        ending = word[type == UNSUBSCRIBE]
+        if ending.size:
+            self._leaving = np.union1d(self._leaving, ending)
+        return bool(ids.size)
+
+    def tidy(self) -> None:
+        """Drop subscriptions that no local broker knows any more; nothing before their end is left to be matched."""
+        if self._leaving.size:
+            slots = self.store.slots(self._leaving)
+            known = slots >= 0
+            still = known & (self.uses[slots] > 0)
+            gone = slots[known & ~still]
+            self._leaving = self._leaving[still]
+            self.sent[gone] = 0  # the slot will be another's
+            self.store.remove(gone)
+
+    def columns(self) -> Mapping[str, NDArray[Any]]:
+        routes = self.routes
+        return {
+            **self.store.columns(), "local": self.local, "uses": self.uses, "came": self.came, "sent": self.sent,
+            "entries": self._entries, "tree_of": routes.tree_of, "in_tree": routes.in_tree, "up": routes.up,
+            "enter": routes.enter, "leave": routes.leave, "child_start": routes.child_start, "child": routes.child,
+            "everywhere": self._everywhere,
+        }  # fmt: skip
 
     def _learn(self, ids: Ints, rows: Any) -> Ints:
         return self.store.add(ids, client_of(self.env, ids), rows)
 
-    def _forget(self, slots: Ints) -> None:
-        """Drop subscriptions that no local broker knows. Only after the batch: rows before still match them."""
-        if slots.size:
-            gone = slots[self.uses[slots] == 0]
-            self.sent[gone] = 0  # the slot will be another's
-            self.store.remove(gone)
-
     def _live(self) -> Ints:
         """Slots that local brokers know, by id."""
-        live = np.fromiter(self.store.slot_of.values(), np.int64, len(self.store.slot_of))
-        return live[np.argsort(self.store.id[live], kind="stable")]
+        ids, live = self.store.slot_of.items()
+        return live[np.argsort(ids, kind="stable")]
 
     def state(self) -> dict[str, Any]:
         live, store = self._live(), self.store
@@ -488,7 +501,7 @@ class Subscription(ShardProtocol):
         env, store = self.env, self.store
         mine = env.links.out_link[env.links.out_start[broker] : env.links.out_start[broker + 1]].tolist()
         known: dict[str, Any] = {}
-        for id_, slot in sorted(store.slot_of.items()):
+        for id_, slot in sorted(zip(*(each.tolist() for each in store.slot_of.items()))):
             came_by = [o for o in mine if _bit.py_func(self.came, slot, o ^ 1)]
             if self.local[slot] and store.home[slot] == broker:
                 came_by.insert(0, LOCAL)
@@ -498,9 +511,6 @@ class Subscription(ShardProtocol):
                     "sent_to": _named(env, [o for o in mine if _bit.py_func(self.sent, slot, o)]),
                 }
         return {"subscriptions": known}
-
-
-_NONE = np.empty(0, np.int64)
 
 
 def link_mask(chosen: NDArray[np.bool_], words: int) -> NDArray[np.uint64]:

@@ -1,0 +1,261 @@
+"""Compiled handlers: a protocol that the engine calls from compiled code, event by event or in batches.
+
+    _STATE = Record("relay", {"seen": FLAGS})
+    _state = reader(_STATE)
+
+    @handler(_STATE)
+    def relay(desk, mine, at, stop):
+        state = _state(mine)
+        for i in range(at, stop):
+            first, last = desk.out_start[desk.broker[i]], desk.out_start[desk.broker[i] + 1]
+            if not fits(desk, last - first, 0):
+                return i
+            for j in range(first, last):
+                if desk.out_link[j] != desk.link[i]:
+                    forward(desk, i, desk.out_link[j])
+            state.seen[desk.broker[i]] = True
+        return stop
+
+A handler decides on rows `at` to `stop` of what lies on the desk, in order, and returns the row that it reached. It stops
+before a row for which there is no room (`fits` says so, and asks for it), and before one that it leaves to `handle`:
+whatever needs Python. Of a row at which it stops it has changed nothing.
+
+`mine` is the record of what its protocol gives as `columns()`. docs/protocols.md has the whole contract.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from hashlib import blake2b
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numba import njit, types
+from numba.experimental import structref
+from numpy.typing import NDArray
+
+from brokers.errors import ProtocolFault
+from brokers.records import Held, Record, reader
+from brokers.views import INTS, NARROW, REALS_TABLE
+
+if TYPE_CHECKING:
+    from brokers.contract import Batch, ShardEnv
+    from brokers.out import Out
+
+
+def digest(beside: str, *names: str) -> str:
+    """Of files beside one: what kernels are made of that inline them, and that Numba does not notice edits of."""
+    here = Path(beside).parent
+    return blake2b(b"".join((here / name).read_bytes() for name in names), digest_size=8).hexdigest()
+
+
+_ROWS = {
+    "time": INTS, "source": INTS, "sequence": INTS, "word": INTS,
+    "broker": NARROW, "kind": NARROW, "type": NARROW, "service": NARROW, "cause": NARROW,
+    "link": NARROW,  # this broker's own link towards the sender; -1 from a client
+    "body": NARROW,  # its handle; -1 for none
+    "cost": INTS,  # ns charged beyond what the scenario's cost model charges by itself
+}  # fmt: skip
+_BODIES = {
+    "published_ns": INTS,  # when its client sent it; -1 where a protocol made it
+    "key": INTS,  # the publication or change that it is of
+    "origin": NARROW,  # the broker of the client that sent it
+    "generation": NARROW,  # goes up when the handle becomes another body's
+}
+_NETWORK = {
+    "out_start": NARROW, "out_link": NARROW,  # links out_link[out_start[b]:out_start[b + 1]] leave broker b
+    "target": NARROW,  # the broker that a link reaches
+    "cost_model": REALS_TABLE,  # by service: base, entries, matches, links, bytes
+}  # fmt: skip
+_ANSWERS = {
+    "answered": INTS, "send_event": INTS, "send_link": INTS, "deliver_event": INTS, "deliver_client": INTS,
+}  # fmt: skip
+# What `answered` counts: sends, deliveries; and how many of each there was no room for.
+SENDS, DELIVERIES, SENDS_WANTED, DELIVERIES_WANTED = range(4)
+_PER_ENTRY, _PER_MATCH = 1, 2
+
+_MADE_OF = digest(__file__, "compiled.py", "views.py", "records.py")
+DESK = Record(f"desk {_MADE_OF}", {**_ROWS, **_BODIES, **_NETWORK, **_ANSWERS})
+desk_at = reader(DESK)
+SIGNATURE = types.int64(DESK, types.int64, types.int64, types.int64)
+HANDLER = types.FunctionType(SIGNATURE)
+
+
+class Handler:
+    """A compiled handler, and the record that it takes as `mine`."""
+
+    __slots__ = ("kernel", "record")
+
+    def __init__(self, kernel: Any, record: Record) -> None:
+        self.kernel = kernel
+        self.record = record
+
+
+def handler(record: Record) -> Callable[[Any], Handler]:
+    """Make a handler of a function; it is compiled, or loaded from the disk cache, when a network is built."""
+    return lambda function: Handler(njit(cache=True)(function), record)
+
+
+# ---- what is answered --------------------------------------------------------------------------------
+
+
+@njit(inline="always")
+def fits(desk, sends, deliveries):
+    """Whether there is room for so many more; if not, it is asked for, and the handler has to return its row."""
+    answered = desk.answered
+    lacking = answered[SENDS] + sends > desk.send_event.size
+    lacking |= answered[DELIVERIES] + deliveries > desk.deliver_event.size
+    if lacking:
+        answered[SENDS_WANTED], answered[DELIVERIES_WANTED] = sends, deliveries
+    return not lacking
+
+
+@njit(inline="always")
+def forward(desk, row, link):
+    """Send what the row brought over a link: same type, body, word and cause."""
+    answered = desk.answered
+    at = answered[SENDS]
+    desk.send_event[at] = row
+    desk.send_link[at] = link
+    answered[SENDS] = at + 1
+
+
+@njit(inline="always")
+def deliver(desk, row, client):
+    """Hand the row's body to a client, given by its client number."""
+    answered = desk.answered
+    at = answered[DELIVERIES]
+    desk.deliver_event[at] = row
+    desk.deliver_client[at] = client
+    answered[DELIVERIES] = at + 1
+
+
+@njit(inline="always")
+def work(desk, row, entries, matches):
+    """Charge the scenario's cost model for table entries looked at and matches found (logical counts)."""
+    service, model = desk.service[row], desk.cost_model
+    per_entry, per_match = model[service, _PER_ENTRY], model[service, _PER_MATCH]
+    if per_entry != 0.0 or per_match != 0.0:
+        desk.cost[row] += np.int64(per_entry * entries + per_match * matches + 0.5)
+
+
+@njit(inline="always")
+def charge(desk, row, ns):
+    """Charge service time beyond what the scenario's cost model charges by itself."""
+    desk.cost[row] += ns
+
+
+# ---- calling handlers --------------------------------------------------------------------------------
+
+HANDLERS_MOST = 8  # services whose handlers one crew holds
+_CREW = types.UniTuple(HANDLER, HANDLERS_MOST)
+
+
+@structref.register
+class _CrewType(types.StructRef):
+    """The type of a crew."""
+
+
+class Crew(structref.StructRefProxy):
+    """Handlers, handed to compiled code once: to hand one over takes as long as handling three hundred events."""
+
+    __slots__ = ()
+
+    @staticmethod
+    def of(handlers: Sequence[Handler]) -> Crew:
+        """At most `HANDLERS_MOST`; the rest of the places repeat the first."""
+        crew: Crew = _new()
+        _fill(crew, *(each.kernel for each in (*handlers, *[handlers[0]] * (HANDLERS_MOST - len(handlers)))))
+        return crew
+
+
+structref.define_boxing(_CrewType, Crew)
+_CREW_TYPE = _CrewType([("handlers", _CREW)])
+
+
+@njit(cache=True)
+def _new():
+    return structref.new(_CREW_TYPE)
+
+
+@njit(types.void(_CREW_TYPE, *[HANDLER] * HANDLERS_MOST), cache=True)
+def _fill(crew, a, b, c, d, e, f, g, h):
+    crew.handlers = (a, b, c, d, e, f, g, h)
+
+
+class Desk:
+    """A desk for one service, to call its handler from Python on rows of a batch."""
+
+    def __init__(self, env: ShardEnv, protocol: Any) -> None:
+        self._env = env
+        self._protocol = protocol
+        self._handler: Handler = protocol.compiled
+        self._crew = Crew.of([self._handler])
+        self._model = np.zeros((env.service + 1, 5))
+        self._model[env.service] = env.cost
+        self._service = np.empty(0, np.int32)
+        self._answered = np.zeros(4, np.int64)
+        self._room(64, 64)
+        self._desk: Held | None = None
+        self._mine: Held | None = None
+
+    def _room(self, sends: int, deliveries: int) -> None:
+        self._answers = {
+            "answered": self._answered,
+            "send_event": np.empty(sends, np.int64), "send_link": np.empty(sends, np.int64),
+            "deliver_event": np.empty(deliveries, np.int64), "deliver_client": np.empty(deliveries, np.int64),
+        }  # fmt: skip
+
+    def decide(self, batch: Batch, out: Out, at: int, stop: int) -> None:
+        """Have the handler decide on rows at..stop; one that it leaves to Python is its protocol's fault."""
+        if self._service.size < batch.size:
+            self._service = np.full(2 * batch.size, self._env.service, np.int32)
+        cost, answered = np.zeros(batch.size, np.int64), self._answered
+        desk = DESK.of({
+            "time": batch.time, "source": batch.source, "sequence": batch.sequence, "word": batch.word,
+            "broker": batch.broker, "kind": batch.kind, "link": batch.link, "type": batch.type, "body": batch.body,
+            "cause": batch.cause, "service": self._service, "cost": cost, "cost_model": self._model,
+            **network_columns(self._env.links), **body_columns(self._env.bodies), **self._answers,
+        })  # fmt: skip
+        columns = self._protocol.columns()
+        if self._mine is None or not self._mine.stands_for(columns):
+            self._mine = self._handler.record.of(columns)
+        while at < stop:
+            answered[:] = 0
+            at = _call(self._crew, desk.address, self._mine.address, at, stop)
+            sends, delivered, sends_wanted, deliveries_wanted = answered.tolist()
+            found = self._answers
+            if sends:
+                out.forward(found["send_event"][:sends].copy(), found["send_link"][:sends].copy())
+            if delivered:
+                out.deliver(found["deliver_event"][:delivered].copy(), found["deliver_client"][:delivered].copy())
+            if at < stop:
+                if not sends_wanted + deliveries_wanted:
+                    raise ProtocolFault(
+                        f"{type(self._protocol).__name__}: its compiled handler leaves a message of type "
+                        f"{int(batch.type[at])} to `handle`, which hands it to the handler"
+                    )
+                sizes = found["send_event"].size, found["deliver_event"].size
+                self._room(2 * max(sizes[0], sends_wanted), 2 * max(sizes[1], deliveries_wanted))
+                desk = desk.instead(self._answers)
+        if np.count_nonzero(cost):
+            charged = np.flatnonzero(cost)
+            out.cost(charged, cost[charged])
+
+
+def network_columns(links: Any) -> dict[str, NDArray[Any]]:
+    """What a desk has of the network."""
+    return {"out_start": links.out_start, "out_link": links.out_link, "target": links.target}
+
+
+def body_columns(bodies: Any) -> dict[str, NDArray[Any]]:
+    """What a desk has of bodies; all of it is replaced when there are more of them than ever."""
+    return {
+        "published_ns": bodies.time, "key": bodies.key, "origin": bodies.broker, "generation": bodies.generation,
+    }  # fmt: skip
+
+
+@njit(cache=True)
+def _call(crew, desk, mine, at, stop):
+    return crew.handlers[0](desk_at(desk), mine, at, stop)

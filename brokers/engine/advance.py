@@ -1,0 +1,305 @@
+"""The loop of a window in compiled code, for shards all of whose protocols have a compiled handler.
+
+Each turn takes what comes next onto the bench, has handlers decide on it, and settles what they answered. What is taken
+is either a round (`gather`), or one event, the earliest of the shard, from the winner tree of `heads`. Rounds share
+what a turn costs among many events, but horizons cost about as much for three events as for three hundred; where
+rounds are thin, one event at a time is quicker. How it is taken shows in no trace (rule 5 of the design).
+
+Turns come one behind the other on the bench, until it is full: what a trace wants of them is written then, at once.
+`course` says how far it is, so that the loop can be left anywhere for what needs Python, and entered again.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from brokers.compiled import DELIVERIES, DELIVERIES_WANTED, SENDS, SENDS_WANTED, desk_at
+from brokers.engine.gather import gather
+from brokers.engine.heads import moved, sooner
+from brokers.engine.layout import (
+    CUT_LIMIT,
+    DELIVERED,
+    EVENTS,
+    F_LOCAL,
+    F_TARGET,
+    HANDLED,
+    I_SOURCE,
+    KIND_MESSAGE,
+    KIND_TIMER,
+    LAID,
+    M_CAUSE,
+    M_PACKED,
+    M_SEQUENCE,
+    M_TIME,
+    M_WORD,
+    MOVED,
+    N_BODY,
+    N_BROKER,
+    N_CAUSE,
+    N_KIND,
+    N_LINK,
+    N_SERVICE,
+    N_TYPE,
+    NEVER,
+    R_CAPACITY,
+    R_COUNT,
+    R_HEAD,
+    R_OFFSET,
+    ROUNDS,
+    ROWS,
+    SEND_DETAIL,
+    SENT,
+    TIMER,
+    TIMER_ORDER,
+    W_SEQUENCE,
+    W_SOURCE,
+    W_TIME,
+    W_WORD,
+    WRONG,
+)
+from brokers.engine.rings import grow
+from brokers.engine.settle import OK, deliver, settle
+
+# Why the loop was left, beside the codes of `settle`.
+DONE, FULL, ROOM, RINGS, OUTBOX, PYTHON, OTHERWISE, WRONG_EVENT, NO_LINK, NO_CLIENT, NO_ROW = range(10, 21)
+
+
+@njit(cache=True)
+def advance(world, crew, desk, mine, end, thin):
+    """Take turns until nothing before `end` is left, or something needs Python; returns why it stopped.
+
+    `desk` and `mine` are addresses: of what handlers are given, and by service of their protocol's own.
+    """
+    course, answered = world.course, world.answered
+    nothing = np.empty((SEND_DETAIL, 0), np.int64), np.empty((TIMER, 0), np.int64), np.empty(0, np.int64)
+    while True:
+        if course[HANDLED] == course[ROWS]:
+            if course[LAID] == course[ROWS]:
+                code = _lay(world, end, thin)
+                if code != OK:
+                    return code
+            answered[SENDS_WANTED] = answered[DELIVERIES_WANTED] = 0
+            code = _decide(world, crew.handlers, desk, mine)
+            if code == OK:
+                code = _check(world)
+            if code != OK:
+                return code
+        if course[HANDLED] > course[ROWS]:
+            code = _make_room(world)
+            if code != OK:
+                return code
+            if thin:
+                _take_out(world)
+            code = _settle(world, nothing)
+            if code != OK:
+                return code
+            if thin:
+                _expect(world)
+            course[SENT], course[DELIVERED] = answered[SENDS], answered[DELIVERIES]
+            course[ROWS] = course[HANDLED]
+        if course[LAID] > course[ROWS]:
+            if thin:
+                course[LAID] = course[ROWS]  # it was not taken out
+            return ROOM if answered[SENDS_WANTED] + answered[DELIVERIES_WANTED] > 0 else PYTHON
+
+
+@njit(cache=True)
+def _lay(world, end, thin):
+    """Lay what comes next behind what is on the bench."""
+    course, cost = world.course, world.cost
+    most = world.wide.shape[1]
+    base = course[ROWS]
+    if thin:
+        if world.head_time[1] >= end:
+            return DONE
+        if base == most:
+            return FULL
+        if course[EVENTS] >= _THIN_EVENTS:
+            return OTHERWISE
+        _lay_first(world, base)
+        cost[base] = 0
+        course[LAID] = base + 1
+        course[EVENTS] += 1
+        return OK
+    if base + world.cut[CUT_LIMIT] > most:
+        return FULL
+    if course[ROUNDS] >= _ROUNDS_TRIED and course[EVENTS] < _events_least(world.next_time.size) * course[ROUNDS]:
+        return OTHERWISE
+    size = gather(world, base, end)
+    if size == 0:
+        return DONE
+    for i in range(base, base + size):
+        cost[i] = 0
+    course[LAID] = base + size
+    course[EVENTS] += size
+    course[ROUNDS] += 1
+    return OK
+
+
+_ROUNDS_TRIED = 16  # rounds, from which how full they are says something
+_THIN_EVENTS = 1 << 15  # events one at a time, after which it is tried whether rounds are full by now
+
+
+@njit(inline="always")
+def _events_least(brokers):
+    """How many events a round has to hold to be quicker than one event at a time."""
+    return 32 + brokers // 2
+
+
+@njit(cache=True)
+def _lay_first(world, row):
+    """Lay the earliest event of the shard, and leave it where it is."""
+    wide, narrow, facts = world.wide, world.narrow, world.facts
+    rings, arena, inputs = world.rings, world.arena, world.inputs
+    leaf = np.int64(world.head_leaf[1])
+    links = facts.shape[0]
+    if leaf >= rings.shape[0]:
+        b = leaf - rings.shape[0]
+        at = world.input_at[b]
+        wide[W_TIME, row], wide[W_SOURCE, row] = inputs[at, M_TIME], inputs[at, I_SOURCE]
+        wide[W_SEQUENCE, row], wide[W_WORD, row] = inputs[at, M_SEQUENCE], inputs[at, M_WORD]
+        carried, cause = inputs[at, M_PACKED], inputs[at, M_CAUSE]
+        narrow[N_BROKER, row], narrow[N_KIND, row], narrow[N_LINK, row] = b, KIND_MESSAGE, -1
+    else:
+        at = rings[leaf, R_OFFSET] + rings[leaf, R_HEAD]
+        source = world.head_order[leaf]
+        if leaf < links:
+            narrow[N_BROKER, row], narrow[N_KIND, row], narrow[N_LINK, row] = facts[leaf, F_TARGET], KIND_MESSAGE, leaf ^ 1
+        else:
+            narrow[N_BROKER, row], narrow[N_KIND, row], narrow[N_LINK, row] = leaf - links, KIND_TIMER, -1
+            source -= TIMER_ORDER
+        wide[W_TIME, row], wide[W_SOURCE, row] = arena[at, M_TIME], source
+        wide[W_SEQUENCE, row], wide[W_WORD, row] = arena[at, M_SEQUENCE], arena[at, M_WORD]
+        carried, cause = arena[at, M_PACKED], arena[at, M_CAUSE]
+    narrow[N_TYPE, row] = (carried >> 8) & 0xFFFF
+    narrow[N_SERVICE, row] = carried & 0xFF
+    narrow[N_BODY, row] = carried >> 24
+    narrow[N_CAUSE, row] = cause
+
+
+@njit(cache=True)
+def _take_out(world):
+    """What was laid first is handled: it leaves its ring or its inputs."""
+    rings, arena, inputs, input_at = world.rings, world.arena, world.inputs, world.input_at
+    time, leaves, order = world.head_time, world.head_leaf, world.head_order
+    leaf = np.int64(leaves[1])
+    follows = NEVER
+    if leaf >= rings.shape[0]:
+        b = leaf - rings.shape[0]
+        input_at[b] += 1
+        if input_at[b] < world.input_end[b]:
+            follows = inputs[input_at[b], M_TIME]
+            order[leaf] = inputs[input_at[b], I_SOURCE]
+    else:
+        rings[leaf, R_HEAD] = (rings[leaf, R_HEAD] + 1) & (rings[leaf, R_CAPACITY] - 1)
+        rings[leaf, R_COUNT] -= 1
+        if rings[leaf, R_COUNT] > 0:
+            follows = arena[rings[leaf, R_OFFSET] + rings[leaf, R_HEAD], M_TIME]
+    moved(time, leaves, order, leaf, follows)
+
+
+@njit(cache=True)
+def _expect(world):
+    """What was sent comes next on links that had nothing under way."""
+    course, answered, send_link, arrival = world.course, world.answered, world.send_link, world.arrival
+    time, leaves, order, facts = world.head_time, world.head_leaf, world.head_order, world.facts
+    for s in range(course[SENT], answered[SENDS]):
+        if arrival[s] >= 0 and facts[send_link[s], F_LOCAL]:
+            sooner(time, leaves, order, send_link[s], arrival[s])
+
+
+@njit(cache=True)
+def _decide(world, handlers, desk, mine):
+    """Have handlers decide on what is laid, as far as they do."""
+    course, narrow = world.course, world.narrow
+    at, stop = course[ROWS], course[LAID]
+    while at < stop:
+        service = narrow[N_SERVICE, at]
+        until = at + 1
+        while until < stop and narrow[N_SERVICE, until] == service:
+            until += 1
+        reached = handlers[service](desk_at(desk), mine[service], at, until)
+        if reached < at or reached > until:
+            course[WRONG] = at
+            return NO_ROW
+        at = reached
+        if reached < until:
+            break
+    course[HANDLED] = at
+    return OK
+
+
+@njit(cache=True)
+def _check(world):
+    """Whether answers name events, links and clients that are there."""
+    course, answered, narrow, client_broker = world.course, world.answered, world.narrow, world.client_broker
+    event, link, links = world.send_event, world.send_link, world.facts.shape[0]
+    first, last = course[ROWS], course[HANDLED] - 1
+    for s in range(course[SENT], answered[SENDS]):
+        course[WRONG] = s
+        if event[s] < first or event[s] > last:
+            return WRONG_EVENT
+        if link[s] < 0 or link[s] >= links:
+            return NO_LINK
+        first = event[s]
+    event, client = world.deliver_event, world.deliver_client
+    for d in range(course[DELIVERED], answered[DELIVERIES]):
+        course[WRONG] = d
+        if event[d] < course[ROWS] or event[d] > last:
+            return WRONG_EVENT
+        if not 0 <= client[d] < client_broker.size or client_broker[client[d]] != narrow[N_BROKER, event[d]]:
+            return NO_CLIENT
+    return OK
+
+
+@njit(cache=True)
+def _make_room(world):
+    """In the rings of links for what is sent, as far as the arena reaches."""
+    course, answered, rings, link = world.course, world.answered, world.rings, world.send_link
+    first, last = course[SENT], answered[SENDS]
+    if world.outbox_used[0] + last - first > world.outbox.shape[0]:
+        return OUTBOX
+    for s in range(first, last):
+        if rings[link[s], R_COUNT] + last - first > rings[link[s], R_CAPACITY]:
+            lacking = grow(link, (first, last), rings, world.arena, world.arena_used, world.ring_wanted)
+            return RINGS if lacking > 0 else OK
+    return OK
+
+
+@njit(cache=True)
+def _settle(world, nothing):
+    """Put what is decided under way, and enter what clients got; it has `nothing` of details, timers, other bodies."""
+    detail, timers, bodies = nothing
+    course, answered = world.course, world.answered
+    rows, sends = (course[ROWS], course[HANDLED]), (course[SENT], answered[SENDS])
+    code, wrong, more = settle(world, rows, world.send_event, world.send_link, sends, detail, timers)
+    if code != OK:
+        course[WRONG] = wrong
+        return code
+    course[MOVED] += more
+    if answered[DELIVERIES] > course[DELIVERED]:
+        got = (course[DELIVERED], answered[DELIVERIES])
+        deliver(world, world.deliver_event, world.deliver_client, bodies, got)
+    return OK
+
+
+@njit(cache=True)
+def leave(world, end):
+    """What rounds know of brokers, after events were taken one at a time: what comes next, and how far they are."""
+    time, facts, rings, next_time = world.head_time, world.facts, world.rings, world.next_time
+    frontier, links = world.frontier, world.facts.shape[0]
+    reached = min(time[1], end)
+    for b in range(next_time.size):
+        next_time[b] = NEVER
+        frontier[b] = max(frontier[b], reached)
+    for leaf in range(rings.shape[0] + next_time.size):
+        follows = time[time.size // 2 + leaf]
+        if follows != NEVER:
+            if leaf < links:
+                b = facts[leaf, F_TARGET]
+            elif leaf < rings.shape[0]:
+                b = leaf - links
+            else:
+                b = leaf - rings.shape[0]
+            next_time[b] = min(next_time[b], follows)

@@ -1,0 +1,238 @@
+"""Windows in compiled code, where every protocol of a shard has a compiled handler.
+
+`advance` goes on by itself until it is done or needs something that only Python can do: larger arrays, a trace written,
+a message that a handler leaves to its protocol's `handle`. Then it is entered again.
+
+Whether events are taken in rounds or one at a time is chosen by how full rounds are, and tried again from time to time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from operator import is_
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from brokers import compiled
+from brokers.contract import Ints, ShardProtocol
+from brokers.engine import layout as L
+from brokers.engine import advance as A
+from brokers.engine import heads, settle
+from brokers.engine.batching import Workbench
+from brokers.engine.collect import NO_TIMERS, Sends
+from brokers.engine.gather import gather
+from brokers.errors import ProtocolFault
+
+if TYPE_CHECKING:
+    from brokers.engine.shard import Shard
+
+_NO_DETAIL = np.empty((L.SEND_DETAIL, 0), np.int64)
+
+
+def handler_of(protocol: ShardProtocol) -> Any:
+    """The compiled handler of a protocol, or None; one that was inherited past a new `handle` is another's."""
+    for cls in type(protocol).__mro__:
+        if "compiled" in vars(cls):
+            return vars(cls)["compiled"]
+        if "handle" in vars(cls):
+            return None
+    return None
+
+
+def possible(protocols: Sequence[ShardProtocol]) -> bool:
+    """Whether compiled code can carry the rounds of these protocols."""
+    return 0 < len(protocols) <= compiled.HANDLERS_MOST and all(handler_of(each) is not None for each in protocols)
+
+
+class Course:
+    """Carries the windows of a shard through compiled code."""
+
+    def __init__(self, shard: Shard, how: str) -> None:
+        """`how`: "events" or "rounds" for always so, "auto" to choose."""
+        self._shard = shard
+        self._protocols = shard.services.protocols
+        self._handlers = [handler_of(protocol) for protocol in self._protocols]
+        self._crew = compiled.Crew.of(self._handlers)
+        self._chooses = how == "auto"
+        self._thin = how != "rounds"
+        self._seen: tuple[Any, ...] = (None,)
+        self._desk: Any = None
+        self._mine: list[Any] = [None] * len(self._protocols)
+        self._mine_at = np.zeros(len(self._protocols), np.int64)
+        self._coming: list[Ints] = []
+        shard.bench.reserve_answers(4096, 4096)
+
+    # ---- what is on its way --------------------------------------------------------------------------
+
+    def expect(self, rows: Ints) -> None:
+        """These rows (of rings or inputs) are on their way."""
+        if len(rows):
+            self._coming.append(rows)
+
+    def _prepare(self) -> None:
+        if not self._coming:
+            return
+        rows = self._coming[0] if len(self._coming) == 1 else np.concatenate([r[:, : L.ROW] for r in self._coming])
+        self._coming = []
+        carried, word = rows[:, L.M_PACKED], rows[:, L.M_WORD]
+        for number, protocol in enumerate(self._protocols):
+            mine: Any = slice(None)
+            if len(self._protocols) > 1:
+                mine = np.flatnonzero((carried & 0xFF) == number)
+                if not mine.size:
+                    continue
+            type_, body = (carried[mine] >> 8) & 0xFFFF, carried[mine] >> 24
+            protocol.prepare(type_.astype(np.int32), word[mine], body.astype(np.int32), self._shard.now)
+
+    # ---- a window ------------------------------------------------------------------------------------
+
+    def run(self, end: int) -> int:
+        """Handle everything before `end`; returns in how many turns."""
+        shard, course = self._shard, self._shard.bench.course
+        self._prepare()
+        turns = 0
+        planted = False
+        while True:
+            world = shard.renew_world()
+            self._lay_desk()
+            if self._thin and not planted:
+                heads.plant(world)
+                planted = True
+            began = int(course[L.ROUNDS])
+            code = A.advance(world, self._crew, self._desk.address, self._mine_at, end, self._thin)
+            turns += int(course[L.ROUNDS]) - began
+            if code == A.DONE:
+                break
+            if code == A.FULL:
+                self._write_down()
+            elif code == A.ROOM:
+                self._write_down()
+                self._more_room()
+            elif code in (A.RINGS, A.OUTBOX):
+                self._more_on_links()
+            elif code == A.OTHERWISE:
+                planted = self._change_over(end)
+            elif code == A.PYTHON:
+                turns += self._in_python(end)
+                planted = False
+            else:
+                raise self._wrong(code)
+        self._write_down()
+        if self._thin:
+            A.leave(world, end)
+        for protocol in self._protocols:
+            protocol.tidy()
+        return turns
+
+    def _lay_desk(self) -> None:
+        """Make the records of handlers anew where an array is another than before."""
+        shard, bench = self._shard, self._shard.bench
+        bodies = shard.services.bodies
+        seen = (bench.send_event, bench.deliver_event, bodies.hash)
+        if not all(map(is_, seen, self._seen)):
+            self._seen = seen
+            self._desk = compiled.DESK.of({
+                **{name: bench.wide[row] for name, row in _WIDE.items()},
+                **{name: bench.narrow[row] for name, row in _NARROW.items()},
+                "cost": bench.cost, "cost_model": shard.services.cost_model, "answered": bench.answered,
+                "send_event": bench.send_event, "send_link": bench.send_link,
+                "deliver_event": bench.deliver_event, "deliver_client": bench.deliver_client,
+                **compiled.network_columns(shard.links.table), **compiled.body_columns(bodies),
+            })  # fmt: skip
+        for number, (protocol, handler) in enumerate(zip(self._protocols, self._handlers)):
+            columns, mine = protocol.columns(), self._mine[number]
+            if mine is None or not mine.stands_for(columns):
+                mine = self._mine[number] = handler.record.of(columns)
+                self._mine_at[number] = mine.address
+
+    # ---- what compiled code does not do --------------------------------------------------------------
+
+    def _write_down(self) -> None:
+        """Write what a trace wants of the rows that are settled, and clear them off the bench."""
+        shard, bench, course = self._shard, self._shard.bench, self._shard.bench.course
+        rows, laid = int(course[L.ROWS]), int(course[L.LAID])
+        sends, delivered, lost = int(course[L.SENT]), int(course[L.DELIVERED]), int(course[L.LOST])
+        shard.in_flight += int(course[L.MOVED])
+        course[L.MOVED] = 0
+        if rows == 0:
+            return
+        if delivered:
+            event = bench.deliver_event[:delivered]
+            client = bench.deliver_client[:delivered].copy()
+            shard.tracing.deliveries(event, client, bench.narrow[L.N_BODY, event].astype(np.int64))
+        if shard.services.queueing:
+            shard.queues.note_unfinished(bench.narrow[L.N_BROKER, :rows], bench.finish[:rows])
+        shard.tracing.hops(rows)
+        shard.tracing.losses(lost, Sends(bench.send_event[:sends], bench.send_link[:sends], _NO_DETAIL))
+        if laid > rows:  # gathered, and not handled yet
+            bench.wide[:, : laid - rows] = bench.wide[:, rows:laid].copy()
+            bench.narrow[:, : laid - rows] = bench.narrow[:, rows:laid].copy()
+            bench.cost[: laid - rows] = 0
+        course[L.LAID] = laid - rows
+        course[[L.ROWS, L.HANDLED, L.SENT, L.DELIVERED, L.LOST]] = 0
+        bench.answered[[compiled.SENDS, compiled.DELIVERIES]] = 0
+
+    def _more_room(self) -> None:
+        """For the answers that a handler had no room for."""
+        wanted = self._shard.bench.answered
+        self._shard.bench.reserve_answers(
+            int(wanted[compiled.SENDS_WANTED]), int(wanted[compiled.DELIVERIES_WANTED])
+        )
+
+    def _more_on_links(self) -> None:
+        """For what waits to be put under way."""
+        bench, links = self._shard.bench, self._shard.links
+        waiting = bench.send_link[bench.course[L.SENT] : bench.answered[compiled.SENDS]]
+        links.rings.reserve(waiting)
+        links.outbox.reserve(waiting.size)
+
+    def _change_over(self, end: int) -> bool:
+        """From rounds to one event at a time, or the other way; returns whether the tree of heads stands."""
+        course = self._shard.bench.course
+        course[[L.ROUNDS, L.EVENTS]] = 0
+        if not self._chooses:
+            return self._thin
+        if self._thin:
+            A.leave(self._shard.renew_world(), end)
+        self._thin = not self._thin
+        return False
+
+    def _in_python(self, end: int) -> int:
+        """A round of those events that a handler left to its protocol, and of others beside."""
+        shard, course = self._shard, self._shard.bench.course
+        self._write_down()
+        if self._thin:
+            world = shard.renew_world()
+            A.leave(world, end)
+            size = gather(world, 0, end)
+        else:
+            size = int(course[L.LAID])
+            course[L.LAID] = 0
+        if size:
+            shard.round(size)
+        return 1
+
+    def _wrong(self, code: int) -> ProtocolFault:
+        shard, bench = self._shard, self._shard.bench
+        at = int(bench.course[L.WRONG])
+        if code in _SETTLING:
+            sends = bench.answered[compiled.SENDS]
+            return shard.refusals.unsettled(
+                code, at, Sends(bench.send_event[:sends], bench.send_link[:sends], _NO_DETAIL), NO_TIMERS
+            )
+        if code == A.NO_LINK:
+            return shard.refusals.no_link(int(bench.send_link[at]))
+        if code == A.NO_CLIENT:
+            return shard.refusals.no_client(int(bench.deliver_event[at]), int(bench.deliver_client[at]))
+        what = "names an event that it was not given, or out of order" if code == A.WRONG_EVENT else "says that it reached a row that it was not given"
+        return ProtocolFault(f"a compiled handler {what}")
+
+
+_SETTLING = (settle.LATE_MESSAGE, settle.WRONG_LINK, settle.TIMER_TOO_SOON, settle.BAD_COST)
+_WIDE = {"time": L.W_TIME, "source": L.W_SOURCE, "sequence": L.W_SEQUENCE, "word": L.W_WORD}
+_NARROW = {
+    "broker": L.N_BROKER, "kind": L.N_KIND, "link": L.N_LINK, "type": L.N_TYPE, "service": L.N_SERVICE,
+    "body": L.N_BODY, "cause": L.N_CAUSE,
+}  # fmt: skip
