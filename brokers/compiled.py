@@ -75,7 +75,7 @@ _ANSWERS = {
 SENDS, DELIVERIES, SENDS_WANTED, DELIVERIES_WANTED = range(4)
 _PER_ENTRY, _PER_MATCH = 1, 2
 
-_MADE_OF = digest(__file__, "compiled.py", "views.py", "records.py")
+_MADE_OF = digest(__file__, "compiled.py", "views.py", "records.py", "tables.py", "indexes/ids.py")
 DESK = Record(f"desk {_MADE_OF}", {**_ROWS, **_BODIES, **_NETWORK, **_ANSWERS})
 desk_at = reader(DESK)
 SIGNATURE = types.int64(DESK, types.int64, types.int64, types.int64)
@@ -165,7 +165,9 @@ class Crew(structref.StructRefProxy):
     @staticmethod
     def of(handlers: Sequence[Handler]) -> Crew:
         """At most `HANDLERS_MOST`; the rest of the places repeat the first."""
-        crew: Crew = _new()
+        for each in handlers:
+            each.kernel.compile(SIGNATURE)
+        crew: Crew = _new(_CREW_TYPE)
         _fill(crew, *(each.kernel for each in (*handlers, *[handlers[0]] * (HANDLERS_MOST - len(handlers)))))
         return crew
 
@@ -175,8 +177,9 @@ _CREW_TYPE = _CrewType([("handlers", _CREW)])
 
 
 @njit(cache=True)
-def _new():
-    return structref.new(_CREW_TYPE)
+def _new(type_):
+    """The type is an argument: as a constant it would be, in a factory from the cache, the type of another day."""
+    return structref.new(type_)
 
 
 @njit(types.void(_CREW_TYPE, *[HANDLER] * HANDLERS_MOST), cache=True)
@@ -196,9 +199,9 @@ class Desk:
         self._model[env.service] = env.cost
         self._service = np.empty(0, np.int32)
         self._answered = np.zeros(4, np.int64)
-        self._room(64, 64)
         self._desk: Held | None = None
         self._mine: Held | None = None
+        self._room(64, 64)
 
     def _room(self, sends: int, deliveries: int) -> None:
         self._answers = {
@@ -209,21 +212,13 @@ class Desk:
 
     def decide(self, batch: Batch, out: Out, at: int, stop: int) -> None:
         """Have the handler decide on rows at..stop; one that it leaves to Python is its protocol's fault."""
-        if self._service.size < batch.size:
-            self._service = np.full(2 * batch.size, self._env.service, np.int32)
+        if at == stop:
+            return
         cost, answered = np.zeros(batch.size, np.int64), self._answered
-        desk = DESK.of({
-            "time": batch.time, "source": batch.source, "sequence": batch.sequence, "word": batch.word,
-            "broker": batch.broker, "kind": batch.kind, "link": batch.link, "type": batch.type, "body": batch.body,
-            "cause": batch.cause, "service": self._service, "cost": cost, "cost_model": self._model,
-            **network_columns(self._env.links), **body_columns(self._env.bodies), **self._answers,
-        })  # fmt: skip
-        columns = self._protocol.columns()
-        if self._mine is None or not self._mine.stands_for(columns):
-            self._mine = self._handler.record.of(columns)
+        desk, mine = self._lay(batch, cost)
         while at < stop:
             answered[:] = 0
-            at = _call(self._crew, desk.address, self._mine.address, at, stop)
+            at = _call(self._crew, desk.address, mine.address, at, stop)
             sends, delivered, sends_wanted, deliveries_wanted = answered.tolist()
             found = self._answers
             if sends:
@@ -238,10 +233,28 @@ class Desk:
                     )
                 sizes = found["send_event"].size, found["deliver_event"].size
                 self._room(2 * max(sizes[0], sends_wanted), 2 * max(sizes[1], deliveries_wanted))
-                desk = desk.instead(self._answers)
+                desk.follow(self._answers)
         if np.count_nonzero(cost):
             charged = np.flatnonzero(cost)
             out.cost(charged, cost[charged])
+
+    def _lay(self, batch: Batch, cost: NDArray[np.int64]) -> tuple[Held, Held]:
+        """What the handler is given of a batch."""
+        if self._service.size < batch.size:
+            self._service = np.full(2 * batch.size, self._env.service, np.int32)
+        laid = {
+            "time": batch.time, "source": batch.source, "sequence": batch.sequence, "word": batch.word,
+            "broker": batch.broker, "kind": batch.kind, "link": batch.link, "type": batch.type, "body": batch.body,
+            "cause": batch.cause, "service": self._service, "cost": cost, **body_columns(self._env.bodies),
+        }  # fmt: skip
+        columns = self._protocol.columns()
+        if self._desk is None or self._mine is None:
+            always = {**network_columns(self._env.links), "cost_model": self._model, **self._answers}
+            self._desk, self._mine = DESK.of({**laid, **always}), self._handler.record.of(columns)
+        else:
+            self._desk.follow(laid)
+            self._mine.follow(columns)
+        return self._desk, self._mine
 
 
 def network_columns(links: Any) -> dict[str, NDArray[Any]]:

@@ -40,6 +40,7 @@ class Record(types.Opaque):
     def __init__(self, name: str, fields: Mapping[str, View]) -> None:
         self.fields = dict(fields)
         self.place = {field: i for i, field in enumerate(self.fields)}
+        self.forms = {field: (view.ndim, as_dtype(view.dtype)) for field, view in self.fields.items()}
         listed = ", ".join(f"{field}: {view}" for field, view in self.fields.items())
         super().__init__(f"Record[{name} {blake2b(listed.encode(), digest_size=8).hexdigest()}]")
 
@@ -55,21 +56,23 @@ class Held:
 
     def __init__(self, record: Record, arrays: Mapping[str, NDArray[Any]]) -> None:
         self._numba_type_ = record
-        self._arrays = [arrays[name] for name in record.fields]
-        self._table = np.empty((len(self._arrays), _WORDS), np.int64)
-        for i, (name, view, array) in enumerate(zip(record.fields, record.fields.values(), self._arrays)):
-            if not array.flags.c_contiguous or array.ndim != view.ndim or array.dtype != as_dtype(view.dtype):
-                raise TypeError(f"{name!r} is {array.dtype} in {array.ndim} dimensions; compiled code takes {view}")
-            self._table[i] = address_of(array), array.shape[0], array.shape[-1]
+        self._arrays: dict[str, NDArray[Any] | None] = dict.fromkeys(record.fields)
+        self._table = np.zeros((len(record.fields), _WORDS), np.int64)
         self.address = address_of(self._table)
+        self.follow({name: arrays[name] for name in record.fields})
 
-    def instead(self, arrays: Mapping[str, NDArray[Any]]) -> Held:
-        """The same with some of its arrays replaced."""
-        return Held(self._numba_type_, {**dict(zip(self._numba_type_.fields, self._arrays)), **arrays})
-
-    def stands_for(self, arrays: Mapping[str, NDArray[Any]]) -> bool:
-        """Whether all of these are the arrays that it names."""
-        return all(mine is arrays[name] for name, mine in zip(self._numba_type_.fields, self._arrays))
+    def follow(self, arrays: Mapping[str, NDArray[Any]]) -> None:
+        """Name these arrays from now on; those that it names already cost next to nothing."""
+        known, record = self._arrays, self._numba_type_
+        for name, array in arrays.items():
+            if known[name] is not array:
+                ndim, dtype = record.forms[name]
+                if array.ndim != ndim or array.dtype != dtype or not array.flags.c_contiguous:
+                    raise TypeError(
+                        f"{name!r} is {array.dtype} in {array.ndim} dimensions; compiled code takes {record.fields[name]}"
+                    )
+                self._table[record.place[name]] = address_of(array), array.shape[0], array.shape[-1]
+                known[name] = array
 
 
 def address_of(array: NDArray[Any]) -> int:

@@ -13,12 +13,13 @@ from typing import Any
 
 from numba import types
 from numba.core import cgutils
-from numba.core.typing.templates import AbstractTemplate, infer_global, signature
+from numba.core.typing.templates import AbstractTemplate, AttributeTemplate, infer_getattr, infer_global, signature
 from numba.extending import (
+    intrinsic,
     lower_builtin,
+    lower_getattr,
     make_attribute_wrapper,
     models,
-    overload_attribute,
     register_model,
 )
 
@@ -43,18 +44,30 @@ make_attribute_wrapper(View, "rows", "rows")
 make_attribute_wrapper(View, "columns", "columns")
 
 
-@overload_attribute(View, "size", inline="always")
-def _size(view):
-    if view.ndim == 1:
-        return lambda view: view.rows
-    return lambda view: view.rows * view.columns
+@infer_getattr
+class _Sizes(AttributeTemplate):
+    """`size` and `shape`; an overload that Numba inlines would have it drop writes to views as dead code."""
+
+    key = View
+
+    def resolve_size(self, view: View) -> Any:
+        return types.int64
+
+    def resolve_shape(self, view: View) -> Any:
+        return types.UniTuple(types.int64, view.ndim)
 
 
-@overload_attribute(View, "shape", inline="always")
-def _shape(view):
-    if view.ndim == 1:
-        return lambda view: (view.rows,)
-    return lambda view: (view.rows, view.columns)
+@lower_getattr(View, "size")
+def _size(context: Any, builder: Any, kind: View, value: Any) -> Any:
+    view = cgutils.create_struct_proxy(kind)(context, builder, value)
+    return view.rows if kind.ndim == 1 else builder.mul(view.rows, view.columns)
+
+
+@lower_getattr(View, "shape")
+def _shape(context: Any, builder: Any, kind: View, value: Any) -> Any:
+    view = cgutils.create_struct_proxy(kind)(context, builder, value)
+    sizes = [view.rows] if kind.ndim == 1 else [view.rows, view.columns]
+    return context.make_tuple(builder, types.UniTuple(types.int64, kind.ndim), sizes)
 
 
 def _indexes(view: Any, index: Any) -> bool:
@@ -106,6 +119,22 @@ def _set(context: Any, builder: Any, sig: Any, args: Any) -> Any:
     value = context.cast(builder, args[2], sig.args[2], sig.args[0].dtype)
     context.pack_value(builder, sig.args[0].dtype, value, _place(context, builder, sig, args))
     return context.get_dummy_value()
+
+
+@intrinsic
+def viewed(_context: Any, array: Any) -> Any:
+    """The view of an array, in compiled code."""
+    view = View(array.dtype, array.ndim)
+
+    def code(context: Any, builder: Any, _signature: Any, args: Any) -> Any:
+        given = context.make_array(array)(context, builder, args[0])
+        shape = cgutils.unpack_tuple(builder, given.shape)
+        made = cgutils.create_struct_proxy(view)(context, builder)
+        made.data = builder.bitcast(given.data, context.get_value_type(types.CPointer(view.dtype)))
+        made.rows, made.columns = shape[0], shape[-1]
+        return made._getvalue()
+
+    return view(array), code
 
 
 INTS, NARROW, FLAGS = View(types.int64, 1), View(types.int32, 1), View(types.boolean, 1)

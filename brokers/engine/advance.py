@@ -48,9 +48,7 @@ from brokers.engine.layout import (
     R_OFFSET,
     ROUNDS,
     ROWS,
-    SEND_DETAIL,
     SENT,
-    TIMER,
     TIMER_ORDER,
     W_SEQUENCE,
     W_SOURCE,
@@ -59,20 +57,19 @@ from brokers.engine.layout import (
     WRONG,
 )
 from brokers.engine.rings import grow
-from brokers.engine.settle import OK, deliver, settle
+from brokers.engine.settle import OK, hand_out, put_under_way
 
 # Why the loop was left, beside the codes of `settle`.
 DONE, FULL, ROOM, RINGS, OUTBOX, PYTHON, OTHERWISE, WRONG_EVENT, NO_LINK, NO_CLIENT, NO_ROW = range(10, 21)
 
 
 @njit(cache=True)
-def advance(world, crew, desk, mine, end, thin):
+def advance(world, crew, desk, end, thin):
     """Take turns until nothing before `end` is left, or something needs Python; returns why it stopped.
 
-    `desk` and `mine` are addresses: of what handlers are given, and by service of their protocol's own.
+    `desk` is the address of what handlers are given.
     """
-    course, answered = world.course, world.answered
-    nothing = np.empty((SEND_DETAIL, 0), np.int64), np.empty((TIMER, 0), np.int64), np.empty(0, np.int64)
+    course, answered, handlers = world.course, world.answered, crew.handlers
     while True:
         if course[HANDLED] == course[ROWS]:
             if course[LAID] == course[ROWS]:
@@ -80,7 +77,7 @@ def advance(world, crew, desk, mine, end, thin):
                 if code != OK:
                     return code
             answered[SENDS_WANTED] = answered[DELIVERIES_WANTED] = 0
-            code = _decide(world, crew.handlers, desk, mine)
+            code = _decide(world, handlers, desk)
             if code == OK:
                 code = _check(world)
             if code != OK:
@@ -91,7 +88,7 @@ def advance(world, crew, desk, mine, end, thin):
                 return code
             if thin:
                 _take_out(world)
-            code = _settle(world, nothing)
+            code = _settle(world)
             if code != OK:
                 return code
             if thin:
@@ -209,10 +206,10 @@ def _expect(world):
             sooner(time, leaves, order, send_link[s], arrival[s])
 
 
-@njit(cache=True)
-def _decide(world, handlers, desk, mine):
+@njit(inline="always")
+def _decide(world, handlers, desk):
     """Have handlers decide on what is laid, as far as they do."""
-    course, narrow = world.course, world.narrow
+    course, narrow, mine = world.course, world.narrow, world.mine
     at, stop = course[ROWS], course[LAID]
     while at < stop:
         service = narrow[N_SERVICE, at]
@@ -268,19 +265,20 @@ def _make_room(world):
 
 
 @njit(cache=True)
-def _settle(world, nothing):
-    """Put what is decided under way, and enter what clients got; it has `nothing` of details, timers, other bodies."""
-    detail, timers, bodies = nothing
+def _settle(world):
+    """Put what is decided under way, and enter what clients got."""
     course, answered = world.course, world.answered
     rows, sends = (course[ROWS], course[HANDLED]), (course[SENT], answered[SENDS])
-    code, wrong, more = settle(world, rows, world.send_event, world.send_link, sends, detail, timers)
+    code, wrong, more = put_under_way(
+        world, rows, world.send_event, world.send_link, sends, world.no_detail, world.no_timers
+    )
     if code != OK:
         course[WRONG] = wrong
         return code
     course[MOVED] += more
     if answered[DELIVERIES] > course[DELIVERED]:
         got = (course[DELIVERED], answered[DELIVERIES])
-        deliver(world, world.deliver_event, world.deliver_client, bodies, got)
+        hand_out(world, world.deliver_event, world.deliver_client, world.no_bodies, got)
     return OK
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from brokers.compiled import HANDLERS_MOST
 from brokers.contract import Batch, Ints
 from brokers.engine import layout as L
 from topology import draws
@@ -37,6 +38,11 @@ class Workbench:
         self.cost = np.zeros(rows, np.int64)
         self.course = np.zeros(L.COURSE, np.int64)
         self.answered = np.zeros(4, np.int64)
+        self.mine = np.zeros(HANDLERS_MOST, np.int64)
+        self._nothing = {
+            "no_detail": np.empty((L.SEND_DETAIL, 0), np.int64), "no_timers": np.empty((L.TIMER, 0), np.int64),
+            "no_bodies": np.empty(0, np.int64),
+        }  # fmt: skip
         self.send_event = self.send_link = self.deliver_event = self.deliver_client = np.empty(0, np.int64)
         self.timer_number = np.empty(0, np.int64)
         self.losses = np.empty((0, L.LOSS), np.int64)
@@ -56,6 +62,15 @@ class Workbench:
             "timer_number": self.timer_number, "cut": self._cut,
             "turns": self._turns, "heap": self._heap, "course": self.course, "answered": self.answered,
             "send_event": self.send_event, "send_link": self.send_link,
+            "deliver_event": self.deliver_event, "deliver_client": self.deliver_client, "mine": self.mine,
+            **self._nothing,
+        }  # fmt: skip
+
+    def growing(self) -> dict[str, Any]:
+        """Those of them that may be replaced."""
+        return {
+            "losses": self.losses, "arrival": self._arrival, "send_number": self._send_number,
+            "timer_number": self.timer_number, "send_event": self.send_event, "send_link": self.send_link,
             "deliver_event": self.deliver_event, "deliver_client": self.deliver_client,
         }  # fmt: skip
 
@@ -99,7 +114,7 @@ class Workbench:
                     self._laid[size] = columns
         else:
             batch.size = rows.size
-            columns = (*self.wide[:, rows], *self.narrow[:, rows])
+            columns = (*self.wide.take(rows, axis=1), *self.narrow.take(rows, axis=1))
         (
             batch.time, batch.source, batch.sequence, batch.word,
             batch.broker, batch.kind, batch.link, batch.type, _, batch.body, batch.cause,

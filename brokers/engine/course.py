@@ -9,7 +9,6 @@ Whether events are taken in rounds or one at a time is chosen by how full rounds
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from operator import is_
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,6 +23,7 @@ from brokers.engine.batching import Workbench
 from brokers.engine.collect import NO_TIMERS, Sends
 from brokers.engine.gather import gather
 from brokers.errors import ProtocolFault
+from brokers.records import Held
 
 if TYPE_CHECKING:
     from brokers.engine.shard import Shard
@@ -57,10 +57,9 @@ class Course:
         self._crew = compiled.Crew.of(self._handlers)
         self._chooses = how == "auto"
         self._thin = how != "rounds"
-        self._seen: tuple[Any, ...] = (None,)
-        self._desk: Any = None
-        self._mine: list[Any] = [None] * len(self._protocols)
-        self._mine_at = np.zeros(len(self._protocols), np.int64)
+        self._desk: Held | None = None
+        self._mine: list[Held] = []
+        self._planted = False  # whether the winner tree stands
         self._coming: list[Ints] = []
         shard.bench.reserve_answers(4096, 4096)
 
@@ -71,7 +70,9 @@ class Course:
         if len(rows):
             self._coming.append(rows)
 
-    def _prepare(self) -> None:
+    def begin(self) -> None:
+        """A window begins, and it is known what comes to it from outside."""
+        self._planted = False
         if not self._coming:
             return
         rows = self._coming[0] if len(self._coming) == 1 else np.concatenate([r[:, : L.ROW] for r in self._coming])
@@ -86,23 +87,26 @@ class Course:
             type_, body = (carried[mine] >> 8) & 0xFFFF, carried[mine] >> 24
             protocol.prepare(type_.astype(np.int32), word[mine], body.astype(np.int32), self._shard.now)
 
+    def end(self) -> None:
+        """The window is over."""
+        for protocol in self._protocols:
+            protocol.tidy()
+
     # ---- a window ------------------------------------------------------------------------------------
 
     def run(self, end: int) -> int:
-        """Handle everything before `end`; returns in how many turns."""
+        """Handle everything before `end`, which the window reaches at least; returns in how many rounds."""
         shard, course = self._shard, self._shard.bench.course
-        self._prepare()
-        turns = 0
-        planted = False
+        rounds = 0
         while True:
             world = shard.renew_world()
             self._lay_desk()
-            if self._thin and not planted:
+            if self._thin and not self._planted:
                 heads.plant(world)
-                planted = True
+                self._planted = True
             began = int(course[L.ROUNDS])
-            code = A.advance(world, self._crew, self._desk.address, self._mine_at, end, self._thin)
-            turns += int(course[L.ROUNDS]) - began
+            code = A.advance(world, self._crew, self._desk.address, end, self._thin)
+            rounds += int(course[L.ROUNDS]) - began
             if code == A.DONE:
                 break
             if code == A.FULL:
@@ -113,39 +117,36 @@ class Course:
             elif code in (A.RINGS, A.OUTBOX):
                 self._more_on_links()
             elif code == A.OTHERWISE:
-                planted = self._change_over(end)
+                self._change_over(end)
             elif code == A.PYTHON:
-                turns += self._in_python(end)
-                planted = False
+                rounds += self._in_python(end)
             else:
                 raise self._wrong(code)
         self._write_down()
         if self._thin:
             A.leave(world, end)
-        for protocol in self._protocols:
-            protocol.tidy()
-        return turns
+        return rounds
 
     def _lay_desk(self) -> None:
-        """Make the records of handlers anew where an array is another than before."""
-        shard, bench = self._shard, self._shard.bench
-        bodies = shard.services.bodies
-        seen = (bench.send_event, bench.deliver_event, bodies.hash)
-        if not all(map(is_, seen, self._seen)):
-            self._seen = seen
+        """Show handlers the arrays that have taken the place of others."""
+        bench, bodies = self._shard.bench, self._shard.services.bodies
+        growing = {
+            "send_event": bench.send_event, "send_link": bench.send_link, "deliver_event": bench.deliver_event,
+            "deliver_client": bench.deliver_client, **compiled.body_columns(bodies),
+        }  # fmt: skip
+        if self._desk is None:
             self._desk = compiled.DESK.of({
                 **{name: bench.wide[row] for name, row in _WIDE.items()},
                 **{name: bench.narrow[row] for name, row in _NARROW.items()},
-                "cost": bench.cost, "cost_model": shard.services.cost_model, "answered": bench.answered,
-                "send_event": bench.send_event, "send_link": bench.send_link,
-                "deliver_event": bench.deliver_event, "deliver_client": bench.deliver_client,
-                **compiled.network_columns(shard.links.table), **compiled.body_columns(bodies),
+                "cost": bench.cost, "cost_model": self._shard.services.cost_model, "answered": bench.answered,
+                **compiled.network_columns(self._shard.links.table), **growing,
             })  # fmt: skip
-        for number, (protocol, handler) in enumerate(zip(self._protocols, self._handlers)):
-            columns, mine = protocol.columns(), self._mine[number]
-            if mine is None or not mine.stands_for(columns):
-                mine = self._mine[number] = handler.record.of(columns)
-                self._mine_at[number] = mine.address
+            self._mine = [h.record.of(p.columns()) for p, h in zip(self._protocols, self._handlers)]
+            bench.mine[: len(self._mine)] = [mine.address for mine in self._mine]
+        else:
+            self._desk.follow(growing)
+            for protocol, mine in zip(self._protocols, self._mine):
+                mine.follow(protocol.columns())
 
     # ---- what compiled code does not do --------------------------------------------------------------
 
@@ -188,16 +189,15 @@ class Course:
         links.rings.reserve(waiting)
         links.outbox.reserve(waiting.size)
 
-    def _change_over(self, end: int) -> bool:
-        """From rounds to one event at a time, or the other way; returns whether the tree of heads stands."""
+    def _change_over(self, end: int) -> None:
+        """From rounds to one event at a time, or the other way."""
         course = self._shard.bench.course
         course[[L.ROUNDS, L.EVENTS]] = 0
-        if not self._chooses:
-            return self._thin
-        if self._thin:
-            A.leave(self._shard.renew_world(), end)
-        self._thin = not self._thin
-        return False
+        if self._chooses:
+            if self._thin:
+                A.leave(self._shard.renew_world(), end)
+            self._thin = not self._thin
+            self._planted = False
 
     def _in_python(self, end: int) -> int:
         """A round of those events that a handler left to its protocol, and of others beside."""
@@ -212,6 +212,7 @@ class Course:
             course[L.LAID] = 0
         if size:
             shard.round(size)
+        self._planted = False
         return 1
 
     def _wrong(self, code: int) -> ProtocolFault:

@@ -68,13 +68,23 @@ def _play(time, leaf, order, node):
 
 @njit(inline="always")
 def moved(time, leaf, order, which, new_time):
-    """What comes first of a leaf is another."""
+    """What comes first of a leaf is another.
+
+    Only siblings are read on the way up, whose places are known from the start: none waits for the one before.
+    """
     place = time.size // 2 + which
-    time[place] = new_time
-    place >>= 1
-    while place > 0:
-        _play(time, leaf, order, place)
+    earliest, first = np.int64(new_time), np.int64(which)
+    time[place] = earliest
+    while place > 1:
+        other, rival = time[place ^ 1], np.int64(leaf[place ^ 1])
+        if other == earliest and other != NEVER:
+            if order[rival] < order[first]:
+                first = rival
+        else:
+            first = rival if other < earliest else first
+            earliest = min(other, earliest)
         place >>= 1
+        time[place], leaf[place] = earliest, first
 
 
 @njit(inline="always")

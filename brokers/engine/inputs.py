@@ -7,7 +7,7 @@ by broker. At the next window all of it has been handled, so the input lanes sta
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -74,10 +74,13 @@ class Inputs:
         key = ((self._brokers + client) << 32) | sequence
         body = np.full(n, -1, np.int64)
         cause = np.full(n, -1, np.int64)
-        for number, (service, _, emission) in enumerate(parts):
-            mine = np.flatnonzero(part_of == number)
+        for group in _alike(parts):
+            mine: Any = slice(None)
+            if len(group.numbers) < len(parts):
+                mine = np.flatnonzero(np.isin(part_of, group.numbers))
+            content = group.content(part_of[mine], row_of[mine])
             body[mine], cause[mine] = self._describe(
-                service, emission, row_of[mine], when[mine], client[mine], key[mine], word[mine]
+                group.service, group.type, content, when[mine], client[mine], key[mine], word[mine]
             )
         self._bodies.carry(body, 1)
 
@@ -148,23 +151,26 @@ class Inputs:
         return sequence
 
     def _describe(
-        self, service: int, emission: Emission, rows: Ints, when: Ints, client: Ints, key: Ints, word: Ints
+        self, service: int, type: int, content: Any, when: Ints, client: Ints, key: Ints, word: Ints
     ) -> tuple[Ints, Ints]:
-        """Make the bodies and causes of one emission's messages, and note what the trace wants of them."""
+        """Make the bodies and causes of messages of a type, and note what the trace wants of them.
+
+        `content` is a matrix or a list of objects, one for each message; None if they have no bodies.
+        """
         kind, bodies = self._kinds[service], self._bodies
         broker, entity = self._client_broker[client], self._brokers + client
-        values = None if emission.rows is None else emission.rows[rows]
-        body = np.full(rows.size, -1, np.int64)
-        cause = np.full(rows.size, -1, np.int64)
+        values = content if isinstance(content, np.ndarray) else None
+        body = np.full(when.size, -1, np.int64)
+        cause = np.full(when.size, -1, np.int64)
         if values is not None:
-            body[:] = bodies.add_rows(service, emission.type, values, when, key, broker, key | _CLIENT_UID)
-        elif emission.objects is not None:
+            body[:] = bodies.add_rows(service, type, values, when, key, broker, key | _CLIENT_UID)
+        elif content is not None:
             body[:] = [
-                bodies.add_object(service, emission.type, emission.objects[r], t, k, b, k | _CLIENT_UID)
-                for r, t, k, b in zip(rows.tolist(), when.tolist(), key.tolist(), broker.tolist())
+                bodies.add_object(service, type, each, t, k, b, k | _CLIENT_UID)
+                for each, t, k, b in zip(content, when.tolist(), key.tolist(), broker.tolist())
             ]
-        if emission.type in kind.publications:
-            self.publications[service] += rows.size
+        if type in kind.publications:
+            self.publications[service] += when.size
             if self._trace.wants("publications"):
                 self._trace.write(
                     "publications",
@@ -176,9 +182,9 @@ class Inputs:
                     size_bytes=np.where(body >= 0, bodies.size[np.maximum(body, 0)], 0).astype(np.int32),
                     values=values,
                 )
-        if emission.type in kind.changes:
+        if type in kind.changes:
             cause[:] = self._causes.new(key)
-            self._note_change(service, emission.type, key, word, client, when, False, values)
+            self._note_change(service, type, key, word, client, when, False, values)
         return body, cause
 
     def note_standing(self, service: int, emission: Emission, local: NDArray[np.bool_]) -> None:
@@ -234,6 +240,42 @@ class Inputs:
             if sums:
                 self.changes += [{"values": None, **part} for part in state["changes"]]
                 self.publications += state["publications"]
+
+
+class _Alike:
+    """Parts of one service, type and width, so that their bodies are made together."""
+
+    def __init__(self, service: int, type: int) -> None:
+        self.service = service
+        self.type = type
+        self.numbers: list[int] = []
+        self._emissions: list[Emission] = []
+
+    def add(self, number: int, emission: Emission) -> None:
+        self.numbers.append(number)
+        self._emissions.append(emission)
+
+    def content(self, part_of: Ints, row_of: Ints) -> Any:
+        """What is in these rows of parts; None if they have no bodies."""
+        sizes = np.array([emission.time.size for emission in self._emissions])
+        begin = np.zeros(self.numbers[-1] + 1, np.int64)
+        begin[self.numbers] = np.cumsum(sizes) - sizes
+        rows = begin[part_of] + row_of
+        if self._emissions[0].rows is not None:
+            return np.concatenate([emission.rows for emission in self._emissions])[rows]
+        if self._emissions[0].objects is not None:
+            objects = [each for emission in self._emissions for each in emission.objects or ()]
+            return [objects[row] for row in rows.tolist()]
+        return None
+
+
+def _alike(parts: list[tuple[int, int, Emission]]) -> Iterable[_Alike]:
+    """The parts by what makes them alike, in the order of the first of each."""
+    found: dict[tuple[int, int, Any], _Alike] = {}
+    for number, (service, _, emission) in enumerate(parts):
+        form = emission.objects is not None if emission.rows is None else emission.rows.shape[1:]
+        found.setdefault((service, emission.type, form), _Alike(service, emission.type)).add(number, emission)
+    return found.values()
 
 
 def _select(emission: Emission, mask: NDArray[np.bool_]) -> Emission:

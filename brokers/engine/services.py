@@ -80,6 +80,10 @@ class Services:
             **self.inputs.arrays(), **self.bodies.arrays(), **self.causes.arrays(),
         }  # fmt: skip
 
+    def growing(self) -> dict[str, Any]:
+        """Those of them that may be replaced."""
+        return {"inputs": self.inputs.rows, **self.bodies.arrays(), **self.causes.arrays()}
+
     def shortest_timer_ns(self) -> Ints:
         """By broker, the shortest delay of a timer that any service sets."""
         return self.timer_min.min(axis=0, initial=NEVER)

@@ -85,6 +85,7 @@ from brokers.engine.layout import (
 )
 from brokers.engine.rings import insert, packed, push
 from brokers.fingerprint import GOLDEN, OTHER, absorb, draw, scramble
+from brokers.views import viewed
 
 OK, LATE_MESSAGE, TIMER_TOO_SOON, WRONG_LINK, BAD_COST = range(5)
 
@@ -92,7 +93,14 @@ _COST_MAX = 4e18  # a float below it is an int64
 
 
 @njit(cache=True)
-def settle(world, rows, event, link, sends, detail, timers):
+def settle(world, size, event, link, detail, timers):
+    """Date the outputs of the first rows of the batch and put them under way, as `put_under_way` does."""
+    rows, sends = (0, size), (0, event.size)
+    return put_under_way(world, rows, viewed(event), viewed(link), sends, viewed(detail), viewed(timers))
+
+
+@njit(cache=True)
+def put_under_way(world, rows, event, link, sends, detail, timers):
     """Date the outputs of rows[0]:rows[1] of the batch and put them under way; they come in order of their events.
 
     The sends are sends[0]:sends[1] of `event` and `link`. `detail` says what each carries; where it is empty, sends
@@ -362,7 +370,13 @@ def push_arrivals(world, rows, links):
 
 
 @njit(cache=True)
-def deliver(world, event, client, body, which):
+def deliver(world, event, client, body):
+    """Enter deliveries, as `hand_out` does."""
+    hand_out(world, viewed(event), viewed(client), viewed(body), (0, event.size))
+
+
+@njit(cache=True)
+def hand_out(world, event, client, body, which):
     """Enter deliveries which[0]:which[1] into digest, counts and the latency histogram of their service.
 
     Where there is no `body`, each is that of its event.

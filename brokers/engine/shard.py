@@ -15,9 +15,9 @@ from __future__ import annotations
 
 import gc
 import time
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
-from operator import is_
 from typing import Any
 
 import numpy as np
@@ -109,8 +109,7 @@ class Shard:
         self.in_flight = 0
         self._sent = 0  # messages in the blobs of the last window, which nobody has taken in yet
         self._since_sweep = 0
-        self._world: Held
-        self._growing: tuple[Any, ...] = (None,)
+        self._world: Held | None = None
         self._course = self._compiled(cutting or Cutting())
         if resume is None:
             self._start_timers()
@@ -136,11 +135,7 @@ class Shard:
         return min(self.queues.earliest(), self.services.inputs.first, self.services.clock.next_wake())
 
     def window(self, end: int, blobs: list[bytes], samples: range = NONE) -> tuple[Window, list[bytes]]:
-        """Advance to `end`. `blobs` is what other shards packed for this one.
-
-        `samples` are the times at which to sample, the last of them `end`; if there are several, nothing happens from
-        the first of them on.
-        """
+        """Advance to `end`. `blobs` is what other shards packed for this one, `samples` the times at which to sample."""
         collecting = gc.isenabled()
         gc.disable()  # what a batch makes dies with it; looking for cycles in it took half the time of on_message
         try:
@@ -160,10 +155,12 @@ class Shard:
         self.in_flight += count
         if self._course is not None and count:
             self._course.expect(services.inputs.rows)
-        rounds = self._rounds(end) if self._course is None else self._course.run(end)
+        if self._course is not None:
+            self._course.begin()
+        rounds = self._advance(end, samples)
+        if self._course is not None:
+            self._course.end()
         self.now = end
-        if samples:
-            self.tracing.samples(samples)
         self._sent = len(outbox)
         self.in_flight -= self._sent
         blobs_out, first = outbox.pack(self.peers, self.links.peer_of, services.bodies, services.causes)
@@ -180,17 +177,33 @@ class Shard:
         )
         return report, blobs_out
 
+    def _advance(self, end: int, samples: range) -> int:
+        """Handle everything before `end`, and sample on the way; returns in how many rounds."""
+        handle = self._rounds if self._course is None else self._course.run
+        rounds = 0
+        while samples and self.tracing.sampling:
+            quiet = bisect_right(samples, self.queues.earliest())
+            if quiet:
+                self.tracing.samples(samples[:quiet])
+                samples = samples[quiet:]
+            else:
+                rounds += handle(samples[0])
+        rounds += handle(end)
+        if samples:
+            self.queues.forget_finished(samples[-1])
+        return rounds
+
     def renew_world(self) -> Held:
-        """Make what kernels see anew if a room has replaced an array by a larger one."""
-        links, services = self.links, self.services
-        growing = (
-            links.rings.arena, links.outbox.rows, services.inputs.rows, services.bodies.refs, services.causes.counts,
-            self.bench.losses, self.bench.timer_number, self.bench.send_event, self.bench.deliver_event,
-        )  # fmt: skip
-        if not all(map(is_, growing, self._growing)):
-            rooms = (links, services, self.queues, self.tallies, self.bench)
+        """What kernels see, with the arrays that have taken the place of others."""
+        links, services, bench = self.links, self.services, self.bench
+        growing = {
+            "arena": links.rings.arena, "outbox": links.outbox.rows, **services.growing(), **bench.growing(),
+        }  # fmt: skip
+        if self._world is None:
+            rooms = (links, services, self.queues, self.tallies, bench)
             self._world = World.of({name: array for room in rooms for name, array in room.arrays().items()})
-            self._growing = growing
+        else:
+            self._world.follow(growing)
         return self._world
 
     def _take_in(self, blobs: Sequence[bytes]) -> None:
@@ -235,7 +248,7 @@ class Shard:
         self._make_room(sends, timers)
         bench.course[L.LOST] = 0
         code, at, moved = settle.settle(
-            self._world, (0, size), sends.event, sends.link, (0, sends.event.size), sends.detail, timers.table
+            self._world, size, sends.event, sends.link, sends.detail, timers.table
         )
         self.in_flight += moved
         if code != settle.OK:
@@ -245,7 +258,7 @@ class Shard:
         if deliveries is not None:
             event, client, body = deliveries
             self.refusals.check_clients(event, client)
-            settle.deliver(self._world, event, client, body, (0, event.size))
+            settle.deliver(self._world, event, client, body)
             self.tracing.deliveries(event, client, body)
         if self.services.queueing:
             self.queues.note_unfinished(bench.narrow[L.N_BROKER, :size], bench.finish[:size])

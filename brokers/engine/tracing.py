@@ -25,6 +25,7 @@ class Tracing:
         self._services = services
         self._queues = queues
         self._bench = bench
+        self.sampling = bool(trace.wants("samples"))
 
     def hops(self, size: int) -> None:
         """Everything that was handled in a batch."""
@@ -103,9 +104,6 @@ class Tracing:
     def samples(self, times: range) -> None:
         """Samples at these times: of a quiet stretch in blocks, since then queues only drain, and tables stay."""
         queues, protocols = self._queues, self._services.protocols
-        if not self._trace.wants("samples"):
-            queues.forget_finished(times[-1])
-            return
         mine = queues.mine
         services = len(protocols)
         entries = np.concatenate([protocol.entries()[mine] for protocol in protocols])

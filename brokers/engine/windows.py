@@ -1,8 +1,7 @@
 """The sequence of windows of a run, the same for both engines.
 
-It skips quiet time, with all samples that lie in it taken at once; cuts windows at sample times, and never lets a
-window be longer than the lookahead: the shortest delay of a link between shards. How windows fall shows in the run
-tables only.
+It skips quiet time, with all samples that lie in it taken at once, and never lets a window be longer than the
+lookahead: the shortest delay of a link between shards. How windows fall shows in the run tables only.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from brokers.engine.model import Model
-from brokers.engine.shard import NONE, ShardResult, Window
+from brokers.engine.shard import ShardResult, Window
 
 Progress = Callable[[int, int, int], None]  # simulated ns, events so far, messages under way
 
@@ -79,15 +78,12 @@ class Windows:
                 if not sampling:
                     break
                 now = sample_until
-            samples = NONE
             if sampling and now >= sample_at:  # nothing happens before `now`
                 samples = range(sample_at, min(now, sample_until) + 1, every)
                 now = end = samples[-1]
             else:
                 end = min(now + min(self.length, self.lookahead), self.hard_end)
-                if sampling and end >= sample_at:
-                    end = sample_at
-                    samples = range(end, end + 1)
+                samples = range(sample_at, min(end, sample_until) + 1, every)
             before = time.perf_counter_ns()
             reports = shards.step(end, samples)
             if samples:

@@ -90,6 +90,10 @@ _FIELDS = {
     "send_link": INTS,
     "deliver_event": INTS,
     "deliver_client": INTS,
+    "mine": INTS,  # by service, the address of what its handler takes as `mine`
+    "no_detail": TABLE,  # what handlers do not answer
+    "no_timers": TABLE,
+    "no_bodies": INTS,
 }
 World = Record(f"world {digest(__file__, *_INLINED)}", _FIELDS)
 WorldType = Record  # as kernels that an earlier version left in the disk cache name the type of a world

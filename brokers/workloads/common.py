@@ -23,7 +23,7 @@ from brokers.errors import InvalidInput
 
 CHUNK_EVENTS = 4096  # a chunk is as long as this many events take
 CHUNK_MIN_NS = 1_000_000
-CHUNK_MAX_NS = 1_000_000_000
+CHUNK_MAX_NS = 60_000_000_000
 
 # A subscription id is `client entity << 32 | number`. Each source of a service numbers in a range of its
 # own, so that two of them can serve the same clients.

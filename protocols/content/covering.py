@@ -19,12 +19,11 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from brokers.compiled import Handler, handler
+from brokers.compiled import Handler
 from brokers.contract import Batch, BrokerProtocol, Demand, Floats, Interests, Ints, Message, ShardEnv
 from brokers.out import Out
-from brokers.records import reader
 from protocols.content.kind import PUBLISH, SUBSCRIBE
-from protocols.content.subscription import LOCAL, STATE, PlainSubscription, Subscription, link_mask, publish
+from protocols.content.subscription import LOCAL, PlainSubscription, Subscription, link_mask, publications
 from protocols.expected import Tree, flow, to_publishers, to_wanted
 from protocols.routes import Routes
 
@@ -133,18 +132,6 @@ class _Standing:
         return self._done[id]
 
 
-_state = reader(STATE)
-
-
-@handler(STATE)
-def _publish_only(desk, mine, at, stop):
-    state = _state(mine)
-    for i in range(at, stop):
-        if desk.type[i] != PUBLISH or not publish(desk, state, i):
-            return i
-    return stop
-
-
 class Covering(Subscription):
     """Covering over the brokers of a shard: publications as in `subscription`, changes one at a time.
 
@@ -154,7 +141,7 @@ class Covering(Subscription):
     """
 
     plain: ClassVar[type[BrokerProtocol] | None] = PlainCovering
-    compiled: ClassVar[Handler | None] = _publish_only
+    compiled: ClassVar[Handler | None] = publications
 
     @classmethod
     def expected_events(cls, demand: Demand) -> float:

@@ -204,7 +204,7 @@ def _flip(bits, slot, link):
     bits[slot, link >> 6] ^= np.uint64(1) << np.uint64(link & 63)
 
 
-STATE = Record("subscription", {
+_STATE = Record("subscription", {
     **STORE,
     "local": FLAGS, "uses": INTS,  # by slot
     "came": WORDS_TABLE, "sent": WORDS_TABLE,  # by slot, one bit for each link
@@ -213,21 +213,31 @@ STATE = Record("subscription", {
     "child_start": NARROW_TABLE, "child": NARROW_TABLE,  # those of the routes
     "everywhere": FLAGS,  # whether interests go everywhere on one tree
 })  # fmt: skip
-_state = reader(STATE)
+_state = reader(_STATE)
 
 
-@handler(STATE)
+@handler(_STATE)
 def _route(desk, mine, at, stop):
     state = _state(mine)
     for i in range(at, stop):
-        done = publish(desk, state, i) if desk.type[i] == PUBLISH else _change(desk, state, i)
+        done = _publish(desk, state, i) if desk.type[i] == PUBLISH else _change(desk, state, i)
         if not done:
             return i
     return stop
 
 
+@handler(_STATE)
+def publications(desk, mine, at, stop):
+    """Decides on publications, and leaves all else to Python."""
+    state = _state(mine)
+    for i in range(at, stop):
+        if desk.type[i] != PUBLISH or not _publish(desk, state, i):
+            return i
+    return stop
+
+
 @njit(cache=True)
-def publish(desk, state, i):
+def _publish(desk, state, i):
     """Pass a publication on down its tree, and hand it to the clients here; False where that is left to Python."""
     b, body = desk.broker[i], desk.body[i]
     if not is_known(desk, state, body):
