@@ -97,6 +97,17 @@ def handler(record: Record) -> Callable[[Any], Handler]:
     return lambda function: Handler(njit(cache=True)(function), record)
 
 
+def handler_of(protocol: type) -> Handler | None:
+    """The compiled handler of a protocol, or None. One that was inherited past a new `handle` is another protocol's."""
+    for cls in protocol.__mro__:
+        if "compiled" in vars(cls):
+            found: Handler | None = vars(cls)["compiled"]
+            return found
+        if "handle" in vars(cls):
+            return None
+    return None
+
+
 # ---- what is answered --------------------------------------------------------------------------------
 
 

@@ -19,9 +19,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
+from brokers.compiled import handler_of
 from brokers.contract import BrokerProtocol
 from brokers.engine.batching import Cutting
-from brokers.engine.model import Model
+from brokers.engine.model import Model, protocol_class
 from brokers.engine.simulate import MemoryTraces, Result, simulate, tables_of
 from brokers.engine.trace import DRIVER
 from brokers.errors import BrokerlabError
@@ -105,6 +106,15 @@ def variants(model: Model) -> list[Variant]:
         ),
         Variant("short windows", max_window_ns=1_700_000),
     ]
+    if all(handler_of(protocol_class(service)) is not None for service in model.services):
+        found += [
+            Variant("`handle` alone", Cutting(compiled="never")),
+            Variant("compiled, one event at a time", Cutting(compiled="events")),
+            Variant("compiled, in rounds", Cutting(compiled="rounds")),
+            Variant("compiled, in rounds of at most 5", Cutting(compiled="rounds", limit=5)),
+            Variant("compiled, cut at random", Cutting("random", compiled="rounds", limit=60, seed=8)),
+            Variant("compiled, short windows", Cutting(compiled="events"), max_window_ns=2_300_000),
+        ]
     for actors in (2, 3, 7):
         if actors < brokers:
             found += [

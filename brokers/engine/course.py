@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from brokers import compiled
+from brokers.compiled import handler_of
 from brokers.contract import Ints, ShardProtocol
 from brokers.engine import layout as L
 from brokers.engine import advance as A
@@ -31,19 +32,9 @@ if TYPE_CHECKING:
 _NO_DETAIL = np.empty((L.SEND_DETAIL, 0), np.int64)
 
 
-def handler_of(protocol: ShardProtocol) -> Any:
-    """The compiled handler of a protocol, or None; one that was inherited past a new `handle` is another's."""
-    for cls in type(protocol).__mro__:
-        if "compiled" in vars(cls):
-            return vars(cls)["compiled"]
-        if "handle" in vars(cls):
-            return None
-    return None
-
-
 def possible(protocols: Sequence[ShardProtocol]) -> bool:
     """Whether compiled code can carry the rounds of these protocols."""
-    return 0 < len(protocols) <= compiled.HANDLERS_MOST and all(handler_of(each) is not None for each in protocols)
+    return 0 < len(protocols) <= compiled.HANDLERS_MOST and all(handler_of(type(each)) is not None for each in protocols)
 
 
 class Course:
@@ -53,7 +44,7 @@ class Course:
         """`how`: "events" or "rounds" for always so, "auto" to choose."""
         self._shard = shard
         self._protocols = shard.services.protocols
-        self._handlers = [handler_of(protocol) for protocol in self._protocols]
+        self._handlers = [handler_of(type(protocol)) for protocol in self._protocols]
         self._crew = compiled.Crew.of(self._handlers)
         self._chooses = how == "auto"
         self._thin = how != "rounds"

@@ -246,7 +246,6 @@ class Shard:
             timers = collector.timers(answers, size)
             collect_costs(answers, bench.cost[:size])
         self._make_room(sends, timers)
-        bench.course[L.LOST] = 0
         code, at, moved = settle.settle(
             self._world, size, sends.event, sends.link, sends.detail, timers.table
         )
@@ -265,6 +264,7 @@ class Shard:
         self._note(answers)
         self.tracing.hops(size)
         self.tracing.losses(int(bench.course[L.LOST]), sends)
+        bench.course[L.LOST] = 0
 
     def _make_room(self, sends: Sends, timers: Timers) -> None:
         """For everything that is about to be put under way: kernels do not grow arrays."""
