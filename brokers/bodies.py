@@ -93,10 +93,11 @@ class Bodies:
         self._capacity = 1024
         for name, dtype in _COLUMNS.items():
             setattr(self, name, np.zeros(self._capacity, dtype))
-        self._free: list[int] = list(range(self._capacity - 1, -1, -1))
+        self._free = np.arange(self._capacity - 1, -1, -1, dtype=np.int32)
+        self._free_count = self._capacity
         self._rows: dict[tuple[int, int], _Rows] = {}
-        self._objects: list[Any] = [None] * self._capacity
-        self._encoded: list[bytes | None] = [None] * self._capacity
+        self._objects: dict[int, Any] = {}  # of bodies that are no rows, and of those whose author has seen one
+        self._encoded: dict[int, bytes] = {}
         self._used = np.zeros(self._capacity, np.bool_)
         self._shard = shard
         self.made = shard << 48
@@ -115,7 +116,7 @@ class Bodies:
         return self._used
 
     def _take(self, n: int) -> NDArray[np.int32]:
-        while len(self._free) < n:
+        while self._free_count < n:
             old = self._capacity
             self._capacity = old * 2
             for name in (*_COLUMNS, "_used"):
@@ -123,12 +124,12 @@ class Bodies:
                 grown = np.zeros(self._capacity, column.dtype)
                 grown[:old] = column
                 setattr(self, name, grown)
-            self._objects.extend([None] * old)
-            self._encoded.extend([None] * old)
-            self._free[:0] = range(self._capacity - 1, old - 1, -1)
-        taken = self._free[-n:][::-1]
-        del self._free[-n:]
-        handles = np.array(taken, np.int32)
+            free = np.empty(self._capacity, np.int32)
+            free[:old] = np.arange(self._capacity - 1, old - 1, -1)
+            free[old : old + self._free_count] = self._free[: self._free_count]
+            self._free, self._free_count = free, old + self._free_count
+        self._free_count -= n
+        handles: NDArray[np.int32] = self._free[self._free_count : self._free_count + n][::-1].copy()
         self._used[handles] = True
         self.refs[handles] = 0
         return handles
@@ -218,7 +219,7 @@ class Bodies:
 
     def object(self, handle: int) -> Any:
         """A body as its author sees it: plain data, or what the kind makes of a row. Kept until freed."""
-        found = self._objects[handle]
+        found = self._objects.get(handle)
         if found is None and self.row[handle] >= 0:
             service, type_ = int(self.service[handle]), int(self.type[handle])
             row = self._rows[(service, type_)].matrix[self.row[handle]]
@@ -262,10 +263,12 @@ class Bodies:
             code = (self.service[which].astype(np.int64) << 16) | self.type[which]
             for value in np.unique(code).tolist():
                 self._rows[(value >> 16, value & 0xFFFF)].release(rows[numeric][code == value])
-        for handle in gone.tolist():
-            self._objects[handle] = None
-            self._encoded[handle] = None
-        self._free.extend(gone[::-1].tolist())
+        if self._objects:
+            for handle in gone.tolist():
+                self._objects.pop(handle, None)
+                self._encoded.pop(handle, None)
+        self._free[self._free_count : self._free_count + gone.size] = gone[::-1]
+        self._free_count += int(gone.size)
         return int(gone.size)
 
     # ---- crossing to another shard -------------------------------------------------------------------

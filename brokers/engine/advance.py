@@ -141,7 +141,7 @@ _THIN_EVENTS = 1 << 15  # events one at a time, after which it is tried whether 
 @njit(inline="always")
 def _events_least(brokers):
     """How many events a round has to hold to be quicker than one event at a time."""
-    return 32 + brokers // 2
+    return 16 + 2 * brokers // 5
 
 
 @njit(cache=True)
