@@ -109,9 +109,10 @@ def _field(context: Any, builder: Any, record: Any, value: Any, name: str) -> An
     word = context.get_value_type(types.int64)
     table = builder.bitcast(value, word.as_pointer())
     first = _WORDS * record.place[name]
-    address, rows, columns = (
-        builder.load(builder.gep(table, [context.get_constant(types.int64, first + i)])) for i in range(_WORDS)
-    )
+    found = [builder.load(builder.gep(table, [context.get_constant(types.int64, first + i)])) for i in range(_WORDS)]
+    for load in found:  # while compiled code runs nobody replaces an array, so one look at the table is enough
+        load.set_metadata("invariant.load", builder.module.add_metadata([]))
+    address, rows, columns = found
     view = record.fields[name]
     made = cgutils.create_struct_proxy(view)(context, builder)
     made.data = builder.inttoptr(address, context.get_value_type(types.CPointer(view.dtype)))

@@ -101,7 +101,7 @@ def advance(world, crew, desk, end, thin):
             return ROOM if answered[SENDS_WANTED] + answered[DELIVERIES_WANTED] > 0 else PYTHON
 
 
-@njit(cache=True)
+@njit(forceinline=True, cache=True)
 def _lay(world, end, thin):
     """Lay what comes next behind what is on the bench."""
     course, cost = world.course, world.cost
@@ -144,7 +144,7 @@ def _events_least(brokers):
     return 16 + 2 * brokers // 5
 
 
-@njit(cache=True)
+@njit(forceinline=True, cache=True)
 def _lay_first(world, row):
     """Lay the earliest event of the shard, and leave it where it is."""
     wide, narrow, facts = world.wide, world.narrow, world.facts
@@ -175,7 +175,7 @@ def _lay_first(world, row):
     narrow[N_CAUSE, row] = cause
 
 
-@njit(cache=True)
+@njit(forceinline=True, cache=True)
 def _take_out(world):
     """What was laid first is handled: it leaves its ring or its inputs."""
     rings, arena, inputs, input_at = world.rings, world.arena, world.inputs, world.input_at
@@ -196,7 +196,7 @@ def _take_out(world):
     moved(time, leaves, order, leaf, follows)
 
 
-@njit(cache=True)
+@njit(forceinline=True, cache=True)
 def _expect(world):
     """What was sent comes next on links that had nothing under way."""
     course, answered, send_link, arrival = world.course, world.answered, world.send_link, world.arrival
@@ -227,7 +227,7 @@ def _decide(world, handlers, desk):
     return OK
 
 
-@njit(cache=True)
+@njit(forceinline=True, cache=True)
 def _check(world):
     """Whether answers name events, links and clients that are there."""
     course, answered, narrow, client_broker = world.course, world.answered, world.narrow, world.client_broker
@@ -250,7 +250,7 @@ def _check(world):
     return OK
 
 
-@njit(cache=True)
+@njit(forceinline=True, cache=True)
 def _make_room(world):
     """In the rings of links for what is sent, as far as the arena reaches."""
     course, answered, rings, link = world.course, world.answered, world.rings, world.send_link
@@ -264,7 +264,7 @@ def _make_room(world):
     return OK
 
 
-@njit(cache=True)
+@njit(forceinline=True, cache=True)
 def _settle(world):
     """Put what is decided under way, and enter what clients got."""
     course, answered = world.course, world.answered

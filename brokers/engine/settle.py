@@ -99,7 +99,7 @@ def settle(world, size, event, link, detail, timers):
     return put_under_way(world, rows, viewed(event), viewed(link), sends, viewed(detail), viewed(timers))
 
 
-@njit(cache=True)
+@njit(forceinline=True, cache=True)
 def put_under_way(world, rows, event, link, sends, detail, timers):
     """Date the outputs of rows[0]:rows[1] of the batch and put them under way; they come in order of their events.
 
@@ -126,7 +126,7 @@ def put_under_way(world, rows, event, link, sends, detail, timers):
     return OK, 0, sends[1] - sends[0] - lost + timers.shape[1] - (rows[1] - rows[0])
 
 
-@njit(cache=True)
+@njit(forceinline=True, cache=True)
 def _serve(world, rows, event, sends):
     """Date the end of each event's service, of which there is one queue per broker; the event with a bad cost, or -1.
 
@@ -160,7 +160,7 @@ def _serve(world, rows, event, sends):
     return -1
 
 
-@njit(cache=True)
+@njit(forceinline=True, cache=True)
 def _account(world, rows):
     """Enter what was handled into digests and counts. A digest is a sum, so that no order of combination shows."""
     wide, narrow, finish, broker_state = world.wide, world.narrow, world.finish, world.broker_state
@@ -198,7 +198,7 @@ def _account(world, rows):
 # ---- onto the links ----------------------------------------------------------------------------------
 
 
-@njit(cache=True)
+@njit(forceinline=True, cache=True)
 def _number(world, event, sends, timers):
     """Number the outputs of each broker in the order of its events; of one event, sends come before timers."""
     narrow, broker_state = world.narrow, world.broker_state
@@ -218,7 +218,7 @@ def _number(world, event, sends, timers):
         broker_state[b, B_SEQUENCE] += 1
 
 
-@njit(cache=True)
+@njit(forceinline=True, cache=True)
 def _travel(world, event, link, sends, detail):
     """Take each send over its link: when it arrives, or -1 if it is lost. Links are FIFO.
 
@@ -263,7 +263,7 @@ def _travel(world, event, link, sends, detail):
     return -1
 
 
-@njit(cache=True)
+@njit(forceinline=True, cache=True)
 def _hand_over(world, event, link, sends, detail):
     """Lay what is not lost into rings, and for other shards into the outbox; the send that comes too late, or -1."""
     wide, narrow, arrival, send_number = world.wide, world.narrow, world.arrival, world.send_number
@@ -305,7 +305,7 @@ def _hand_over(world, event, link, sends, detail):
     return -1
 
 
-@njit(cache=True)
+@njit(forceinline=True, cache=True)
 def _set_timers(world, timers):
     """Lay timers into the rings of their brokers; the one that rings before its protocol said any would, or -1."""
     wide, narrow, timer_min, timer_number = world.wide, world.narrow, world.timer_min, world.timer_number

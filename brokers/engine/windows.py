@@ -94,7 +94,7 @@ class Windows:
             if not self.fixed:
                 wall = time.perf_counter_ns() - before
                 if wall < _WINDOW_WALL_NS // 2:
-                    self.length = min(self.length * 2, 1 << 50)
+                    self.length = min(self.length * (2 if wall > _WINDOW_WALL_NS // 32 else 8), 1 << 50)
                 elif wall > _WINDOW_WALL_NS:
                     self.length = max(self.length // 2, 1_000_000)
             self.reached = max(self.reached, min(end, self.model.duration_ns))

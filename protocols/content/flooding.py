@@ -173,7 +173,7 @@ def _flood(desk, mine, at, stop):
     return stop
 
 
-@njit(cache=True)
+@njit(forceinline=True, cache=True)
 def _publish(desk, state, i):
     """Pass a publication on, and hand it to the clients here; False where that is left to Python."""
     b, body = desk.broker[i], desk.body[i]
