@@ -16,9 +16,9 @@
             state.seen[desk.broker[i]] = True
         return stop
 
-A handler decides on rows `at` to `stop` of what lies on the desk, in order, and returns the row that it reached. It stops
-before a row for which there is no room (`fits` says so, and asks for it), and before one that it leaves to `handle`:
-whatever needs Python. Of a row at which it stops it has changed nothing.
+A handler decides on rows `at` to `stop` of what lies on the desk, in order, and returns the row that it reached. It
+stops before a row for which there is no room (`fits` says so, and asks for it), and before one that it leaves to
+`handle`: whatever needs Python. Of a row at which it stops it has changed nothing.
 
 `mine` is the record of what its protocol gives as `columns()`. docs/protocols.md has the whole contract.
 """
@@ -32,6 +32,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numba import njit, types
+from numba.core.errors import NumbaError
 from numba.experimental import structref
 from numpy.typing import NDArray
 
@@ -90,6 +91,18 @@ class Handler:
     def __init__(self, kernel: Any, record: Record) -> None:
         self.kernel = kernel
         self.record = record
+
+    def compile(self) -> None:
+        """Compile it, or load it from the disk cache; ProtocolFault where it is none."""
+        name = self.kernel.py_func.__qualname__
+        try:
+            self.kernel.compile(SIGNATURE)
+            returned = self.kernel.get_compile_result(SIGNATURE).signature.return_type
+        except NumbaError as error:
+            why = " ".join(str(error).split())
+            raise ProtocolFault(f"the compiled handler {name!r} cannot be compiled: {why:.600}") from error
+        if returned != types.int64:
+            raise ProtocolFault(f"the compiled handler {name!r} returns {returned}, not the row that it reached")
 
 
 def handler(record: Record) -> Callable[[Any], Handler]:
@@ -177,7 +190,7 @@ class Crew(structref.StructRefProxy):
     def of(handlers: Sequence[Handler]) -> Crew:
         """At most `HANDLERS_MOST`; the rest of the places repeat the first."""
         for each in handlers:
-            each.kernel.compile(SIGNATURE)
+            each.compile()
         crew: Crew = _new(_CREW_TYPE)
         _fill(crew, *(each.kernel for each in (*handlers, *[handlers[0]] * (HANDLERS_MOST - len(handlers)))))
         return crew
@@ -190,7 +203,7 @@ _CREW_TYPE = _CrewType([("handlers", _CREW)])
 @njit(cache=True)
 def _new(type_):
     """The type is an argument: as a constant it would be, in a factory from the cache, the type of another day."""
-    return structref.new(type_)
+    return structref.new(type_)  # type: ignore[call-arg]
 
 
 @njit(types.void(_CREW_TYPE, *[HANDLER] * HANDLERS_MOST), cache=True)
@@ -253,7 +266,7 @@ class Desk:
         """What the handler is given of a batch."""
         if self._service.size < batch.size:
             self._service = np.full(2 * batch.size, self._env.service, np.int32)
-        laid = {
+        laid: dict[str, NDArray[Any]] = {
             "time": batch.time, "source": batch.source, "sequence": batch.sequence, "word": batch.word,
             "broker": batch.broker, "kind": batch.kind, "link": batch.link, "type": batch.type, "body": batch.body,
             "cause": batch.cause, "service": self._service, "cost": cost, **body_columns(self._env.bodies),

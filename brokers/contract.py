@@ -342,7 +342,7 @@ class ShardProtocol(ABC):
     Options: ClassVar[type[BaseModel] | None] = None
     plain: ClassVar[type[BrokerProtocol] | None] = None  # the same protocol in the author's view
     state_version: ClassVar[int] = 1  # goes up when `load` would misread what `state` gave before
-    compiled: ClassVar[Handler | None] = None  # a `brokers.compiled.handler` that decides as `handle` does, on what it can
+    compiled: ClassVar[Handler | None] = None  # decides as `handle` does, in compiled code, on what it can
 
     def __init__(self, env: ShardEnv) -> None:
         self.env = env
@@ -385,7 +385,7 @@ class ShardProtocol(ABC):
     def handle(self, batch: Batch, out: Out) -> None:
         """Decide on everything in the batch. Outputs of one event keep the order of the calls to `out`."""
 
-    def prepare(self, type: Ints32, word: Ints, body: Ints32, now: int) -> None:
+    def prepare(self, type: Ints32, word: Ints, body: Ints32, now: int) -> None:  # noqa: B027
         """These messages are on their way to brokers: have ready what `compiled` needs to decide on them.
 
         Called before each window that has any, with all that clients send in it and what other shards sent; nothing
@@ -396,7 +396,7 @@ class ShardProtocol(ABC):
         """The arrays of the record that `compiled` takes as `mine`; asked for again whenever one may be another."""
         return {}
 
-    def tidy(self) -> None:
+    def tidy(self) -> None:  # noqa: B027
         """A window that ran compiled is over: forget what nobody needs any more."""
 
     def held(self) -> Sequence[int] | Ints:

@@ -68,9 +68,8 @@ class Held:
             if known[name] is not array:
                 ndim, dtype = record.forms[name]
                 if array.ndim != ndim or array.dtype != dtype or not array.flags.c_contiguous:
-                    raise TypeError(
-                        f"{name!r} is {array.dtype} in {array.ndim} dimensions; compiled code takes {record.fields[name]}"
-                    )
+                    view = record.fields[name]
+                    raise TypeError(f"{name!r} is {array.dtype} in {array.ndim} dimensions; compiled code takes {view}")
                 self._table[record.place[name]] = address_of(array), array.shape[0], array.shape[-1]
                 known[name] = array
 
@@ -100,7 +99,7 @@ def _unbox(record: Any, held: Any, c: Any) -> NativeValue:
 class _Fields(AttributeTemplate):
     key = Record
 
-    def generic_resolve(self, record: Any, name: str) -> Any:
+    def generic_resolve(self, record: Any, name: str) -> Any:  # type: ignore[override]
         return record.fields.get(name)
 
 

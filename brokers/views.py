@@ -13,7 +13,13 @@ from typing import Any
 
 from numba import types
 from numba.core import cgutils
-from numba.core.typing.templates import AbstractTemplate, AttributeTemplate, infer_getattr, infer_global, signature
+from numba.core.typing.templates import (
+    AbstractTemplate,
+    AttributeTemplate,
+    infer_getattr,
+    infer_global,
+    signature,
+)
 from numba.extending import (
     intrinsic,
     lower_builtin,
@@ -76,7 +82,8 @@ def _indexes(view: Any, index: Any) -> bool:
         return False
     if view.ndim == 1:
         return isinstance(index, types.Integer)
-    return isinstance(index, types.BaseTuple) and len(index) == 2 and all(isinstance(i, types.Integer) for i in index)
+    pair = isinstance(index, types.UniTuple | types.Tuple) and len(index) == 2
+    return pair and all(isinstance(i, types.Integer) for i in index.types)
 
 
 @infer_global(operator.getitem)
@@ -122,8 +129,7 @@ def _set(context: Any, builder: Any, sig: Any, args: Any) -> Any:
 
 
 @intrinsic
-def viewed(_context: Any, array: Any) -> Any:
-    """The view of an array, in compiled code."""
+def _viewed(_context: Any, array: Any) -> Any:
     view = View(array.dtype, array.ndim)
 
     def code(context: Any, builder: Any, _signature: Any, args: Any) -> Any:
@@ -136,6 +142,8 @@ def viewed(_context: Any, array: Any) -> Any:
 
     return view(array), code
 
+
+viewed: Any = _viewed  # the view of an array, in compiled code
 
 INTS, NARROW, FLAGS = View(types.int64, 1), View(types.int32, 1), View(types.boolean, 1)
 WORDS, REALS = View(types.uint64, 1), View(types.float64, 1)

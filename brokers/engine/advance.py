@@ -162,7 +162,8 @@ def _lay_first(world, row):
         at = rings[leaf, R_OFFSET] + rings[leaf, R_HEAD]
         source = world.head_order[leaf]
         if leaf < links:
-            narrow[N_BROKER, row], narrow[N_KIND, row], narrow[N_LINK, row] = facts[leaf, F_TARGET], KIND_MESSAGE, leaf ^ 1
+            narrow[N_BROKER, row], narrow[N_KIND, row] = facts[leaf, F_TARGET], KIND_MESSAGE
+            narrow[N_LINK, row] = leaf ^ 1
         else:
             narrow[N_BROKER, row], narrow[N_KIND, row], narrow[N_LINK, row] = leaf - links, KIND_TIMER, -1
             source -= TIMER_ORDER

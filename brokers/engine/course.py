@@ -8,22 +8,20 @@ Whether events are taken in rounds or one at a time is chosen by how full rounds
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from brokers import compiled
 from brokers.compiled import handler_of
 from brokers.contract import Ints, ShardProtocol
-from brokers.engine import layout as L
 from brokers.engine import advance as A
 from brokers.engine import heads, settle
-from brokers.engine.batching import Workbench
+from brokers.engine import layout as L
 from brokers.engine.collect import NO_TIMERS, Sends
 from brokers.engine.gather import gather
-from brokers.errors import ProtocolFault
+from brokers.errors import EndlessWalk, ProtocolFault
 from brokers.records import Held
 
 if TYPE_CHECKING:
@@ -34,7 +32,8 @@ _NO_DETAIL = np.empty((L.SEND_DETAIL, 0), np.int64)
 
 def possible(protocols: Sequence[ShardProtocol]) -> bool:
     """Whether compiled code can carry the rounds of these protocols."""
-    return 0 < len(protocols) <= compiled.HANDLERS_MOST and all(handler_of(type(each)) is not None for each in protocols)
+    few = 0 < len(protocols) <= compiled.HANDLERS_MOST
+    return few and all(handler_of(type(each)) is not None for each in protocols)
 
 
 class Course:
@@ -44,11 +43,11 @@ class Course:
         """`how`: "events" or "rounds" for always so, "auto" to choose."""
         self._shard = shard
         self._protocols = shard.services.protocols
-        self._handlers = [handler_of(type(protocol)) for protocol in self._protocols]
+        self._handlers = [handler for p in self._protocols if (handler := handler_of(type(p))) is not None]
         self._crew = compiled.Crew.of(self._handlers)
         self._chooses = how == "auto"
         self._thin = how != "rounds"
-        self._desk: Held | None = None
+        self._desk: Held
         self._mine: list[Held] = []
         self._planted = False  # whether the winner tree stands
         self._coming: list[Ints] = []
@@ -96,7 +95,12 @@ class Course:
                 heads.plant(world)
                 self._planted = True
             began = int(course[L.ROUNDS])
-            code = A.advance(world, self._crew, self._desk.address, end, self._thin)
+            try:
+                code = A.advance(world, self._crew, self._desk.address, end, self._thin)
+            except EndlessWalk:
+                raise
+            except Exception as error:
+                raise ProtocolFault(f"a compiled handler raised {type(error).__name__}: {error}") from error
             rounds += int(course[L.ROUNDS]) - began
             if code == A.DONE:
                 break
@@ -125,7 +129,7 @@ class Course:
             "send_event": bench.send_event, "send_link": bench.send_link, "deliver_event": bench.deliver_event,
             "deliver_client": bench.deliver_client, **compiled.body_columns(bodies),
         }  # fmt: skip
-        if self._desk is None:
+        if not self._mine:
             self._desk = compiled.DESK.of({
                 **{name: bench.wide[row] for name, row in _WIDE.items()},
                 **{name: bench.narrow[row] for name, row in _NARROW.items()},
@@ -218,8 +222,9 @@ class Course:
             return shard.refusals.no_link(int(bench.send_link[at]))
         if code == A.NO_CLIENT:
             return shard.refusals.no_client(int(bench.deliver_event[at]), int(bench.deliver_client[at]))
-        what = "names an event that it was not given, or out of order" if code == A.WRONG_EVENT else "says that it reached a row that it was not given"
-        return ProtocolFault(f"a compiled handler {what}")
+        if code == A.WRONG_EVENT:
+            return ProtocolFault("a compiled handler answers to a row that it was not given, or out of order")
+        return ProtocolFault("a compiled handler says that it reached a row that it was not given")
 
 
 _SETTLING = (settle.LATE_MESSAGE, settle.WRONG_LINK, settle.TIMER_TOO_SOON, settle.BAD_COST)

@@ -63,7 +63,7 @@ _S8, _S32, _COIN, _HEADS, _STRETCHES, _CUTS = (np.uint64(n) for n in (8, 32, 3, 
 
 @njit(cache=True)
 def gather(world, base, end):
-    """Lay what may be handled now into the batch, from row `base` on; returns how many rows. None: the window is done."""
+    """Lay what may be handled now into the batch, from row `base` on; returns how many rows, 0 at the window's end."""
     first, floor = _earliest(world.next_time)
     if floor >= end:
         return 0

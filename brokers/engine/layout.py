@@ -43,10 +43,10 @@ CAUSE = 4
 # Columns of a service's totals over deliveries.
 D_COUNT, D_LATENCY, D_LONGEST, D_TIMED = range(4)
 TOTALS = 4
-# How far compiled code is with the rows on the bench. Rows before ROWS are settled, those before HANDLED decided on, and
-# those before LAID gathered; of the answers, those before SENT and DELIVERED are settled.
-ROWS, HANDLED, LAID, SENT, DELIVERED, LOST, MOVED, ROUNDS, EVENTS, TRIED, WRONG = range(11)
-COURSE = 11
+# How far compiled code is with the rows on the bench: those before ROWS are settled, before HANDLED decided on, before
+# LAID gathered; of the answers, those before SENT and DELIVERED are settled.
+ROWS, HANDLED, LAID, SENT, DELIVERED, LOST, MOVED, ROUNDS, EVENTS, WRONG = range(10)
+COURSE = 10
 # Columns of what links lost in a batch: which send, and when it left.
 X_SEND, X_TIME = range(2)
 LOSS = 2

@@ -29,8 +29,8 @@ from brokers.engine import checkpoint, settle
 from brokers.engine import layout as L
 from brokers.engine.batching import Cutting, Workbench
 from brokers.engine.checkpoint_check import seconds_of
-from brokers.engine.course import Course, possible
 from brokers.engine.collect import Answers, Collector, Sends, Timers, collect_costs
+from brokers.engine.course import Course, possible
 from brokers.engine.exchange import unpack
 from brokers.engine.gather import gather
 from brokers.engine.links import Links
@@ -45,7 +45,7 @@ from brokers.engine.world import World
 from brokers.records import Held
 
 NONE = range(0)  # no sample is due
-_SWEEP_EVERY = 16  # rounds after which bodies that nobody needs are looked for
+_SWEEP_EVERY = 256  # events after which bodies that nobody needs are looked for
 
 
 @dataclass
@@ -135,7 +135,7 @@ class Shard:
         return min(self.queues.earliest(), self.services.inputs.first, self.services.clock.next_wake())
 
     def window(self, end: int, blobs: list[bytes], samples: range = NONE) -> tuple[Window, list[bytes]]:
-        """Advance to `end`. `blobs` is what other shards packed for this one, `samples` the times at which to sample."""
+        """Advance to `end`. `blobs` is what other shards packed for this one, `samples` when to sample."""
         collecting = gc.isenabled()
         gc.disable()  # what a batch makes dies with it; looking for cycles in it took half the time of on_message
         try:
@@ -164,11 +164,12 @@ class Shard:
         self._sent = len(outbox)
         self.in_flight -= self._sent
         blobs_out, first = outbox.pack(self.peers, self.links.peer_of, services.bodies, services.causes)
-        self._sweep(rounds)
+        handled = self.queues.handled - handled
+        self._sweep(handled)
         report = Window(
             self.next_time(),
             first,
-            self.queues.handled - handled,
+            handled,
             self.in_flight,
             time.perf_counter_ns() - wall,
             time.process_time_ns() - cpu,
@@ -219,8 +220,8 @@ class Shard:
             if self._course is not None:
                 self._course.expect(rows)
 
-    def _sweep(self, rounds: int) -> None:
-        self._since_sweep += rounds
+    def _sweep(self, handled: int) -> None:
+        self._since_sweep += handled
         if self._since_sweep > _SWEEP_EVERY:
             self._since_sweep = 0
             self.services.bodies.sweep(self.services.held())

@@ -144,7 +144,7 @@ class PlainFlooding(BrokerProtocol):
         return {"subscriptions": {str(id_): client for id_, client in sorted(self.subscribers.items())}}
 
 
-_STATE = Record("flooding", {
+_RECORD = Record("flooding", {
     **STORE,
     "present": FLAGS,  # by slot
     "entries": INTS,  # by broker
@@ -152,18 +152,18 @@ _STATE = Record("flooding", {
     "seen_row": INTS, "seen_generation": NARROW,  # by body
     "remember_ns": INTS,
 })  # fmt: skip
-_state = reader(_STATE)
+_record = reader(_RECORD)
 
 
-@handler(_STATE)
+@handler(_RECORD)
 def _flood(desk, mine, at, stop):
-    state = _state(mine)
+    state = _record(mine)
     for i in range(at, stop):
         type_ = desk.type[i]
         if type_ == PUBLISH:
             if not _publish(desk, state, i):
                 return i
-        elif type_ == SUBSCRIBE or type_ == UNSUBSCRIBE:
+        elif type_ in (SUBSCRIBE, UNSUBSCRIBE):
             s = slot_of(state, desk.word[i])
             if s < 0 and type_ == SUBSCRIBE:
                 return i

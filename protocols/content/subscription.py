@@ -37,7 +37,16 @@ from brokers.contract import (
 )
 from brokers.out import Out
 from brokers.records import Record, reader
-from brokers.tables import STORE, InterestStore, check_ids, interests_of, is_known, merge_bits, slot_of, unknown
+from brokers.tables import (
+    STORE,
+    InterestStore,
+    check_ids,
+    interests_of,
+    is_known,
+    merge_bits,
+    slot_of,
+    unknown,
+)
 from brokers.views import FLAGS, INTS, NARROW, NARROW_TABLE, WORDS_TABLE
 from protocols.content.kind import PUBLISH, SUBSCRIBE, UNSUBSCRIBE
 from protocols.expected import to_publishers, to_wanted
@@ -204,7 +213,7 @@ def _flip(bits, slot, link):
     bits[slot, link >> 6] ^= np.uint64(1) << np.uint64(link & 63)
 
 
-_STATE = Record("subscription", {
+_RECORD = Record("subscription", {
     **STORE,
     "local": FLAGS, "uses": INTS,  # by slot
     "came": WORDS_TABLE, "sent": WORDS_TABLE,  # by slot, one bit for each link
@@ -213,12 +222,12 @@ _STATE = Record("subscription", {
     "child_start": NARROW_TABLE, "child": NARROW_TABLE,  # those of the routes
     "everywhere": FLAGS,  # whether interests go everywhere on one tree
 })  # fmt: skip
-_state = reader(_STATE)
+_record = reader(_RECORD)
 
 
-@handler(_STATE)
+@handler(_RECORD)
 def _route(desk, mine, at, stop):
-    state = _state(mine)
+    state = _record(mine)
     for i in range(at, stop):
         done = _publish(desk, state, i) if desk.type[i] == PUBLISH else _change(desk, state, i)
         if not done:
@@ -226,10 +235,10 @@ def _route(desk, mine, at, stop):
     return stop
 
 
-@handler(_STATE)
+@handler(_RECORD)
 def publications(desk, mine, at, stop):
     """Decides on publications, and leaves all else to Python."""
-    state = _state(mine)
+    state = _record(mine)
     for i in range(at, stop):
         if desk.type[i] != PUBLISH or not _publish(desk, state, i):
             return i

@@ -12,6 +12,7 @@ import pytest
 
 import topology.partition
 from brokers.contract import NEVER, BrokerProtocol, Message, ShardProtocol
+from brokers.engine.batching import Cutting
 from brokers.engine.refusals import Refusals
 from brokers.engine.shard import Shard
 from brokers.engine.simulate import MemoryTraces, simulate
@@ -178,10 +179,12 @@ def test_a_message_between_shards_that_comes_too_late_names_its_link(monkeypatch
     )
 
 
-def test_a_message_within_a_shard_that_comes_too_late_names_its_link():
+@pytest.mark.parametrize("compiled", ["never", "rounds"])
+def test_a_message_within_a_shard_that_comes_too_late_names_its_link(compiled):
     """One link is taken for slower than it is, so that horizons reach too far."""
     model = rehearse(REHEARSALS[0], "flooding")
-    shard = Shard(model, 0, np.zeros(model.overlay.brokers, np.int32), MemoryTraces("none")(0))
+    cutting = Cutting(compiled=compiled)
+    shard = Shard(model, 0, np.zeros(model.overlay.brokers, np.int32), MemoryTraces("none")(0), cutting)
     link = int(np.argmax(shard.links.table.delay_ns))
     shard.links.in_delay[shard.links.table.in_link == link] += 10**9
     with pytest.raises(ProtocolFault, match="lookahead violated: a message over link") as caught:

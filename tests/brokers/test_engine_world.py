@@ -59,7 +59,7 @@ def tree(tmp_path):
 
 @pytest.mark.full  # test_warm holds for every kernel that it is on disk; this compiles the engine twice
 def test_kernels_of_a_world_are_compiled_by_one_process_for_all_and_again_after_an_edit(tree, tmp_path):
-    kernels = {f"brokers.engine.{name}" for name in ("world._made", "gather.gather", "settle.settle")}
+    kernels = {f"brokers.engine.{name}" for name in ("advance.advance", "gather.gather", "heads.plant")}
     assert kernels <= set(compiled_by_a_run(tree, tmp_path / "cache"))
     assert compiled_by_a_run(tree, tmp_path / "cache") == []
     # what is edited lies in another file than the kernels that inline it

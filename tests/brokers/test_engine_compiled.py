@@ -1,0 +1,361 @@
+"""Windows in compiled code: that they run there, what leaves them, and what the engine says of a handler that errs."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numba import njit
+
+from brokers.compiled import deliver, fits, forward, handler, handler_of
+from brokers.contract import Batch, ShardProtocol
+from brokers.engine import advance, heads
+from brokers.engine.batching import Cutting
+from brokers.engine.course import Course
+from brokers.engine.layout import NEVER, R_CAPACITY
+from brokers.engine.shard import Shard
+from brokers.engine.simulate import MemoryTraces, simulate
+from brokers.errors import ProtocolFault
+from brokers.out import Out
+from brokers.records import Record, reader
+from brokers.views import FLAGS, INTS, TABLE
+from protocols.conformance import REHEARSALS, Recorded, join, rehearse
+from protocols.content.covering import Covering
+from protocols.content.flooding import Flooding
+from protocols.content.subscription import Subscription
+
+WAYS = [Cutting(compiled="never"), Cutting(compiled="events"), Cutting(compiled="rounds")]
+
+
+@pytest.fixture
+def in_python(monkeypatch):
+    """The sizes of the rounds that went through Python."""
+    sizes: list[int] = []
+    whole = Shard.round
+    monkeypatch.setattr(Shard, "round", lambda shard, size: (sizes.append(size), whole(shard, size))[1])
+    return sizes
+
+
+@pytest.mark.parametrize("how", ["events", "rounds", "auto"])
+@pytest.mark.parametrize("protocol", ["flooding", "subscription"])
+@pytest.mark.parametrize("rehearsal", [REHEARSALS[0], REHEARSALS[-1]], ids=["a tree", "cycles"])
+def test_nothing_of_flooding_or_subscription_goes_through_python(how, protocol, rehearsal, in_python):
+    model = rehearse(rehearsal, protocol)
+    result = simulate(model, cutting=Cutting(compiled=how))
+    assert result.metrics["services"]["service"]["deliveries"] > 100
+    assert len(result.changes["change"]) > 20
+    assert in_python == []
+
+
+def test_of_covering_only_rounds_with_changes_go_through_python(in_python):
+    model = rehearse(REHEARSALS[0], "covering")
+    simulate(model, cutting=Cutting(compiled="events"))
+    some, handled = len(in_python), sum(in_python)
+    in_python.clear()
+    result = simulate(model, cutting=Cutting(compiled="never"))
+    assert 0 < some < len(in_python)
+    assert 0 < handled < sum(in_python) == result.metrics["network"]["events"]
+
+
+@pytest.mark.parametrize("protocol", ["flooding", "subscription", "covering"])
+@pytest.mark.parametrize("rehearsal", [REHEARSALS[2], REHEARSALS[3]], ids=["overload", "losses"])
+def test_the_whole_trace_is_the_same_to_the_row(protocol, rehearsal):
+    model = rehearse(rehearsal, protocol)
+    found = []
+    for cutting in WAYS:
+        traces = MemoryTraces("full")
+        simulate(model, trace=traces, cutting=cutting)
+        read = Recorded(traces).read
+        found.append({name: sorted(map(str, read(name).to_pylist())) for name in ("hops", "deliveries", "samples")})
+        if rehearsal is REHEARSALS[3]:
+            found[-1]["losses"] = sorted(map(str, read("losses").to_pylist()))
+            assert found[-1]["losses"]
+    assert found[0]["hops"] and found[0]["deliveries"]
+    assert found[0] == found[1] == found[2]
+
+
+def test_the_engine_goes_over_to_rounds_when_they_are_full_and_back_when_they_are_not(monkeypatch):
+    from analysis.bench.models import Setting
+    from analysis.bench.models import model as measured
+
+    monkeypatch.setattr(Course, "_change_over", _noted := _Noted(Course._change_over))
+    full = simulate(measured(Setting(brokers=32, publications_per_s=20_000, seconds=0.2)))
+    assert _noted.after == [False]
+    _noted.after.clear()
+    thin = simulate(measured(Setting(brokers=32, publications_per_s=20, seconds=60)))
+    assert _noted.after == [False, True], "after many events it tries rounds, and finds them thin"
+    assert min(full.metrics["network"]["events"], thin.metrics["network"]["events"]) > 30_000
+
+
+class _Noted:
+    """Calls a method of a course and notes whether it takes one event at a time afterwards."""
+
+    def __init__(self, method: Any) -> None:
+        self.method = method
+        self.after: list[bool] = []
+
+    def __get__(self, course: Any, owner: Any) -> Any:
+        def call(end: int) -> None:
+            self.method(course, end)
+            self.after.append(course._thin)
+
+        return call
+
+
+@pytest.mark.parametrize("how", ["events", "rounds"])
+@pytest.mark.parametrize("protocol", ["flooding", "subscription"])
+def test_room_that_is_short_everywhere_shows_in_nothing(how, protocol, monkeypatch):
+    model = rehearse(REHEARSALS[2], protocol)
+    whole = simulate(model)
+    whys: list[int] = []
+    goes_on = advance.advance
+
+    def counted(*arguments: Any) -> int:
+        whys.append(goes_on(*arguments))
+        return whys[-1]
+
+    begin = Shard.__init__
+
+    def cramped(shard: Shard, *arguments: Any, **more: Any) -> None:
+        begin(shard, *arguments, **more)
+        bench, rings = shard.bench, shard.links.rings
+        bench.send_event, bench.send_link = np.empty(3, np.int64), np.empty(3, np.int64)
+        bench.deliver_event, bench.deliver_client = np.empty(1, np.int64), np.empty(1, np.int64)
+        rings.arena = rings.arena[: rings.table[:, R_CAPACITY].sum()].copy()
+
+    monkeypatch.setattr(advance, "advance", counted)
+    assert simulate(model, cutting=Cutting(compiled=how, limit=20)).digest == whole.digest
+    assert advance.FULL in whys
+    monkeypatch.setattr(Shard, "__init__", cramped)
+    assert simulate(model, cutting=Cutting(compiled=how, limit=20)).digest == whole.digest
+    assert {advance.ROOM, advance.RINGS} <= set(whys)
+
+
+def test_bodies_that_nobody_needs_are_freed_while_windows_are_compiled():
+    from analysis.bench.models import Setting
+    from analysis.bench.models import model as measured
+
+    model = measured(Setting(brokers=8, publications_per_s=500, seconds=40))
+    shard = Shard(model, 0, np.zeros(8, np.int32), MemoryTraces("none")(0))
+    most = 0
+    while (now := shard.next_time()) < NEVER:
+        shard.window(now + 10**9, [b""])
+        most = max(most, len(shard.services.bodies))
+    assert shard.queues.handled > 100_000
+    assert most < 3_000
+
+
+# ---- handlers that err -------------------------------------------------------------------------------
+
+_NOTHING = Record("nothing", {})
+
+
+class Errs(ShardProtocol):
+    """Decides nothing in Python."""
+
+    kind: ClassVar[str] = "content"
+
+    def handle(self, batch: Batch, out: Out) -> None:
+        pass
+
+
+@handler(_NOTHING)
+def _another_row(desk, mine, at, stop):
+    forward(desk, at + 1, desk.out_link[desk.out_start[desk.broker[at]]])
+    return stop
+
+
+@handler(_NOTHING)
+def _no_link(desk, mine, at, stop):
+    forward(desk, at, 4)
+    return stop
+
+
+@handler(_NOTHING)
+def _link_of_another(desk, mine, at, stop):
+    forward(desk, at, 2)
+    return stop
+
+
+@handler(_NOTHING)
+def _no_client(desk, mine, at, stop):
+    deliver(desk, at, 99)
+    return stop
+
+
+@handler(_NOTHING)
+def _too_far(desk, mine, at, stop):
+    return stop + 1
+
+
+@handler(_NOTHING)
+def _bad_cost(desk, mine, at, stop):
+    desk.cost[at] = -5
+    return stop
+
+
+@handler(_NOTHING)
+def _raises(desk, mine, at, stop):
+    if desk.type[at] >= 0:
+        raise ValueError("out of ideas")
+    return stop
+
+
+@handler(_NOTHING)
+def _never(desk, mine, at, stop):
+    return at
+
+
+@handler(_NOTHING)
+def _wants_more(desk, mine, at, stop):
+    for i in range(at, stop):
+        if not fits(desk, 20_000, 30_000):
+            return i
+    return stop
+
+
+def said_of(wrong, how="events"):
+    protocol = type("Wrong", (Errs,), {"compiled": wrong})
+    net = join(protocol, [(0, 1), (1, 2)])
+    net.send(0, "publish", [1.0, 2.0])
+    with pytest.raises(ProtocolFault) as caught:
+        simulate(net.model(), cutting=Cutting(compiled=how))
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("how", ["events", "rounds"])
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        (_another_row, "answers to a row that it was not given"),
+        (_no_link, "a send names link 4; there are links 0 to 3"),
+        (_link_of_another, "broker b0 (0) sent over link 2 (b1 to b2), which is not one of its own"),
+        (_no_client, "delivered to client 99"),
+        (_too_far, "a row that it was not given"),
+        (_bad_cost, "a negative service time (-5 ns)"),
+        (_raises, "ValueError: out of ideas"),
+    ],
+    ids=["row", "link", "another's link", "client", "reached", "cost", "raises"],
+)  # fmt: skip
+def test_a_handler_that_errs_is_told_what_is_wrong(wrong, words, how):
+    assert words in said_of(wrong, how)
+
+
+@pytest.mark.parametrize("how", ["events", "rounds"])
+def test_what_a_handler_leaves_goes_to_handle_and_room_is_made_for_what_it_wants(how, in_python):
+    for wrong, left in ((_never, 1), (_wants_more, 0)):
+        in_python.clear()
+        net = join(type("Leaves", (Errs,), {"compiled": wrong}), [(0, 1), (1, 2)])
+        net.send(0, "publish", [1.0, 2.0])
+        assert simulate(net.model(), cutting=Cutting(compiled=how)).metrics["network"]["events"] == 1
+        assert len(in_python) == left
+
+
+def test_a_handler_is_not_inherited_past_a_new_handle():
+    class Another(Flooding):
+        def handle(self, batch: Batch, out: Out) -> None:
+            pass
+
+    class Renamed(Flooding):
+        pass
+
+    assert handler_of(Flooding) is handler_of(Renamed) is not None
+    assert handler_of(Another) is None
+    assert len({id(handler_of(each)) for each in (Flooding, Subscription, Covering)}) == 3
+
+
+# ---- the winner tree ---------------------------------------------------------------------------------
+
+@njit
+def _moved(time, leaf, order, which, new_time):
+    heads.moved(time, leaf, order, which, new_time)
+
+
+@njit
+def _sooner(time, leaf, order, which, new_time):
+    heads.sooner(time, leaf, order, which, new_time)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.integers(1, 5), st.integers(1, 4), st.lists(st.tuples(st.integers(0, 99), st.integers(0, 12)), max_size=60))
+def test_the_winner_tree_tells_what_comes_first_like_a_scan(links, brokers, steps):
+    """Times are few, so that ties are many; 12 stands for nothing to come."""
+    tree = heads.empty(2 * links, brokers, np.arange(2 * links, dtype=np.int32) % brokers)
+    time, leaf, order = tree["head_time"], tree["head_leaf"], tree["head_order"]
+    order[-brokers:] = 7 + np.arange(brokers)  # clients
+    leaves = order.size
+    comes = np.full(leaves, NEVER, np.int64)
+    for which, when in steps:
+        which, new = which % leaves, NEVER if when == 12 else np.int64(when)
+        (_sooner if new < comes[which] else _moved)(time, leaf, order, which, new)
+        comes[which] = new
+        first = min(range(leaves), key=lambda i: (comes[i], order[i]))
+        assert time[1] == comes[first]
+        if time[1] != NEVER:
+            assert order[leaf[1]] == order[first] and comes[leaf[1]] == time[1]
+
+
+def test_the_tree_that_is_planted_is_that_of_what_is_under_way():
+    shard = Shard(rehearse(REHEARSALS[1], "flooding"), 0, np.zeros(7, np.int32), MemoryTraces("none")(0),
+                  Cutting(compiled="rounds"))  # fmt: skip
+    for _ in range(20):
+        shard.window(shard.next_time() + 3_000_000, [b""])
+        world = shard.renew_world()
+        heads.plant(world)
+        assert shard.links.arrays()["head_time"][1] == shard.queues.earliest()
+    before = shard.queues.next_time.copy()
+    advance.leave(world, shard.now)
+    assert np.array_equal(before, shard.queues.next_time)
+
+
+# ---- records and views -------------------------------------------------------------------------------
+
+_BOTH = Record("both", {"keys": INTS, "marks": FLAGS, "table": TABLE})
+_both = reader(_BOTH)
+
+
+@njit(inline="always")
+def _find(keys, key):
+    for i in range(keys.size):
+        if keys[i] == key:
+            break
+    else:
+        raise ValueError("there is no such key")
+    return i
+
+
+@njit
+def _mark(address, key):
+    both = _both(address)
+    at = _find(both.keys, key)
+    both.marks[at] = not both.marks[at]
+    both.table[at, 1] += both.table.shape[1] * key
+    return both.table.size
+
+
+def test_what_is_written_through_a_view_stays_written_where_functions_are_inlined():
+    """Numba drops writes to what it takes for dead, if an attribute of it is inlined; so none is."""
+    arrays = {"keys": np.array([5, 7, 9]), "marks": np.zeros(3, bool), "table": np.zeros((3, 2), np.int64)}
+    held = _BOTH.of(arrays)
+    assert _mark(held.address, 7) == 6
+    assert arrays["marks"].tolist() == [False, True, False]
+    assert arrays["table"].tolist() == [[0, 0], [0, 14], [0, 0]]
+    held.follow({"marks": (fresh := np.ones(3, bool))})
+    _mark(held.address, 9)
+    assert fresh.tolist() == [True, True, False]
+    assert arrays["marks"].tolist() == [False, True, False]
+    with pytest.raises(ValueError, match="no such key"):
+        _mark(held.address, 8)
+
+
+@pytest.mark.parametrize("wrong", [np.zeros(3, np.int32), np.zeros((3, 1), np.int64), np.zeros(6, np.int64)[::2]])
+def test_a_record_refuses_an_array_that_is_not_as_its_view(wrong):
+    arrays = {"keys": np.zeros(3, np.int64), "marks": np.zeros(3, bool), "table": np.zeros((3, 2), np.int64)}
+    with pytest.raises(TypeError, match="'keys' is int"):
+        _BOTH.of({**arrays, "keys": wrong})
+    held = _BOTH.of(arrays)
+    with pytest.raises(TypeError, match="'keys' is int"):
+        held.follow({"keys": wrong})
