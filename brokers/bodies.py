@@ -232,11 +232,11 @@ class Bodies:
 
     def uids(self, handles: Ints) -> Ints:
         """What names bodies between shards; -1 for none."""
-        return np.where(handles >= 0, self.uid[np.maximum(handles, 0)], -1)
+        return named(self.uid, handles)
 
     def keys(self, handles: Ints) -> Ints:
         """The publications or changes that bodies are of; -1 for none."""
-        return np.where(handles >= 0, self.key[np.maximum(handles, 0)], -1)
+        return named(self.key, handles)
 
     def arrays(self) -> dict[str, Any]:
         """What the engine's kernels see; all of it is replaced when there are more bodies than ever."""
@@ -342,6 +342,15 @@ class Bodies:
         for state in states:
             handle_of.update(self.unpack(state["bodies"]))
         return handle_of
+
+
+@njit(cache=True)
+def named(names: Ints, handles: Any) -> Ints:
+    """What stands for each handle; -1 for none."""
+    found = np.empty(handles.size, np.int64)
+    for i in range(handles.size):
+        found[i] = names[handles[i]] if handles[i] >= 0 else -1
+    return found
 
 
 @njit(cache=True)

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from brokers.bodies import named
 from brokers.contract import Ints
 from brokers.engine import layout as L
 
@@ -41,7 +42,7 @@ class Causes:
 
     def keys(self, handles: Ints) -> Ints:
         """The keys of handles; -1 for none."""
-        return np.where(handles >= 0, self.key[np.maximum(handles, 0)], -1)
+        return named(self.key, handles)
 
     def handles(self, keys: Ints) -> Ints:
         """The handles of keys, made where they are new; -1 for none."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numba import njit
 
 from brokers.contract import Ints
 from brokers.engine import layout as L
@@ -31,7 +32,7 @@ class Tracing:
         """Everything that was handled in a batch."""
         if not self._trace.wants("hops"):
             return
-        wide, narrow = self._bench.wide[:, :size].copy(), self._bench.narrow[:, :size].copy()
+        wide, narrow = self._bench.wide[:, :size], self._bench.narrow[:, :size]
         link = narrow[L.N_LINK]
         self._trace.write(
             "hops",
@@ -40,13 +41,13 @@ class Tracing:
             kind=narrow[L.N_KIND].astype(np.int8),
             source=wide[L.W_SOURCE],
             sequence=wide[L.W_SEQUENCE],
-            link=np.where(link >= 0, link ^ 1, -1),
+            link=_there(link),
             service=narrow[L.N_SERVICE].astype(np.int16),
             type=narrow[L.N_TYPE].astype(np.int8),
             body=self._services.bodies.keys(narrow[L.N_BODY]),
             word=wide[L.W_WORD],
             cause=self._services.causes.keys(narrow[L.N_CAUSE]),
-            finish_ns=self._bench.finish[:size].copy(),
+            finish_ns=self._bench.finish[:size],
         )
 
     def losses(self, lost: int, sends: Sends) -> None:
@@ -127,3 +128,12 @@ class Tracing:
                 service=np.tile(service, len(block)),
                 entries=np.tile(entries, len(block)),
             )
+
+
+@njit(cache=True)
+def _there(links):
+    """Links as those who sent over them name them; -1 stays."""
+    found = np.empty_like(links)
+    for i in range(links.size):
+        found[i] = links[i] ^ 1 if links[i] >= 0 else -1
+    return found

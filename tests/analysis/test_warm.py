@@ -15,6 +15,7 @@ from numba.core.dispatcher import Dispatcher
 from analysis.papers.registry import PAPERS
 from analysis.warm import compiling, lives
 from analysis.warm.events import listening
+from brokers.compiled import Handler
 from brokers.errors import BrokerlabError
 from brokers.indexes.registry import INDEXES
 from brokers.kinds import manifests
@@ -89,10 +90,12 @@ def kernels() -> dict[str, Dispatcher]:
     found = {}
     for package in PACKAGES:
         for path in sorted((ROOT / package).rglob("*.py")):
-            if "njit" in path.read_text("utf-8"):
+            text = path.read_text("utf-8")
+            if "njit" in text or "@handler" in text:
                 name = ".".join(path.relative_to(ROOT).with_suffix("").parts)
                 module = importlib.import_module(name)
                 for attribute, value in vars(module).items():
+                    value = value.kernel if isinstance(value, Handler) else value
                     if isinstance(value, Dispatcher) and value.py_func.__module__ == name:
                         found[f"{name}.{attribute}"] = value
     return found
