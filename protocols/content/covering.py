@@ -17,6 +17,7 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 import numpy as np
+from numba import njit
 from numpy.typing import NDArray
 
 from brokers.compiled import Handler
@@ -130,6 +131,50 @@ class _Standing:
                 ahead.append((int(routes.links.target[link]), link ^ 1))
         self._done[id] = came_by, sent
         return self._done[id]
+
+
+@njit(inline="always")
+def _has(bits, slot, link):
+    return (bits[slot, link >> 6] >> np.uint64(link & 63)) & np.uint64(1) == np.uint64(1)
+
+
+@njit(cache=True)
+def _covers(low, high, bound, outer, inner):
+    """Whether one slot covers another."""
+    for a in range(low.shape[1]):
+        if bound[outer, a] and not (
+            bound[inner, a] and low[outer, a] <= low[inner, a] and high[inner, a] <= high[outer, a]
+        ):
+            return False
+    return True
+
+
+@njit(cache=True)
+def _next_cover(went, ids, slot, after, low, high, bound):
+    """Of the slots that `went` over a link and cover this one, the oldest whose id is above `after`; -1: none is."""
+    best = -1
+    for other in range(went.size):
+        older = ids[other] > after and (best < 0 or ids[other] < ids[best])
+        if older and went[other] and other != slot and _covers(low, high, bound, other, slot):
+            best = other
+    return best
+
+
+@njit(cache=True)
+def _kept_back(went, slot, inward, came, here, low, high, bound):
+    """The slots covered by this one that did not go over a link, of those that came by these links or are `here`."""
+    found = np.empty(went.size, np.int64)
+    count = 0
+    for other in range(went.size):
+        if went[other] or other == slot:
+            continue
+        known = here[other]
+        for link in inward:
+            known = known or _has(came, other, link ^ 1)
+        if known and _covers(low, high, bound, slot, other):
+            found[count] = other
+            count += 1
+    return found[:count]
 
 
 class Covering(Subscription):
@@ -280,21 +325,14 @@ class Covering(Subscription):
     ) -> None:
         """Send what the withdrawn subscription kept back on the link, unless something else covers it."""
         store, links = self.store, self.env.links
-        kept = ~sent & self._covered_by(slot)
-        kept[slot] = False
-        candidates = np.flatnonzero(kept)
-        if candidates.size == 0:
-            return
-        inward = links.out_link[links.out_start[broker] : links.out_start[broker + 1]].tolist()
-        came = {o: self._column(self.came, o ^ 1)[candidates] for o in inward}
-        candidates_by_id = np.argsort(store.id[candidates], kind="stable")
-        for i in candidates_by_id.tolist():
-            other = int(candidates[i])
+        inward = links.out_link[links.out_start[broker] : links.out_start[broker + 1]]
+        here = self.local[: store.count] & (store.home[: store.count] == broker)
+        ways = inward[inward != link]  # what came by the link itself does not go back over it
+        kept = _kept_back(sent, slot, ways, self.came, here, self.low, self.high, self.bound)
+        for other in kept[np.argsort(store.id[kept], kind="stable")].tolist():
             home = int(store.home[other])
-            ways = [o for o in inward if came[o][i]]
-            if home == broker and self.local[other]:
-                ways.append(LOCAL)
-            if not any(link in self.routes.forwards(broker, way, home) for way in ways):
+            came_by = [o for o in ways.tolist() if self._knows(other, o)] + [LOCAL] * bool(here[other])
+            if not any(link in self.routes.forwards(broker, way, home) for way in came_by):
                 continue
             cover = self._cover(other, link, sent)
             if cover is not None:
@@ -305,24 +343,10 @@ class Covering(Subscription):
             body = int(self.env.bodies.add_rows(self.env.service, SUBSCRIBE, store.rows[other][None, :])[0])
             out.send(event, link, SUBSCRIBE, body, int(store.id[other]))
 
-    def _covered_by(self, slot: int) -> NDArray[np.bool_]:
-        """Per slot: whether `slot` covers it."""
-        n = self.store.count
-        inside = (self.low[slot] <= self.low[:n]) & (self.high[:n] <= self.high[slot]) & self.bound[:n]
-        return (inside | ~self.bound[slot]).all(axis=1)
-
     def _cover(self, slot: int, link: int, sent: NDArray[np.bool_]) -> int | None:
         """The oldest (by id) of the subscriptions sent over the link that covers this one."""
-        others = np.flatnonzero(sent)
-        others = others[others != slot]
-        if others.size == 0:
-            return None
-        inside = (
-            (self.low[others] <= self.low[slot]) & (self.high[slot] <= self.high[others]) & self.bound[slot]
-        )
-        found = others[(inside | ~self.bound[others]).all(axis=1)]
-        home = self.store.home
-        for other in found[np.argsort(self.store.id[found], kind="stable")].tolist():
-            if self.routes.serves(link, int(home[slot]), int(home[other])):
-                return other
-        return None
+        ids, home = self.store.id, self.store.home
+        other = _next_cover(sent, ids, slot, -1, self.low, self.high, self.bound)
+        while other >= 0 and not self.routes.serves(link, int(home[slot]), int(home[other])):
+            other = _next_cover(sent, ids, slot, ids[other], self.low, self.high, self.bound)
+        return other if other >= 0 else None
