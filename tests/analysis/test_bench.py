@@ -167,11 +167,14 @@ def test_the_rows_of_one_core_are_well_formed_and_name_the_loop_as_baseline():
     assert all(r["baseline"] for r in rows)
 
 
-def test_the_rows_of_small_networks_are_well_formed_and_all_name_the_loop_as_baseline():
-    sizes = small.Sizes(repeats=1, brokers=(4, 9), per_s=(20.0, 200.0), hops=400, seconds_least=0.01, authors=(5, 50.0))
-    rows = [*small.grid(sizes), *small.authors_view(sizes)]
+def test_the_rows_of_small_networks_are_well_formed_and_all_have_a_baseline():
+    sizes = small.Sizes(
+        repeats=1, brokers=(4, 9), per_s=(20.0, 200.0), hops=400, seconds_least=0.01, authors=(5, 50.0),
+        traced=((4, 50.0),), traced_hops=400,
+    )  # fmt: skip
+    rows = [*small.grid(sizes), *small.authors_view(sizes), *small.traced(sizes)]
     assert_well_formed(rows)
-    assert len(rows) == 5 and all(r["baseline"] for r in rows)
+    assert len(rows) == 6 and all(r["baseline"] for r in rows)
 
 
 def test_the_rows_of_two_actors_are_well_formed():
