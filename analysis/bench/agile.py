@@ -74,11 +74,13 @@ def single_costs(sizes: Sizes) -> Iterator[Row]:
         yield row(f"memory of {name} per profile", size / sizes.profiles, "bytes")
     asking = Workload(Load(profiles=sizes.profiles, seed=2))
     per_message = turns(filters, sizes.slices, lambda: asking.messages(sizes.messages), _ask)
-    yield row("a message, NOINDEX", per_message["NOINDEX"] / sizes.messages * 1e6, "µs", most=450)
+    yield row("a message, NOINDEX", per_message["NOINDEX"] / sizes.messages * 1e6, "µs",
+              baseline=_compared_us(sizes), ratio_most=1, against="comparing two columns in NumPy")
     lazy = Workload(Load(profiles=sizes.profiles, on_indexed=0.0))
     spent = turns(filters, sizes.update_slices, lambda: lazy.updates(BATCH), _update)
     for name in filters:
-        yield row(f"lazy updates, {name}", BATCH / spent[name], "updates/s", least=10e6)
+        yield row(f"lazy updates, {name}", BATCH / spent[name], "updates/s", baseline=_assigned_per_s(sizes, lazy),
+                  ratio_least=0.045, against="assigning them in NumPy")
     eager = filters["EAGER"]
     hot = Workload(Load(profiles=sizes.profiles, on_indexed=1.0))
     eager.counters.reset()
@@ -88,6 +90,32 @@ def single_costs(sizes: Sizes) -> Iterator[Row]:
         taken.append(_update(eager, updates) / max(1, eager.counters.moved - before))
     yield row("an update of a skip list, its context update included", statistics.median(taken) * 1e6, "µs",
               most=10)
+
+
+def _compared_us(sizes: Sizes) -> float:
+    """What NumPy takes to compare two numbers of each profile."""
+    columns = np.random.Generator(np.random.PCG64(1)).random((sizes.profiles, 2))
+    taken = []
+    for _ in range(sizes.slices):
+        begin = time.thread_time()
+        for _ in range(5):
+            np.count_nonzero((columns[:, 0] < 0.5) & (columns[:, 1] > 0.2))
+        taken.append((time.thread_time() - begin) / 5)
+    return statistics.median(taken) * 1e6
+
+
+def _assigned_per_s(sizes: Sizes, updates: Workload) -> float:
+    """How many such updates NumPy assigns to a table per second."""
+    table = np.zeros((sizes.profiles, len(NAMES)))
+    context, attribute, value = updates.updates(BATCH)
+    rows, columns = context % sizes.profiles, attribute % len(NAMES)
+    taken = []
+    for _ in range(sizes.update_slices):
+        begin = time.thread_time()
+        for _ in range(20):
+            table[rows, columns] = value
+        taken.append((time.thread_time() - begin) / 20)
+    return BATCH / statistics.median(taken)
 
 
 def crossovers(sizes: Sizes) -> Iterator[Row]:

@@ -96,10 +96,10 @@ def test_changes_one_by_one_leave_a_sound_index_that_holds_as_many():
 def test_the_rows_of_changes_name_each_bound():
     rows = {row["name"]: row for row in matching.changes(P1, SMALL)}
     for label, bounds in matching.CHANGES.items():
-        assert rows[f"{label}: insert"]["target"] == f"at most {bounds.insert} µs"
+        assert rows[f"{label}: insert"]["target"] == f"at most {bounds.insert} times the scan's"
         assert rows[f"{label}: delete"]["baseline"] > 0
         assert rows[f"{label}: match after 120 deletes and inserts"]["target"] == "at most 1.3 times a fresh one"
-    assert rows["cells: longest pause of a change"]["target"] == "at most 10 k µs"
+    assert rows["cells: longest pause of a change"]["target"] == "at most 600 times the scan's"
 
 
 def test_the_group_is_registered():
