@@ -388,8 +388,9 @@ class ShardProtocol(ABC):
     def prepare(self, type: Ints32, word: Ints, body: Ints32, now: int) -> None:  # noqa: B027
         """These messages are on their way to brokers: have ready what `compiled` needs to decide on them.
 
-        Called before each window that has any, with all that clients send in it and what other shards sent; nothing
-        is handled before `now` any more. What was not made ready here, `compiled` leaves to `handle`.
+        Called before each window that has any, with all that clients send in it and what other shards sent, and with
+        nothing after `handle` was called in between; nothing is handled before `now` any more. What was not made ready
+        here, `compiled` leaves to `handle`.
         """
 
     def columns(self) -> Mapping[str, NDArray[Any]]:

@@ -62,6 +62,7 @@ class InterestStore:
         self._version = np.full(1024, -1, np.int64)
         self._generation = np.full(1024, -1, np.int32)
         self._now = np.zeros(1, np.int64)  # the version
+        self._all_known = 0  # the version up to which `learn_all` was done
         self.hits = np.empty(4096, np.int64)
         self._hits_used = 0
         self._born = np.zeros(1024, np.int64)  # per body: removals before it was first matched
@@ -84,7 +85,10 @@ class InterestStore:
         }  # fmt: skip
 
     def learn_all(self, type: int) -> None:
-        """Make the answers of all messages of a type current that are under way."""
+        """Make the answers of all messages of a type current that are under way; O(1) if nothing was added since."""
+        if self._all_known == self.version:
+            return
+        self._all_known = self.version
         table = self.env.bodies
         under_way = table.alive & (table.refs > 0) & (table.type == type) & (table.service == self.env.service)
         self.learn(np.flatnonzero(under_way).astype(np.int32))

@@ -27,6 +27,7 @@ from brokers.records import Held
 if TYPE_CHECKING:
     from brokers.engine.shard import Shard
 
+_NOTHING = np.empty(0, np.int32)
 _NO_DETAIL = np.empty((L.SEND_DETAIL, 0), np.int64)
 
 
@@ -45,6 +46,7 @@ class Course:
         self._protocols = shard.services.protocols
         self._handlers = [handler for p in self._protocols if (handler := handler_of(type(p))) is not None]
         self._crew = compiled.Crew.of(self._handlers)
+        self._blamed = shard.services.blamed
         self._chooses = how == "auto"
         self._thin = how != "rounds"
         self._desk: Held
@@ -75,12 +77,14 @@ class Course:
                 if not mine.size:
                     continue
             type_, body = (carried[mine] >> 8) & 0xFFFF, carried[mine] >> 24
-            protocol.prepare(type_.astype(np.int32), word[mine], body.astype(np.int32), self._shard.now)
+            with self._blamed[number]:
+                protocol.prepare(type_.astype(np.int32), word[mine], body.astype(np.int32), self._shard.now)
 
     def end(self) -> None:
         """The window is over."""
-        for protocol in self._protocols:
-            protocol.tidy()
+        for protocol, blamed in zip(self._protocols, self._blamed):
+            with blamed:
+                protocol.tidy()
 
     # ---- a window ------------------------------------------------------------------------------------
 
@@ -136,12 +140,15 @@ class Course:
                 "cost": bench.cost, "cost_model": self._shard.services.cost_model, "answered": bench.answered,
                 **compiled.network_columns(self._shard.links.table), **growing,
             })  # fmt: skip
-            self._mine = [h.record.of(p.columns()) for p, h in zip(self._protocols, self._handlers)]
-            bench.mine[: len(self._mine)] = [mine.address for mine in self._mine]
+            for number, (protocol, handler) in enumerate(zip(self._protocols, self._handlers)):
+                with self._blamed[number]:
+                    self._mine.append(handler.record.of(protocol.columns()))
+                bench.mine[number] = self._mine[number].address
         else:
             self._desk.follow(growing)
-            for protocol, mine in zip(self._protocols, self._mine):
-                mine.follow(protocol.columns())
+            for protocol, mine, blamed in zip(self._protocols, self._mine, self._blamed):
+                with blamed:
+                    mine.follow(protocol.columns())
 
     # ---- what compiled code does not do --------------------------------------------------------------
 
@@ -207,6 +214,9 @@ class Course:
             course[L.LAID] = 0
         if size:
             shard.round(size)
+            for protocol, blamed in zip(self._protocols, self._blamed):
+                with blamed:  # it may have learned what answers of messages under way do not know
+                    protocol.prepare(_NOTHING, _NOTHING.astype(np.int64), _NOTHING, shard.now)
         self._planted = False
         return 1
 

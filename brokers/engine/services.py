@@ -38,6 +38,28 @@ from brokers.out import Out
 SERVICES_MAX = 256  # a service's number travels in eight bits
 
 
+class _Blamed:
+    """A context in which what goes wrong is the fault of a service's protocol."""
+
+    __slots__ = ("_name",)
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, InvalidInput):  # a body that cannot be sent, say: not the scenario's fault
+            raise ProtocolFault(f"service {self._name!r}: its protocol: {error}") from error
+        if isinstance(error, Exception | SystemExit) and not isinstance(error, BrokerlabError):
+            where = traceback.extract_tb(error.__traceback__)[-1]
+            raise ProtocolFault(
+                f"service {self._name!r}: its protocol raised {type(error).__name__}: {error} "
+                f"({Path(where.filename).name}:{where.lineno}, in {where.name})"
+            ) from error
+
+
 class Services:
     """The services of a model on one shard, by number."""
 
@@ -67,6 +89,7 @@ class Services:
             self.protocols.append(self._protocol(i, spec, costs[i]))
             for n in range(len(spec.sources)):
                 self._add_source(i, n)
+        self.blamed = [_Blamed(spec.name) for spec in model.services]
         self._outs = [Out(i, self.bodies, cost) for i, cost in enumerate(costs)]
         self._batches = [Batch() for _ in costs]
         declared = [protocol.timer_min_by_broker() for protocol in self.protocols]
@@ -187,18 +210,8 @@ class Services:
             batch, out = self._batches[service], self._outs[service]
             bench.lay_out(batch, size, rows)
             out.begin(batch)
-            try:
+            with self.blamed[service]:
                 self.protocols[service].handle(batch, out)
-            except InvalidInput as error:  # a body that cannot be sent, say: not the scenario's fault
-                raise ProtocolFault(f"service {self.name(service)!r}: its protocol: {error}") from error
-            except BrokerlabError:
-                raise
-            except (Exception, SystemExit) as error:
-                where = traceback.extract_tb(error.__traceback__)[-1]
-                raise ProtocolFault(
-                    f"service {self.name(service)!r}: its protocol raised {type(error).__name__}: {error} "
-                    f"({Path(where.filename).name}:{where.lineno}, in {where.name})"
-                ) from error
             answers.append((rows, out))
         return answers
 

@@ -294,23 +294,22 @@ class Flooding(ShardProtocol):
         self.tidy()
 
     def prepare(self, type: Ints32, word: Ints, body: Ints32, now: int) -> None:
-        if self._make_ready(type, word, body, now):
-            self.store.learn_all(PUBLISH)
+        self._make_ready(type, word, body, now)
+        self.store.learn_all(PUBLISH)
 
-    def _make_ready(self, type: Ints32, word: Ints, body: Ints32, now: int) -> bool:
-        """Have what these messages need; returns whether there are new interests."""
-        grown, published = False, body
+    def _make_ready(self, type: Ints32, word: Ints, body: Ints32, now: int) -> None:
+        """Have what these messages need."""
+        published = body
         if np.count_nonzero(type):  # of a few numbers the quickest way to ask whether there is any
-            grown = self._enter_changes(type, word, body)
+            self._enter_changes(type, word, body)
             published = body[type == PUBLISH]
         if self.store.count:
             self.store.learn(published)
         if self._cyclic:
             self._note_rows(published, now)
-        return grown
 
-    def _enter_changes(self, type: Ints32, word: Ints, body: Ints32) -> bool:
-        """Take in new subscriptions, and note those that end; returns whether there are new ones."""
+    def _enter_changes(self, type: Ints32, word: Ints, body: Ints32) -> None:
+        """Take in new subscriptions, and note those that end."""
         env = self.env
         ids, bodies_of = unknown(self.store, word[type == SUBSCRIBE], body[type == SUBSCRIBE])
         if ids.size:
@@ -318,7 +317,6 @@ class Flooding(ShardProtocol):
         ending = word[type == UNSUBSCRIBE]
         if ending.size:
             self._leaving = np.concatenate((self._leaving, ending))
-        return bool(ids.size)
 
     def tidy(self) -> None:
         if self._leaving.size:

@@ -434,15 +434,15 @@ class Subscription(ShardProtocol):
         self.tidy()
 
     def prepare(self, type: Ints32, word: Ints, body: Ints32, now: int) -> None:
-        if self._make_ready(type, word, body):
-            self.store.learn_all(PUBLISH)
+        self._make_ready(type, word, body)
+        self.store.learn_all(PUBLISH)
 
-    def _make_ready(self, type: Ints32, word: Ints, body: Ints32) -> bool:
-        """Have what these messages need; returns whether there are new subscriptions."""
+    def _make_ready(self, type: Ints32, word: Ints, body: Ints32) -> None:
+        """Have what these messages need."""
         store = self.store
         if not np.count_nonzero(type):  # of a few numbers the quickest way to ask whether there is any
             store.learn(body)
-            return False
+            return
         ids, bodies_of = unknown(store, word[type == SUBSCRIBE], body[type == SUBSCRIBE])
         if ids.size:
             self._reserve(store.count + ids.size)
@@ -451,7 +451,6 @@ class Subscription(ShardProtocol):
         ending = word[type == UNSUBSCRIBE]
         if ending.size:
             self._leaving = np.union1d(self._leaving, ending)
-        return bool(ids.size)
 
     def tidy(self) -> None:
         """Drop subscriptions that no local broker knows any more; nothing before their end is left to be matched."""
