@@ -94,15 +94,11 @@ class Handler:
 
     def compile(self) -> None:
         """Compile it, or load it from the disk cache; ProtocolFault where it is none."""
-        name = self.kernel.py_func.__qualname__
         try:
             self.kernel.compile(SIGNATURE)
-            returned = self.kernel.get_compile_result(SIGNATURE).signature.return_type
         except NumbaError as error:
-            why = " ".join(str(error).split())
+            name, why = self.kernel.py_func.__qualname__, " ".join(str(error).split())
             raise ProtocolFault(f"the compiled handler {name!r} cannot be compiled: {why:.600}") from error
-        if returned != types.int64:
-            raise ProtocolFault(f"the compiled handler {name!r} returns {returned}, not the row that it reached")
 
 
 def handler(record: Record) -> Callable[[Any], Handler]:

@@ -254,6 +254,46 @@ def test_what_a_handler_leaves_goes_to_handle_and_room_is_made_for_what_it_wants
         assert len(in_python) == left
 
 
+@handler(_NOTHING)
+def _says_nothing(desk, mine, at, stop):
+    pass
+
+
+@handler(_NOTHING)
+def _no_such_column(desk, mine, at, stop):
+    return desk.colour[at]
+
+
+@handler(_NOTHING)
+def _all(desk, mine, at, stop):
+    return stop
+
+
+@handler(Record("marked", {"marks": FLAGS}))
+def _marked(desk, mine, at, stop):
+    return stop
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        ({"compiled": _says_nothing}, "the compiled handler '_says_nothing' cannot be compiled"),
+        ({"compiled": _no_such_column}, "the compiled handler '_no_such_column' cannot be compiled"),
+        ({"compiled": _all, "prepare": lambda *_: 1 / 0}, "service 'service': its protocol raised ZeroDivisionError"),
+        ({"compiled": _all, "tidy": lambda _: 1 / 0}, "service 'service': its protocol raised ZeroDivisionError"),
+        ({"compiled": _marked}, "service 'service': its protocol raised KeyError: 'marks'"),
+        ({"compiled": _marked, "columns": lambda _: {"marks": np.zeros(2)}}, "'marks' is float64 in 1 dimensions"),
+    ],
+    ids=["no row", "no such column", "prepare", "tidy", "a column is missing", "another type"],
+)  # fmt: skip
+def test_what_a_handler_needs_and_is_not_given_is_named(more, words):
+    net = join(type("Wrong", (Errs,), more), [(0, 1), (1, 2)])
+    net.send(0, "publish", [1.0, 2.0])
+    with pytest.raises(ProtocolFault) as caught:
+        simulate(net.model())
+    assert words in str(caught.value)
+
+
 def test_a_handler_is_not_inherited_past_a_new_handle():
     class Another(Flooding):
         def handle(self, batch: Batch, out: Out) -> None:
