@@ -136,6 +136,8 @@ def forward(desk, row, link):
     """Send what the row brought over a link: same type, body, word and cause."""
     answered = desk.answered
     at = answered[SENDS]
+    if at >= desk.send_event.size:
+        raise IndexError("it sends more than it asked `fits` for")
     desk.send_event[at] = row
     desk.send_link[at] = link
     answered[SENDS] = at + 1
@@ -146,6 +148,8 @@ def deliver(desk, row, client):
     """Hand the row's body to a client, given by its client number."""
     answered = desk.answered
     at = answered[DELIVERIES]
+    if at >= desk.deliver_event.size:
+        raise IndexError("it delivers more than it asked `fits` for")
     desk.deliver_event[at] = row
     desk.deliver_client[at] = client
     answered[DELIVERIES] = at + 1

@@ -205,6 +205,13 @@ def _raises(desk, mine, at, stop):
 
 
 @handler(_NOTHING)
+def _asks_for_nothing(desk, mine, at, stop):
+    for _ in range(5_000):
+        forward(desk, at, 0)
+    return stop
+
+
+@handler(_NOTHING)
 def _never(desk, mine, at, stop):
     return at
 
@@ -237,8 +244,9 @@ def said_of(wrong, how="events"):
         (_too_far, "a row that it was not given"),
         (_bad_cost, "a negative service time (-5 ns)"),
         (_raises, "ValueError: out of ideas"),
+        (_asks_for_nothing, "it sends more than it asked `fits` for"),
     ],
-    ids=["row", "link", "another's link", "client", "reached", "cost", "raises"],
+    ids=["row", "link", "another's link", "client", "reached", "cost", "raises", "no room"],
 )  # fmt: skip
 def test_a_handler_that_errs_is_told_what_is_wrong(wrong, words, how):
     assert words in said_of(wrong, how)
