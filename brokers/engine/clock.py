@@ -35,10 +35,17 @@ class Clock:
                 yield environment.timeout(wake - int(environment.now))
             self._emit(service, number, source.take())
 
-    def advance(self, until: int) -> None:
-        """Let every source whose wake lies before `until` act."""
-        if until > self._environment.now:
-            self._environment.run(until=int(until))
+    def advance(self, until: int, since: int = -1, enough: Callable[[], bool] = lambda: False) -> int:
+        """Let every source whose wake lies before `until` act, or until it is `enough`.
+
+        Returns the time before which everything has been emitted: `until`, or an earlier one after `since`.
+        """
+        environment = self._environment
+        while environment.peek() < until:
+            environment.step()
+            if enough() and since < (reached := self.next_wake()) < until:
+                return reached
+        return until
 
     def next_wake(self) -> int:
         """The earliest wake ahead; NEVER if none."""

@@ -21,6 +21,7 @@ from brokers.engine.model import Model
 from brokers.errors import ProtocolFault
 
 _NOTHING = np.empty(0, np.int64)
+_PLENTY = 1 << 17  # messages of clients that are made at once, as long as sources have said so much
 _CLIENT_UID = -1 << 63  # marks the uid of a body that a client made
 
 
@@ -40,6 +41,7 @@ class Inputs:
         self.sequence = np.zeros(model.client_broker.size, np.int64)  # per client: messages sent so far
         self._staged: list[tuple[int, int, Emission]] = []
         self.first = NEVER  # the earliest time staged
+        self._waiting = 0  # messages staged
         self.past_ns = (
             0  # a resumed run lets sources run again from the start and drops what lies before this
         )
@@ -58,6 +60,11 @@ class Inputs:
             if emission.time.size:
                 self._staged.append((service, source, emission))
                 self.first = min(self.first, int(emission.time.min()))
+                self._waiting += emission.time.size
+
+    def plenty(self) -> bool:
+        """Whether so much is staged that it had better be handled before there is more."""
+        return self._waiting >= _PLENTY
 
     def arrays(self) -> dict[str, Any]:
         """What kernels see; `inputs` is replaced in every window that has any."""
@@ -69,6 +76,7 @@ class Inputs:
             return 0, _NOTHING, _NOTHING
         parts = self._take_before(now, end)
         n = sum(e.time.size for _, _, e in parts)
+        self._waiting -= n
         when, client, word, service_of, type_of, part_of, row_of = self._merge(parts, n)
         sequence = self._number(client)
         key = ((self._brokers + client) << 32) | sequence

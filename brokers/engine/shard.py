@@ -1,9 +1,11 @@
 """A shard: the brokers that one actor carries, advanced window by window.
 
 One window: take in what other shards sent, let the clock emit what clients send before the window's end,
-then rounds until nothing before the end is left. A round gathers what has reached each broker before its
-horizon (`gather`), hands each service its part, and settles the answers (`settle`). At the end, what goes to
-other shards is packed into one blob per peer.
+then rounds until nothing before the end is left; in several stretches if clients send very much. A round
+gathers what has reached each broker before its horizon (`gather`), hands each service its part, and settles
+the answers (`settle`). At the end, what goes to other shards is packed into one blob per peer.
+
+Where every protocol has a compiled handler, `Course` carries the rounds through compiled code.
 
 Its state lies in rooms: links, queues, services, tallies, and the workbench of the round. Kernels see the arrays of
 all of them as one `World`.
@@ -149,23 +151,16 @@ class Shard:
         services, outbox = self.services, self.links.outbox
         handled = self.queues.handled
         self._take_in(blobs)
-        services.clock.advance(end)
-        count, brokers, times = services.inputs.admit(self.now, end)
-        self.queues.expect(brokers, times)
-        self.in_flight += count
-        if self._course is not None and count:
-            self._course.expect(services.inputs.rows)
-        if self._course is not None:
-            self._course.begin()
-        rounds = self._advance(end, samples)
-        if self._course is not None:
-            self._course.end()
-        self.now = end
+        rounds, reached = 0, -1
+        while reached < end:
+            reached = services.clock.advance(end, self.now, services.inputs.plenty)
+            due = bisect_right(samples, reached)
+            rounds += self._stretch(reached, samples[:due])
+            samples = samples[due:]
         self._sent = len(outbox)
         self.in_flight -= self._sent
         blobs_out, first = outbox.pack(self.peers, self.links.peer_of, services.bodies, services.causes)
         handled = self.queues.handled - handled
-        self._sweep(handled)
         report = Window(
             self.next_time(),
             first,
@@ -177,6 +172,23 @@ class Shard:
             sum(map(len, blobs_out)),
         )
         return report, blobs_out
+
+    def _stretch(self, end: int, samples: range) -> int:
+        """A window, or a part of it in which clients send no more than is good at once; returns in how many rounds."""
+        handled = self.queues.handled
+        count, brokers, times = self.services.inputs.admit(self.now, end)
+        self.queues.expect(brokers, times)
+        self.in_flight += count
+        if self._course is not None:
+            if count:
+                self._course.expect(self.services.inputs.rows)
+            self._course.begin()
+        rounds = self._advance(end, samples)
+        if self._course is not None:
+            self._course.end()
+        self.now = end
+        self._sweep(self.queues.handled - handled)
+        return rounds
 
     def _advance(self, end: int, samples: range) -> int:
         """Handle everything before `end`, and sample on the way; returns in how many rounds."""

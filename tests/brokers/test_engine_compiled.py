@@ -407,3 +407,46 @@ def test_a_record_refuses_an_array_that_is_not_as_its_view(wrong):
     held = _BOTH.of(arrays)
     with pytest.raises(TypeError, match="'keys' is int"):
         held.follow({"keys": wrong})
+
+
+# ---- windows in which much is sent -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("how", ["never", "events", "rounds"])
+def test_a_window_in_which_clients_send_much_is_handled_in_stretches(how, monkeypatch):
+    from analysis.bench.models import SUBSCRIPTION, Setting
+    from analysis.bench.models import model as measured
+    from brokers.engine import inputs
+
+    model = measured(Setting(16, 1_000, 2.5, subscriptions=60, protocol=SUBSCRIPTION, settled=False, ramp_s=1.5))
+    whole = MemoryTraces("full")
+    digest = simulate(model, trace=whole).digest
+    stretches: list[int] = []
+    stretch = Shard._stretch
+    monkeypatch.setattr(
+        Shard, "_stretch", lambda shard, end, samples: (stretches.append(end), stretch(shard, end, samples))[1]
+    )
+    monkeypatch.setattr(inputs, "_PLENTY", 50)
+    monkeypatch.setattr("brokers.workloads.common.CHUNK_EVENTS", 20)
+    parted = MemoryTraces("full")
+    result = simulate(model, trace=parted, cutting=Cutting(compiled=how))
+    assert result.digest == digest
+    assert len(stretches) > 2 * result.engine["windows"]
+    samples = [Recorded(traces).read("samples").to_pylist() for traces in (whole, parted)]
+    assert len(samples[0]) == 2 * 16
+    assert samples[0] == samples[1]
+
+
+def test_a_burst_after_a_long_quiet_does_not_come_to_be_all_at_once():
+    """Windows have grown to minutes when it comes; bodies under way stay few."""
+    from analysis.bench.models import Setting
+    from analysis.bench.models import model as measured
+
+    model = measured(Setting(brokers=8, publications_per_s=20_000, seconds=60))
+    source = model.services[0].sources[-1]
+    source.params["start"] = 40_000_000_000
+    model.duration_ns = 60_000_000_000
+    shard = Shard(model, 0, np.zeros(8, np.int32), MemoryTraces("none")(0))
+    shard.window(NEVER, [b""])
+    assert shard.queues.handled > 3_000_000
+    assert shard.services.bodies.capacity < 1 << 19
