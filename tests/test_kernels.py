@@ -24,6 +24,8 @@ HEAP = "goes down or up one level of a heap in an array"
 STRETCH = "goes on to the end of the stretch it looked at, which is further along"
 ENDED_BY = {
     ("analysis/spark/graph.py", "_distances"): HEAP,
+    ("brokers/engine/advance.py", "advance"): "fills the bench by a row at least in each turn, or leaves",
+    ("brokers/engine/advance.py", "_decide"): "goes on by a stretch of a service in each turn, or leaves",
     ("brokers/engine/gather.py", "_sift"): HEAP,
     ("brokers/indexes/content/cells_build.py", "_split"): STRETCH,
     ("brokers/indexes/content/cells_match.py", "match"): STRETCH,
@@ -60,10 +62,14 @@ ENDED_BY = {
 }
 
 
+def _compiled(function):
+    return any(mark in ast.unparse(d) for d in function.decorator_list for mark in ("njit", "handler"))
+
+
 def whiles_of(tree):
     """(function, loop) of all kernels of a module."""
     for function in ast.walk(tree):
-        if isinstance(function, ast.FunctionDef) and any("njit" in ast.unparse(d) for d in function.decorator_list):
+        if isinstance(function, ast.FunctionDef) and _compiled(function):
             yield from ((function.name, loop) for loop in ast.walk(function) if isinstance(loop, ast.While))
 
 
