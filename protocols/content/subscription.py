@@ -389,6 +389,7 @@ class Subscription(ShardProtocol):
         self.came = np.zeros((256, words), np.uint64)  # per slot and link: it came over it
         self.sent = np.zeros((256, words), np.uint64)  # per slot and link: it was sent over it
         self.uses = np.zeros(256, np.int64)  # per slot: entries at local brokers
+        self.heard = np.zeros((256, 2), np.int32)  # per slot: the body it was learned from, its generation + 1
         self._entries = np.zeros(env.brokers, np.int64)
         self._leaving = np.empty(0, np.int64)  # subscriptions whose end is on its way
         self._everywhere = np.array([self.routes.flood])
@@ -401,7 +402,7 @@ class Subscription(ShardProtocol):
     def _reserve(self, count: int) -> None:
         if count > self.local.size:
             size = max(count, 2 * self.local.size)
-            for name in ("local", "came", "sent", "uses"):
+            for name in ("local", "came", "sent", "uses", "heard"):
                 old = getattr(self, name)
                 grown = np.zeros((size, *old.shape[1:]), old.dtype)
                 grown[: len(old)] = old
@@ -446,18 +447,22 @@ class Subscription(ShardProtocol):
         ids, bodies_of = unknown(store, word[type == SUBSCRIBE], body[type == SUBSCRIBE])
         if ids.size:
             self._reserve(store.count + ids.size)
-            self._learn(ids, self.env.bodies.values(bodies_of))
+            slots = self._learn(ids, self.env.bodies.values(bodies_of))
+            self.heard[slots, 0], self.heard[slots, 1] = bodies_of, self.env.bodies.generation[bodies_of] + 1
         store.learn(body[type == PUBLISH])
         ending = word[type == UNSUBSCRIBE]
         if ending.size:
             self._leaving = np.union1d(self._leaving, ending)
 
     def tidy(self) -> None:
-        """Drop subscriptions that no local broker knows any more; nothing before their end is left to be matched."""
+        """Drop subscriptions that no local broker knows any more, nor is going to hear of."""
         if self._leaving.size:
+            bodies = self.env.bodies
             slots = self.store.slots(self._leaving)
+            body, generation = self.heard[slots].T
+            coming = (bodies.generation[body] + 1 == generation) & (bodies.refs[body] > 0)
             known = slots >= 0
-            still = known & (self.uses[slots] > 0)
+            still = known & ((self.uses[slots] > 0) | coming)
             gone = slots[known & ~still]
             self._leaving = self._leaving[still]
             self.sent[gone] = 0  # the slot will be another's
