@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numba import njit
 
-from brokers.compiled import deliver, fits, forward, handler, handler_of
-from brokers.contract import Batch, ShardProtocol
+from brokers.compiled import charge, deliver, fits, forward, handler, handler_of
+from brokers.contract import TIMER, Batch, ShardProtocol
 from brokers.engine import advance, heads
 from brokers.engine.batching import Cutting
 from brokers.engine.course import Course
@@ -301,6 +301,53 @@ def test_what_a_handler_needs_and_is_not_given_is_named(more, words):
     with pytest.raises(ProtocolFault) as caught:
         simulate(net.model())
     assert words in str(caught.value)
+
+
+@handler(_NOTHING)
+def _charges(desk, mine, at, stop):
+    for i in range(at, stop):
+        charge(desk, i, 700 + i)
+    return stop
+
+
+@handler(_NOTHING)
+def _publications_only(desk, mine, at, stop):
+    for i in range(at, stop):
+        if desk.kind[i] == TIMER and desk.word[i] % 2 == 1:
+            return i
+    return stop
+
+
+@pytest.mark.parametrize("how", ["events", "rounds"])
+def test_what_a_handler_charges_dates_the_end_of_the_service(how):
+    net = join(type("Charges", (Errs,), {"compiled": _charges}), [(0, 1)])
+    net.send(0, "publish", [1.0, 2.0])
+    traces = MemoryTraces("full")
+    simulate(net.model(), trace=traces, cutting=Cutting(compiled=how))
+    (hop,) = Recorded(traces).read("hops").to_pylist()
+    assert hop["finish_ns"] - hop["time_ns"] == 700
+
+
+class Ticks(Errs):
+    """A timer at each broker, ten times; every second one is left to Python, and all are set there."""
+
+    compiled = _publications_only
+    timer_min_ns = 1_000
+
+    def first_timers(self) -> list[tuple[int, int, int, int]]:
+        return [(b, 5_000 + b // 2, 16, word) for b in range(self.env.brokers) for word in (1, 2)]
+
+    def handle(self, batch: Batch, out: Out) -> None:
+        again = np.flatnonzero((batch.kind == TIMER) & (batch.word % 2 == 1) & (batch.word < 19))
+        out.timer(again, 1_000 + batch.broker[again], 16, batch.word[again] + 2)
+        out.timer(again, 1_000, 16, batch.word[again] + 1)
+
+
+def test_timers_come_in_their_order_whoever_decides_on_them():
+    model = join(Ticks, [(0, 1), (1, 2), (2, 3)]).model()
+    found = [simulate(model, cutting=cutting) for cutting in (Cutting("one"), *WAYS, Cutting())]
+    assert {each.metrics["network"]["events"] for each in found} == {4 * (2 + 2 * 9)}
+    assert len({each.digest for each in found}) == 1
 
 
 def test_a_handler_is_not_inherited_past_a_new_handle():
