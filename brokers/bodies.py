@@ -242,6 +242,10 @@ class Bodies:
         """What the engine's kernels see; all of it is replaced when there are more bodies than ever."""
         return {"body_hash": self.hash, "body_size": self.size, "body_refs": self.refs, "body_time": self.time}
 
+    def growing(self) -> dict[str, tuple[Any, str]]:
+        """Where these are."""
+        return {name: (self, name.removeprefix("body_")) for name in self.arrays()}
+
     def sweep(self, held: Sequence[Any]) -> int:
         """Free what no message and no protocol needs; returns how many. O(bodies)."""
         dead = self._used & (self.refs == 0)

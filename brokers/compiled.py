@@ -72,6 +72,7 @@ _NETWORK = {
 _ANSWERS = {
     "answered": INTS, "send_event": INTS, "send_link": INTS, "deliver_event": INTS, "deliver_client": INTS,
 }  # fmt: skip
+_BODY_COLUMNS = {"published_ns": "time", "key": "key", "origin": "broker", "generation": "generation"}
 # What `answered` counts: sends, deliveries; and how many of each there was no room for.
 SENDS, DELIVERIES, SENDS_WANTED, DELIVERIES_WANTED = range(4)
 _PER_ENTRY, _PER_MATCH = 1, 2
@@ -79,6 +80,10 @@ _PER_ENTRY, _PER_MATCH = 1, 2
 _MADE_OF = digest(__file__, "compiled.py", "views.py", "records.py", "tables.py", "indexes/ids.py")
 DESK = Record(f"desk {_MADE_OF}", {**_ROWS, **_BODIES, **_NETWORK, **_ANSWERS})
 desk_at = reader(DESK)
+_LAID = (  # the columns of a batch, as `_point` takes them
+    "time", "source", "sequence", "word", "cost", "broker", "kind", "link", "type", "body", "cause", "service",
+)  # fmt: skip
+_PLACES = np.array([DESK.place[name] for name in _LAID])
 SIGNATURE = types.int64(DESK, types.int64, types.int64, types.int64)
 HANDLER = types.FunctionType(SIGNATURE)
 
@@ -266,18 +271,21 @@ class Desk:
         """What the handler is given of a batch."""
         if self._service.size < batch.size:
             self._service = np.full(2 * batch.size, self._env.service, np.int32)
-        laid: dict[str, NDArray[Any]] = {
-            "time": batch.time, "source": batch.source, "sequence": batch.sequence, "word": batch.word,
-            "broker": batch.broker, "kind": batch.kind, "link": batch.link, "type": batch.type, "body": batch.body,
-            "cause": batch.cause, "service": self._service, "cost": cost, **body_columns(self._env.bodies),
-        }  # fmt: skip
+        rows = (
+            batch.time, batch.source, batch.sequence, batch.word, cost, batch.broker, batch.kind, batch.link,
+            batch.type, batch.body, batch.cause, self._service,
+        )  # fmt: skip
         columns = self._protocol.columns()
         if self._desk is None or self._mine is None:
             always = {**network_columns(self._env.links), "cost_model": self._model, **self._answers}
-            self._desk, self._mine = DESK.of({**laid, **always}), self._handler.record.of(columns)
+            named: dict[str, NDArray[Any]] = dict(zip(_LAID, rows))
+            self._desk = DESK.of({**named, **body_columns(self._env.bodies), **always})
+            self._desk.watch({name: (self._env.bodies, column) for name, column in _BODY_COLUMNS.items()})
+            self._mine = self._handler.record.of(columns)
         else:
-            self._desk.follow(laid)
+            self._desk.renew()
             self._mine.follow(columns)
+        _point(self._desk.table, _PLACES, *rows)
         return self._desk, self._mine
 
 
@@ -286,11 +294,22 @@ def network_columns(links: Any) -> dict[str, NDArray[Any]]:
     return {"out_start": links.out_start, "out_link": links.out_link, "target": links.target}
 
 
-def body_columns(bodies: Any) -> dict[str, NDArray[Any]]:
+def body_columns(bodies: Any) -> dict[str, Any]:
     """What a desk has of bodies; all of it is replaced when there are more of them than ever."""
-    return {
-        "published_ns": bodies.time, "key": bodies.key, "origin": bodies.broker, "generation": bodies.generation,
-    }  # fmt: skip
+    return {name: getattr(bodies, column) for name, column in _BODY_COLUMNS.items()}
+
+
+@njit(cache=True)
+def _point(table, places, time, source, sequence, word, cost, broker, kind, link, type_, body, cause, service):
+    """Have the table of a desk name the columns of a batch, which live as long as it is used."""
+    found = (
+        time.ctypes.data, source.ctypes.data, sequence.ctypes.data, word.ctypes.data, cost.ctypes.data,
+        broker.ctypes.data, kind.ctypes.data, link.ctypes.data, type_.ctypes.data, body.ctypes.data, cause.ctypes.data,
+        service.ctypes.data,
+    )  # fmt: skip
+    for i in range(places.size):
+        table[places[i], 0] = found[i]
+        table[places[i], 1] = table[places[i], 2] = time.size
 
 
 @njit(cache=True)

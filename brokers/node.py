@@ -10,9 +10,10 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+from numba import njit
 
 from brokers.contract import Batch, Ints, Message, ShardEnv
-from brokers.out import SAME, Out
+from brokers.out import AS_IT_CAME, SAME, Out
 from brokers.tables import InterestTable
 
 
@@ -184,7 +185,7 @@ class Run:
     def forward(self, rows: Any, link: int) -> None:
         """Send the messages in `rows` on as they came, over one link."""
         if self._outgoing.send_event:
-            self._outgoing.hand_on_sends(self._batch)
+            self._outgoing.hand_on_sends()
         self._outgoing.run_forwards.append((self.start, rows, link))
 
     def deliver(self, rows: Ints, clients: Ints) -> None:
@@ -200,7 +201,7 @@ class Run:
             events = (np.atleast_1d(np.asarray(rows, np.int64)) + self.start).tolist()
             body = np.array([self._outgoing.out.body(body, int(type), event) for event in events], np.int64)
         if self._outgoing.run_forwards or self._outgoing.send_event:
-            self._outgoing.hand_on_sends(self._batch)
+            self._outgoing.hand_on_sends()
         self._outgoing.out.send(np.asarray(rows, np.int64) + self.start, link, type, body, word, size)
 
     def cost(self, rows: Any, ns: Any) -> None:
@@ -241,7 +242,7 @@ class Outgoing:
         else:
             self.kept.pop((broker, handle), None)
 
-    def hand_on_sends(self, batch: Batch) -> None:
+    def hand_on_sends(self) -> None:
         """Hand on the sends collected so far: before a call of another sort, so that their order stays."""
         out = self.out
         if self.run_forwards:
@@ -257,24 +258,16 @@ class Outgoing:
             if not self.detail:
                 out.forward(event, link)
             else:
-                columns = [
-                    batch.type[event].astype(np.int64),
-                    batch.body[event].astype(np.int64),
-                    batch.word[event].copy(),
-                    np.full(event.size, -1, np.int64),
-                    np.full(event.size, SAME, np.int64),
-                ]
-                at = np.fromiter(self.detail.keys(), np.int64, len(self.detail))
-                for i, values in enumerate(zip(*self.detail.values())):
-                    columns[i][at] = values
-                out.send(event, link, *columns)
+                detail = np.full((event.size, 5), AS_IT_CAME, np.int64)
+                detail[list(self.detail)] = list(self.detail.values())
+                out.send(event, link, *detail.T)
                 self.detail.clear()
             self.send_event.clear()
             self.send_link.clear()
 
-    def hand_on(self, batch: Batch) -> None:
+    def hand_on(self) -> None:
         """Hand on everything."""
-        self.hand_on_sends(batch)
+        self.hand_on_sends()
         if self.deliver_event:
             self.out.deliver(
                 np.array(self.deliver_event, np.int64),
@@ -288,14 +281,29 @@ class Outgoing:
 
 def messages_of(env: ShardEnv, batch: Batch, start: int, stop: int) -> list[Message]:
     """Rows of a batch as messages. A cause becomes the id of the change, which outlives the shard."""
-    part = slice(start, stop)
-    cause = batch.cause[part]
-    changes = cause if (cause < 0).all() else env.causes.keys(cause.astype(np.int64))
-    columns = (batch.time, batch.kind, batch.source, batch.link, batch.type, batch.body, batch.word)
-    return list(map(_message, zip(range(start, stop), *(c[part].tolist() for c in columns), changes.tolist())))
+    rows = np.empty((stop - start, len(Message._fields)), np.int64)
+    caused = _lay(
+        batch.time, batch.kind, batch.source, batch.link, batch.type, batch.body, batch.word, batch.cause, start, rows
+    )
+    if caused:
+        rows[:, -1] = env.causes.keys(rows[:, -1].copy())
+    return list(map(_message, rows.tolist()))
 
 
-_message = partial(tuple.__new__, Message)  # as `Message._make`, which counts the fields each time
+@njit(cache=True)
+def _lay(time, kind, source, link, type_, body, word, cause, start, rows):
+    """Lay the columns of a batch into rows, a message each; returns whether any has a cause."""
+    caused = False
+    for i in range(rows.shape[0]):
+        at = start + i
+        rows[i, 0], rows[i, 1], rows[i, 2], rows[i, 3] = at, time[at], kind[at], source[at]
+        rows[i, 4], rows[i, 5], rows[i, 6], rows[i, 7] = link[at], type_[at], body[at], word[at]
+        rows[i, 8] = cause[at]
+        caused |= cause[at] >= 0
+    return caused
+
+
+_message: Any = partial(tuple.__new__, Message)  # as `Message._make`, which counts the fields each time
 
 
 __all__ = ["Body", "Node", "Outgoing", "Run", "messages_of"]

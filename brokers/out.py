@@ -15,6 +15,7 @@ from brokers.contract import Batch, CostModel
 
 TYPE_MAX = 127  # a type is an int8 in the trace
 SAME = -2  # for a cause: the cause of the event itself
+AS_IT_CAME = -(1 << 62)  # for a type: the event's own, and so are body, word and cause
 
 
 class Out:
@@ -25,7 +26,6 @@ class Out:
         self._bodies = bodies
         self._cost = cost
         self._batch: Batch
-        self._forwards_only = True
         self.sends: list[tuple[Any, ...]] = []
         self.deliveries: list[tuple[Any, ...]] = []
         self.timers: list[tuple[Any, ...]] = []

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from hashlib import blake2b
+from operator import attrgetter, is_
 from typing import Any
 
 import numpy as np
@@ -52,13 +53,14 @@ class Record(types.Opaque):
 class Held:
     """A record with the arrays that it names."""
 
-    __slots__ = ("_arrays", "_numba_type_", "_table", "address")
+    __slots__ = ("_arrays", "_numba_type_", "_watched", "address", "table")
 
     def __init__(self, record: Record, arrays: Mapping[str, NDArray[Any]]) -> None:
         self._numba_type_ = record
         self._arrays: dict[str, NDArray[Any] | None] = dict.fromkeys(record.fields)
-        self._table = np.zeros((len(record.fields), _WORDS), np.int64)
-        self.address = address_of(self._table)
+        self.table = np.zeros((len(record.fields), _WORDS), np.int64)
+        self._watched: list[Any] = []  # owners, what gets their arrays, as what, and what was found last
+        self.address = address_of(self.table)
         self.follow({name: arrays[name] for name in record.fields})
 
     def follow(self, arrays: Mapping[str, NDArray[Any]]) -> None:
@@ -70,8 +72,29 @@ class Held:
                 if array.ndim != ndim or array.dtype != dtype or not array.flags.c_contiguous:
                     view = record.fields[name]
                     raise TypeError(f"{name!r} is {array.dtype} in {array.ndim} dimensions; compiled code takes {view}")
-                self._table[record.place[name]] = address_of(array), array.shape[0], array.shape[-1]
+                self.table[record.place[name]] = address_of(array), array.shape[0], array.shape[-1]
                 known[name] = array
+
+    def watch(self, owners: Mapping[str, tuple[Any, str]]) -> None:
+        """Where arrays are that may be replaced: by field, an object and the name of its attribute."""
+        by_owner: dict[int, tuple[Any, list[str], list[str]]] = {}
+        for name, (owner, attribute) in owners.items():
+            _, names, attributes = by_owner.setdefault(id(owner), (owner, [], []))
+            names.append(name)
+            attributes.append(attribute)
+        # An attribute twice, since of a single one a getter makes no tuple.
+        self._watched = [
+            [owner, attrgetter(*attributes, attributes[0]), names, ()] for owner, names, attributes in by_owner.values()
+        ]
+
+    def renew(self) -> None:
+        """Follow those of the arrays watched that were replaced."""
+        for watched in self._watched:
+            owner, get, names, seen = watched
+            found = get(owner)
+            if not all(map(is_, found, seen)) or not seen:
+                self.follow(dict(zip(names, found)))
+                watched[3] = found
 
 
 def address_of(array: NDArray[Any]) -> int:

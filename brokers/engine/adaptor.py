@@ -122,16 +122,22 @@ class PlainAdaptor(ShardProtocol):
 
     def handle(self, batch: Batch, out: Out) -> None:
         self._outgoing.out = out
+        if self._runs and batch.size >= RUN_FROM:
+            self._handle_stretches(batch)
+        else:
+            brokers = self.brokers
+            for broker, message in zip(batch.broker.tolist(), messages_of(self.env, batch, 0, batch.size)):
+                brokers[broker].on_message(message)
+        self._outgoing.hand_on()
+
+    def _handle_stretches(self, batch: Batch) -> None:
+        """Brokers one after the other, those with many messages by `on_run`."""
         starts = batch.starts.tolist()
         at = batch.broker[batch.starts[:-1]].tolist()
-        if not self._runs or batch.size < RUN_FROM * len(at):
-            messages = messages_of(self.env, batch, 0, batch.size)
-        else:
-            messages = None
-        for i, broker in enumerate(at):
+        messages = messages_of(self.env, batch, 0, batch.size) if batch.size < RUN_FROM * len(at) else None
+        for broker, (start, stop) in zip(at, pairwise(starts)):
             protocol = self.brokers[broker]
-            start, stop = starts[i], starts[i + 1]
-            if self._runs and stop - start >= RUN_FROM:
+            if stop - start >= RUN_FROM:
                 self._handle_runs(batch, protocol, start, stop)
             else:
                 on_message = protocol.on_message
@@ -139,7 +145,6 @@ class PlainAdaptor(ShardProtocol):
                     messages_of(self.env, batch, start, stop) if messages is None else messages[start:stop]
                 ):
                     on_message(message)
-        self._outgoing.hand_on(batch)
 
     def _handle_runs(self, batch: Batch, protocol: BrokerProtocol, start: int, stop: int) -> None:
         code = 4 * batch.type[start:stop] + batch.kind[start:stop]

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numba import njit
 from numpy.typing import NDArray
 
 from brokers.compiled import HANDLERS_MOST
@@ -52,6 +53,8 @@ class Workbench:
         self._cut = np.zeros(L.CUT, np.int64)
         self._cut[L.CUT_MODE], self._cut[L.CUT_LIMIT] = MODES[cutting.mode], limit
         self._cut[L.CUT_KEY : L.CUT_KEY + 1].view(np.uint64)[0] = draws.stream(cutting.seed, 0, "cut")
+        self._order = np.empty(limit, np.int64)  # rows by service, as `_starts` bounds them
+        self._starts = np.empty(0, np.int64)
         self._laid: dict[int, tuple[NDArray[Any], ...]] = {}  # by size, the columns of small batches
 
     def arrays(self) -> dict[str, Any]:
@@ -66,12 +69,12 @@ class Workbench:
             **self._nothing,
         }  # fmt: skip
 
-    def growing(self) -> dict[str, Any]:
-        """Those of them that may be replaced."""
+    def growing(self) -> dict[str, tuple[Any, str]]:
+        """Where those of them are that may be replaced."""
+        answers = ("send_event", "send_link", "deliver_event", "deliver_client")
         return {
-            "losses": self.losses, "arrival": self._arrival, "send_number": self._send_number,
-            "timer_number": self.timer_number, "send_event": self.send_event, "send_link": self.send_link,
-            "deliver_event": self.deliver_event, "deliver_client": self.deliver_client,
+            "losses": (self, "losses"), "arrival": (self, "_arrival"), "send_number": (self, "_send_number"),
+            "timer_number": (self, "timer_number"), **{name: (self, name) for name in answers},
         }  # fmt: skip
 
     def reserve(self, sends: int, timers: int) -> None:
@@ -96,11 +99,15 @@ class Workbench:
         """Which rows of the batch are whose: (service, rows), None for all of them."""
         if services == 1:
             return [(0, None)]
-        service = self.narrow[L.N_SERVICE, :size]
-        present = np.flatnonzero(np.bincount(service, minlength=services))
-        if present.size == 1:
-            return [(int(present[0]), None)]
-        return [(int(s), np.flatnonzero(service == s)) for s in present]
+        if self._starts.size <= services:
+            self._starts = np.empty(services + 1, np.int64)
+        starts = self._starts[: services + 1]
+        by_service(self.narrow, size, starts, self._order)
+        bounds = starts.tolist()
+        found = [(s, bounds[s], bounds[s + 1]) for s in range(services) if bounds[s + 1] > bounds[s]]
+        if len(found) == 1:
+            return [(found[0][0], None)]
+        return [(s, self._order[first:last]) for s, first, last in found]
 
     def lay_out(self, batch: Batch, size: int, rows: Ints | None) -> None:
         """Make `batch` the rows named of a batch of `size`."""
@@ -120,3 +127,19 @@ class Workbench:
             batch.broker, batch.kind, batch.link, batch.type, _, batch.body, batch.cause,
         ) = columns  # fmt: skip
         batch.recut()
+
+
+@njit(cache=True)
+def by_service(narrow, size, starts, order):
+    """The rows of a batch by service, each in their order: those of s are order[starts[s]:starts[s + 1]]."""
+    starts[:] = 0
+    for i in range(size):
+        starts[narrow[L.N_SERVICE, i] + 1] += 1
+    for s in range(1, starts.size):
+        starts[s] += starts[s - 1]
+    for i in range(size - 1, -1, -1):
+        starts[narrow[L.N_SERVICE, i] + 1] -= 1
+        order[starts[narrow[L.N_SERVICE, i] + 1]] = i
+    for s in range(starts.size - 1):
+        starts[s] = starts[s + 1]
+    starts[starts.size - 1] = size

@@ -57,6 +57,10 @@ class Causes:
         """What kernels see; both are replaced when they grow."""
         return {"causes": self.counts, "cause_key": self.key}
 
+    def growing(self) -> dict[str, tuple[Any, str]]:
+        """Where these are."""
+        return {"causes": (self, "counts"), "cause_key": (self, "key")}
+
     # ---- checkpoints ---------------------------------------------------------------------------------
 
     def state(self) -> dict[str, Any]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from brokers.out import AS_IT_CAME
+
 NEVER = np.int64(1 << 62)
 
 # Columns of the per-link state.
@@ -35,6 +37,7 @@ NARROW = 7
 # Rows of what sends say beside event and link, and of timers.
 S_TYPE, S_BODY, S_WORD, S_SIZE, S_CAUSE = range(5)
 SEND_DETAIL = 5
+REPEATED = np.int64(AS_IT_CAME)  # in place of a value: what the event itself brought
 T_EVENT, T_DELAY, T_TYPE, T_BODY, T_WORD, T_CAUSE = range(6)
 TIMER = 6
 # Columns of a cause: what a change has set in motion.

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import numpy as np
-
-from brokers.contract import NEVER, Ints
+from brokers.contract import NEVER
 from brokers.engine import layout as L
 from brokers.engine import settle
 from brokers.engine.batching import Workbench
-from brokers.engine.collect import Sends, Timers
+from brokers.engine.collect import Deliveries, Sends, Timers, wrong_event, wrong_type
 from brokers.engine.links import Links
 from brokers.engine.queues import Queues
 from brokers.engine.services import Services
@@ -34,6 +32,26 @@ class Refusals:
             return self._too_soon(int(timers.event[at]), int(timers.table[L.T_DELAY, at]))
         return self._bad_cost(at)
 
+    def unsound(
+        self, code: int, at: int, size: int, sends: Sends, timers: Timers, deliveries: Deliveries
+    ) -> ProtocolFault:
+        """Why answers to a batch of `size` could not be carried out."""
+        if code == settle.NO_LINK:
+            return self.no_link(int(sends.link[at]))
+        if code == settle.NO_CLIENT:
+            return self.no_client(int(deliveries.event[at]), int(deliveries.client[at]))
+        if code == settle.BAD_TYPE:
+            return wrong_type(int(sends.detail[L.S_TYPE, at]))
+        if code == settle.BAD_TIMER_TYPE:
+            return wrong_type(int(timers.table[L.T_TYPE, at]))
+        named = {
+            settle.NO_EVENT: sends.event, settle.NO_TIMED_EVENT: timers.event,
+            settle.NO_DELIVERED_EVENT: deliveries.event,
+        }  # fmt: skip
+        if code in named:
+            return wrong_event(int(named[code][at]), size)
+        return self.unsettled(code, at, sends, timers)
+
     def _late(self, link: int) -> ProtocolFault:
         return ProtocolFault(
             f"lookahead violated: a message over {self._links.name(link)} would land behind what its target has "
@@ -55,25 +73,9 @@ class Refusals:
             "which is not one of its own"
         )
 
-    def check_links(self, link: Ints) -> None:
-        """Refuse links that nobody has."""
-        if link.min() < 0 or link.max() >= self._links.count:
-            raise self.no_link(int(link.max() if link.max() >= self._links.count else link.min()))
-
     def no_link(self, link: int) -> ProtocolFault:
         """A send over a link that nobody has."""
         return ProtocolFault(f"a send names link {link}; there are links 0 to {self._links.count - 1}")
-
-    def check_clients(self, event: Ints, client: Ints) -> None:
-        """Refuse deliveries to clients that are not attached to the broker that delivers."""
-        broker = self._bench.narrow[L.N_BROKER, event]
-        home = self._services.model.client_broker
-        bad = (client < 0) | (client >= home.size)
-        if not bad.any():
-            bad = home[client] != broker
-        if bad.any():
-            i = int(np.flatnonzero(bad)[0])
-            raise self.no_client(int(event[i]), int(client[i]))
 
     def no_client(self, event: int, client: int) -> ProtocolFault:
         """A delivery to a client of another broker, or of none."""

@@ -103,9 +103,9 @@ class Services:
             **self.inputs.arrays(), **self.bodies.arrays(), **self.causes.arrays(),
         }  # fmt: skip
 
-    def growing(self) -> dict[str, Any]:
-        """Those of them that may be replaced."""
-        return {"inputs": self.inputs.rows, **self.bodies.arrays(), **self.causes.arrays()}
+    def growing(self) -> dict[str, tuple[Any, str]]:
+        """Where those of them are that may be replaced."""
+        return {"inputs": (self.inputs, "rows"), **self.bodies.growing(), **self.causes.growing()}
 
     def shortest_timer_ns(self) -> Ints:
         """By broker, the shortest delay of a timer that any service sets."""

@@ -31,7 +31,16 @@ from brokers.engine import checkpoint, settle
 from brokers.engine import layout as L
 from brokers.engine.batching import Cutting, Workbench
 from brokers.engine.checkpoint_check import seconds_of
-from brokers.engine.collect import Answers, Collector, Sends, Timers, collect_costs
+from brokers.engine.collect import (
+    Answers,
+    Deliveries,
+    Sends,
+    Timers,
+    collect_costs,
+    deliveries_of,
+    sends_of,
+    timers_of,
+)
 from brokers.engine.course import Course, possible
 from brokers.engine.exchange import unpack
 from brokers.engine.gather import gather
@@ -104,7 +113,6 @@ class Shard:
         self.queues = Queues(self.links.local, self.links.patience_ns(), self.services.shortest_timer_ns())
         self.tallies = Tallies(len(model.services), seconds_of(model))
         self.bench = Workbench(cutting or Cutting(), assignment.size, self.links.fan_in)
-        self._collector = Collector(self.bench, self.links.count)
         self.tracing = Tracing(trace, self.services, self.queues, self.bench)
         self.refusals = Refusals(self.services, self.links, self.queues, self.bench)
         self.now = 0
@@ -184,6 +192,7 @@ class Shard:
                 self._course.expect(self.services.inputs.rows)
             self._course.begin()
         rounds = self._advance(end, samples)
+        self.tracing.flush()
         if self._course is not None:
             self._course.end()
         self.now = end
@@ -208,15 +217,16 @@ class Shard:
 
     def renew_world(self) -> Held:
         """What kernels see, with the arrays that have taken the place of others."""
-        links, services, bench = self.links, self.services, self.bench
-        growing = {
-            "arena": links.rings.arena, "outbox": links.outbox.rows, **services.growing(), **bench.growing(),
-        }  # fmt: skip
         if self._world is None:
+            links, services, bench = self.links, self.services, self.bench
             rooms = (links, services, self.queues, self.tallies, bench)
             self._world = World.of({name: array for room in rooms for name, array in room.arrays().items()})
+            self._world.watch({
+                "arena": (links.rings, "arena"), "outbox": (links.outbox, "rows"), **services.growing(),
+                **bench.growing(),
+            })  # fmt: skip
         else:
-            self._world.follow(growing)
+            self._world.renew()
         return self._world
 
     def _take_in(self, blobs: Sequence[bytes]) -> None:
@@ -251,47 +261,40 @@ class Shard:
 
     def round(self, size: int) -> None:
         """Have services decide on the first rows of the bench, in Python, and settle what they answer."""
-        bench, collector = self.bench, self._collector
-        answers = self.services.handle(bench, size)
-        bench.cost[:size] = 0
+        answers = self.services.handle(self.bench, size)
+        self.bench.cost[:size] = 0
         with understood("sends, timers and costs"):
-            sends = collector.sends(answers, size)
-            timers = collector.timers(answers, size)
-            collect_costs(answers, bench.cost[:size])
-        self._make_room(sends, timers)
-        code, at, moved = settle.settle(
-            self._world, size, sends.event, sends.link, sends.detail, timers.table
-        )
-        self.in_flight += moved
-        if code != settle.OK:
-            raise self.refusals.unsettled(code, at, sends, timers)
+            sends, timers = sends_of(answers), timers_of(answers)
+            collect_costs(answers, self.bench.cost[:size])
         with understood("deliveries"):
-            deliveries = collector.deliveries(answers, size)
-        if deliveries is not None:
-            event, client, body = deliveries
-            self.refusals.check_clients(event, client)
-            settle.deliver(self._world, event, client, body)
-            self.tracing.deliveries(event, client, body)
+            deliveries = deliveries_of(answers)
+        sends, timers = self._carry_out(size, sends, timers, deliveries)
         if self.services.queueing:
-            self.queues.note_unfinished(bench.narrow[L.N_BROKER, :size], bench.finish[:size])
+            self.queues.note_unfinished(self.bench.narrow[L.N_BROKER, :size], self.bench.finish[:size])
         self._note(answers)
-        self.tracing.hops(size)
-        self.tracing.losses(int(bench.course[L.LOST]), sends)
-        bench.course[L.LOST] = 0
+        self.tracing.round(size, sends, deliveries)
+
+    def _carry_out(self, size: int, sends: Sends, timers: Timers, deliveries: Deliveries) -> tuple[Sends, Timers]:
+        """Do what was answered; returns it in the order in which that was done."""
+        self.bench.reserve(sends.event.size, timers.event.size)
+        while True:
+            code, at, moved = settle.carry_out(self.renew_world(), size, *sends, *timers, *deliveries)
+            if code == settle.OK:
+                self.in_flight += moved
+                return sends, timers
+            if code == settle.UNORDERED:
+                sends, timers = sends.ordered(size), timers.ordered(size)
+            elif code == settle.ROOM:
+                self._make_room(sends, timers)
+            else:
+                raise self.refusals.unsound(code, at, size, sends, timers, deliveries)
 
     def _make_room(self, sends: Sends, timers: Timers) -> None:
         """For everything that is about to be put under way: kernels do not grow arrays."""
-        self.bench.reserve(sends.event.size, timers.event.size)
-        if sends.event.size:
-            if not sends.on_links:
-                self.refusals.check_links(sends.link)
-            self.links.rings.reserve(sends.link)
-            if self.peers > 1:
-                self.links.outbox.reserve(sends.event.size)
-        if timers.event.size:
-            brokers: Ints = self.bench.narrow[L.N_BROKER, timers.event].astype(np.int64)
-            self.links.rings.reserve(self.links.timer_rings(brokers))
-        self.renew_world()
+        self.links.rings.reserve(sends.link)
+        self.links.outbox.reserve(sends.event.size)
+        brokers: Ints = self.bench.narrow[L.N_BROKER, timers.event].astype(np.int64)
+        self.links.rings.reserve(self.links.timer_rings(brokers))
 
     def _note(self, answers: Answers) -> None:
         """What answers say beside messages: what depends on what, and rows of the kinds' own tables."""

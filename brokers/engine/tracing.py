@@ -6,20 +6,26 @@ from typing import Any
 
 import numpy as np
 from numba import njit
+from numpy.typing import NDArray
 
 from brokers.contract import Ints
 from brokers.engine import layout as L
 from brokers.engine.batching import Workbench
-from brokers.engine.collect import Sends
+from brokers.engine.collect import Deliveries, Sends
 from brokers.engine.queues import Queues
 from brokers.engine.services import Services
 from brokers.errors import ProtocolFault
 
 _SAMPLE_ROWS = 1 << 16  # rows of samples that are written at once
+_WAITING_MOST = 1 << 13  # rows of small rounds that wait, at most
+_GIVEN = 5  # columns of a delivery that waits
 
 
 class Tracing:
-    """The trace of a shard, with what its rows are made of."""
+    """The trace of a shard, with what its rows are made of.
+
+    Rows of small rounds wait until there are many: to write some takes as long as a round, however few they are.
+    """
 
     def __init__(self, trace: Any, services: Services, queues: Queues, bench: Workbench) -> None:
         self._trace = trace
@@ -27,13 +33,69 @@ class Tracing:
         self._queues = queues
         self._bench = bench
         self.sampling = bool(trace.wants("samples"))
+        self._hops, self._deliveries = bool(trace.wants("hops")), bool(trace.wants("deliveries"))
+        room = _WAITING_MOST if self._hops else 0
+        self._wide, self._narrow = np.empty((L.WIDE, room), np.int64), np.empty((L.NARROW, room), np.int32)
+        self._finish = np.empty(room, np.int64)
+        self._handled = 0  # rows that wait
+        self._given = np.empty((_GIVEN, _WAITING_MOST if self._deliveries else 0), np.int64)
+        self._delivered = 0
+
+    # ---- rounds --------------------------------------------------------------------------------------
+
+    def round(self, size: int, sends: Sends, deliveries: Deliveries) -> None:
+        """A batch that was handled: all of it, what links lost and what clients got."""
+        if deliveries.event.size and self._deliveries:
+            self.deliveries(*deliveries)
+        if self._hops:
+            self.hops(size)
+        course = self._bench.course
+        if lost := int(course[L.LOST]):
+            self.losses(lost, sends)
+            course[L.LOST] = 0
 
     def hops(self, size: int) -> None:
         """Everything that was handled in a batch."""
-        if not self._trace.wants("hops"):
+        if not self._hops:
             return
-        wide, narrow = self._bench.wide[:, :size], self._bench.narrow[:, :size]
-        link = narrow[L.N_LINK]
+        bench, first = self._bench, self._handled
+        last = first + size
+        if last > _WAITING_MOST:
+            self._write_waiting_hops()
+            first, last = 0, size
+        if size > _WAITING_MOST // 4:
+            self._write_waiting_hops()
+            self._write_hops(bench.wide[:, :size], bench.narrow[:, :size], bench.finish[:size])
+        else:
+            self._wide[:, first:last] = bench.wide[:, :size]
+            self._narrow[:, first:last] = bench.narrow[:, :size]
+            self._finish[first:last] = bench.finish[:size]
+            self._handled = last
+
+    def deliveries(self, event: Ints, client: Ints, body: Ints) -> None:
+        """What clients got."""
+        if not self._deliveries:
+            return
+        at = 0
+        while at < event.size:
+            if self._delivered == _WAITING_MOST:
+                self._write_deliveries()
+            stop = min(event.size, at + _WAITING_MOST - self._delivered)
+            _note(self._bench.narrow, self._bench.finish, event, client, body, (at, stop), self._given, self._delivered)
+            self._delivered += stop - at
+            at = stop
+
+    def flush(self) -> None:
+        """Write what waits, as long as the handles in it mean what they did."""
+        self._write_waiting_hops()
+        self._write_deliveries()
+
+    def _write_waiting_hops(self) -> None:
+        if size := self._handled:
+            self._handled = 0
+            self._write_hops(self._wide[:, :size], self._narrow[:, :size], self._finish[:size])
+
+    def _write_hops(self, wide: NDArray[Any], narrow: NDArray[Any], finish: Ints) -> None:
         self._trace.write(
             "hops",
             broker=narrow[L.N_BROKER],
@@ -41,13 +103,29 @@ class Tracing:
             kind=narrow[L.N_KIND].astype(np.int8),
             source=wide[L.W_SOURCE],
             sequence=wide[L.W_SEQUENCE],
-            link=_there(link),
+            link=_there(narrow[L.N_LINK]),
             service=narrow[L.N_SERVICE].astype(np.int16),
             type=narrow[L.N_TYPE].astype(np.int8),
             body=self._services.bodies.keys(narrow[L.N_BODY]),
             word=wide[L.W_WORD],
             cause=self._services.causes.keys(narrow[L.N_CAUSE]),
-            finish_ns=self._bench.finish[:size],
+            finish_ns=finish,
+        )
+
+    def _write_deliveries(self) -> None:
+        if not self._delivered:
+            return
+        service, broker, client, body, finish = self._given[:, : self._delivered]
+        self._delivered = 0
+        bodies = self._services.bodies
+        self._trace.write(
+            "deliveries",
+            service=service.astype(np.int16),
+            publication=bodies.keys(body),
+            broker=broker.astype(np.int32),
+            client=self._queues.local.size + client,
+            published_ns=np.where(body >= 0, bodies.time[np.maximum(body, 0)], -1),
+            time_ns=finish,
         )
 
     def losses(self, lost: int, sends: Sends) -> None:
@@ -70,21 +148,6 @@ class Tracing:
             cause=self._services.causes.keys(cause.astype(np.int64)),
         )
 
-    def deliveries(self, event: Ints, client: Ints, body: Ints) -> None:
-        """What clients got."""
-        if not self._trace.wants("deliveries"):
-            return
-        bodies, narrow = self._services.bodies, self._bench.narrow
-        self._trace.write(
-            "deliveries",
-            service=narrow[L.N_SERVICE, event].astype(np.int16),
-            publication=bodies.keys(body),
-            broker=narrow[L.N_BROKER, event],
-            client=self._queues.local.size + client,
-            published_ns=np.where(body >= 0, bodies.time[np.maximum(body, 0)], -1),
-            time_ns=self._bench.finish[event],
-        )
-
     def record(self, table: str, event: Any, service: int, columns: dict[str, Any]) -> None:
         """Rows of a kind's own table."""
         declared = self._services.kinds[service].tables
@@ -101,6 +164,8 @@ class Tracing:
             time_ns=self._bench.wide[L.W_TIME, at],
             **columns,
         )
+
+    # ---- samples -------------------------------------------------------------------------------------
 
     def samples(self, times: range) -> None:
         """Samples at these times: of a quiet stretch in blocks, since then queues only drain, and tables stay."""
@@ -137,3 +202,13 @@ def _there(links):
     for i in range(links.size):
         found[i] = links[i] ^ 1 if links[i] >= 0 else -1
     return found
+
+
+@njit(cache=True)
+def _note(narrow, finish, event, client, body, which, given, at):
+    """Note deliveries which[0]:which[1] behind the first `at` that wait."""
+    for d in range(which[0], which[1]):
+        i = event[d]
+        given[0, at], given[1, at] = narrow[L.N_SERVICE, i], narrow[L.N_BROKER, i]
+        given[2, at], given[3, at], given[4, at] = client[d], body[d], finish[i]
+        at += 1

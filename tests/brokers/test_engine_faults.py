@@ -13,7 +13,6 @@ import pytest
 import topology.partition
 from brokers.contract import NEVER, BrokerProtocol, Message, ShardProtocol
 from brokers.engine.batching import Cutting
-from brokers.engine.refusals import Refusals
 from brokers.engine.shard import Shard
 from brokers.engine.simulate import MemoryTraces, simulate
 from brokers.errors import InvalidInput, ProtocolFault
@@ -57,15 +56,6 @@ def test_a_send_over_a_link_that_is_not_there_names_it(link):
     said = fault_of(lambda node, message: node.forward(message, link))
     assert str(link) in said
     assert "there are links 0 to 3" in said
-
-
-@pytest.mark.parametrize(("protocol", "asked"), [("flooding", False), ("topk-gather", True)])
-def test_links_are_looked_at_once_where_kernels_did_so_already(protocol, asked, monkeypatch):
-    seen = []
-    before = Refusals.check_links
-    monkeypatch.setattr(Refusals, "check_links", lambda self, link: (seen.append(link.size), before(self, link)))
-    assert simulate(rehearse(REHEARSALS[0], protocol)).metrics["network"]["messages"] > 100
-    assert bool(seen) is asked  # what is sent with a body of its own is no plain answer
 
 
 @pytest.mark.parametrize("client", [-1, 1, 3, 10**9])

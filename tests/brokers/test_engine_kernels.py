@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from brokers.engine import layout as L
-from brokers.engine.collect import order_by_event
+from brokers.engine.collect import Sends
 from brokers.engine.latency import BUCKETS, bucket_of, bucket_value
 from brokers.engine.rings import Rings, insert
 from brokers.engine.settle import transmission_ns
@@ -125,6 +125,7 @@ def test_timers_lie_in_their_ring_by_time_and_then_in_the_order_they_were_set(ti
 @settings(deadline=None)
 def test_outputs_are_ordered_by_event_and_keep_the_order_of_their_calls(events):
     event = np.array(events, np.int64)
-    order = np.empty(event.size, np.int64)
-    order_by_event(event, 10, np.empty(12, np.int64), order)
-    assert order.tolist() == np.argsort(event, kind="stable").tolist()
+    call = np.arange(event.size)
+    ordered = Sends(event, call, np.empty((5, 0), np.int64)).ordered(10)
+    assert ordered.event.tolist() == sorted(events)
+    assert ordered.link.tolist() == np.argsort(event, kind="stable").tolist()
