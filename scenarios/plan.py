@@ -266,6 +266,7 @@ class Plan:
     events_by_service: dict[str, float | None]  # the same of each; None: a source does not say what it will do
     lambda_: float | None
     memory_bytes: int  # of all processes, estimated
+    auto: str  # the engine that a run takes unless one is named, and why
     notes: tuple[str, ...] = field(default=())
 
     @property
@@ -297,13 +298,6 @@ class Plan:
         }
 
 
-def default_engine() -> str:
-    """`ray` where Ray is installed, else `inline`."""
-    import importlib.util
-
-    return "ray" if importlib.util.find_spec("ray") is not None else "inline"
-
-
 def actors_of(scenario: Scenario, engine: str, actors: int | None) -> int:
     """The number of shards: as asked for, else as the scenario says, else one per CPU under ray."""
     asked = actors if actors is not None else scenario.model.engine.actors
@@ -327,17 +321,41 @@ def cut(scenario: Scenario, overlay: Overlay, shards: int, apart: bool = False) 
         raise scenario.wrong(("engine", "partition"), message) from error
 
 
-def plan(scenario: Scenario, engine: str | None = None, actors: int | None = None) -> Plan:
-    """Resolve a scenario and estimate what a run of it would take."""
-    from scenarios.expected import expected
+def strength(
+    scenario: Scenario, overlay: Overlay, shards: int, engine: str, events_per_s: float
+) -> float | None:
+    """λ of a run on so many shards; None where they never wait for one another."""
+    return _strength(_lookahead_ns(scenario, cut(scenario, overlay, shards, apart=True)), engine, events_per_s)
+
+
+def _strength(lookahead_ns: int | None, engine: str, events_per_s: float) -> float | None:
+    if lookahead_ns is None:
+        return None
+    return lookahead_ns / 1e9 * events_per_s / (EXCHANGE_S[engine] * EVENTS_PER_S)
+
+
+def _lookahead_ns(scenario: Scenario, parts: Partition) -> int | None:
     from topology.overlay import NEVER
 
-    engine = engine or default_engine()
+    window_max = scenario.model.engine.window_max
+    if parts.lookahead_ns >= NEVER:
+        return None
+    return parts.lookahead_ns if window_max is None else min(parts.lookahead_ns, window_max)
+
+
+def plan(scenario: Scenario, engine: str | None = None, actors: int | None = None) -> Plan:
+    """Resolve a scenario and estimate what a run of it would take, by default under Ray where that is installed."""
+    from scenarios.choosing import choose, installed
+    from scenarios.expected import expected
+
     model = resolve(scenario)
     overlay = model.overlay
     brokers = overlay.brokers
     if actors is not None and actors > brokers:
         raise InvalidInput(f"{actors} actors for {brokers} brokers; each needs at least one")
+    taken = choose(scenario, model, None, actors, None)
+    if engine in (None, "auto"):  # what Ray would make of it is of interest where it is not taken, too
+        engine = "ray" if installed() else "inline"
     shards = min(actors_of(scenario, engine, actors), brokers)
     parts = cut(scenario, overlay, shards, apart=engine == "ray" or shards > 1)
     services = expected(model)
@@ -347,13 +365,8 @@ def plan(scenario: Scenario, engine: str | None = None, actors: int | None = Non
         for each in services
         if each.silent
     ]
-    lookahead = None if parts.lookahead_ns >= NEVER else parts.lookahead_ns
-    window_max = scenario.model.engine.window_max
-    if lookahead is not None and window_max is not None:
-        lookahead = min(lookahead, window_max)
-    strength = None
-    if parts.shards > 1 and lookahead is not None and not silent:
-        strength = lookahead / 1e9 * events / (EXCHANGE_S[engine] * EVENTS_PER_S)
+    lookahead = _lookahead_ns(scenario, parts)
+    exchanging = parts.shards > 1 and not silent
     return Plan(
         name=scenario.name,
         title=scenario.model.title,
@@ -373,7 +386,8 @@ def plan(scenario: Scenario, engine: str | None = None, actors: int | None = Non
         delay_ns_min=int(overlay.delay_ns.min()) if overlay.links else None,
         events_per_s=events,
         events_by_service={service.name: service.events_per_s for service in services},
-        lambda_=strength,
+        lambda_=_strength(lookahead, engine, events) if exchanging else None,
+        auto=f"{taken.engine}, {taken.why}",
         memory_bytes=_memory(sum(each.interests for each in services), overlay, shards, engine, events),
         notes=(*overlay.notes, *model.facts["notes"], *silent),
     )

@@ -6,7 +6,6 @@ says in its manifest how far it got. Engine, number of actors and trace level do
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -16,10 +15,11 @@ from typing import TYPE_CHECKING, Any
 
 from brokers import names
 from brokers.errors import BrokerlabError, EnvironmentProblem, Interrupted, InvalidInput
+from scenarios.choosing import Choice, choose, where_ray_is
 from scenarios.loader import from_data, load
 from scenarios.many.metrics import stood_for
 from scenarios.measuring import measured
-from scenarios.plan import actors_of, cut, default_engine, resolve
+from scenarios.plan import cut, resolve
 from scenarios.progress import Progress
 from scenarios.schema import Scenario
 
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from topology.overlay import Overlay
 
 RUNS = "runs"
-ENGINES = ("ray", "inline")
 NOT_AUDITED = "not audited"
 
 ProgressCallback = Callable[[int, int, int], None]
@@ -117,6 +116,7 @@ def run(
     overwrite: bool = False,
     progress: ProgressCallback | bool | None = None,
     command: Sequence[str] | None = None,
+    notice: Callable[[str], None] | None = None,
     trust: bool = False,
 ) -> Run:
     """Run a scenario into a run folder.
@@ -124,13 +124,15 @@ def run(
     Parameters
     ----------
     scenario : a file, the name of a shipped scenario, or a `Scenario` from `scenarios.loader`
-    engine : ray or inline; default: ray where Ray is installed
+    engine : auto, ray or inline; `auto`, the default, takes Ray where an address or several actors are asked for, or
+        where λ and the length of the run say that it pays
     actors : number of shards; default: as the scenario says, else one per CPU (of the cluster) under ray, 1 inline
     address : of an existing Ray cluster
     seed, overrides : change the scenario, `overrides` as in `["links.delay=5 ms"]`
     out : folder in which run folders are made; default: runs
     overwrite : replace a run of the same model instead of numbering
     progress : True for a line on stderr, or a function of (simulated ns, events, messages in flight)
+    notice : told in a sentence which engine was chosen and why, where none was named
     trust : let the file name code from outside, `package.module:Name`, which is imported then
 
     Raises
@@ -149,9 +151,9 @@ def run(
             raise InvalidInput("overrides, seed and trust are for a file; give them when the scenario is loaded")
     else:
         scenario = load(scenario, changes, trust=trust)
-    chosen, shards = choose_engine(scenario, engine, actors, address)
+    where_ray_is(engine, address)
     model = resolve(scenario)
-    shards = fitting(scenario, shards, model.overlay, asked=actors is not None)
+    chosen = _chosen(scenario, model, engine, actors, address, notice)
     folder = create_run(
         RUNS if out is None else out,
         model.name,
@@ -163,7 +165,7 @@ def run(
         command=command,
         overwrite=overwrite,
     )
-    return _carry_out(folder, scenario, model, chosen, shards, address, progress, resumed=False)
+    return _carry_out(folder, scenario, model, chosen, address, progress, resumed=False)
 
 
 def resume(
@@ -173,6 +175,7 @@ def resume(
     actors: int | None = None,
     address: str | None = None,
     progress: ProgressCallback | bool | None = None,
+    notice: Callable[[str], None] | None = None,
     trust: bool = False,
 ) -> Run:
     """Finish a run that was interrupted or died, from its newest checkpoint.
@@ -190,21 +193,37 @@ def resume(
             beside = reopened.path / facts.get("scenario_folder", ".")
             scenario = from_data(facts["scenario"], beside, trust=trust, where=str(reopened.path / "manifest.json"))
             _names_as_they_were(scenario, stood_for(reopened.path, facts), trust)
-            chosen, shards = choose_engine(scenario, engine, actors, address)
+            where_ray_is(engine, address)
             model = resolve(scenario)
             if run_id({"model": model.facts["model_parts"], "seed": model.seed}) != reopened.id:
                 raise InvalidInput(
                     f"{folder}: what the scenario refers to (a file, or the program) has changed since the run began, "
                     "so it cannot be resumed; run it again"
                 )
-            shards = fitting(scenario, shards, model.overlay, asked=actors is not None)
+            chosen = _chosen(scenario, model, engine, actors, address, notice)
             start = resumable(str(reopened.path), model, _tell)
         except BrokerlabError:
             reopened.leave()  # as it was found
             raise
         reopened.declare(tables_of(model))
         reopened.resumed()
-        return _carry_out(reopened, scenario, model, chosen, shards, address, progress, resumed=True, start=start)
+        return _carry_out(reopened, scenario, model, chosen, address, progress, resumed=True, start=start)
+
+
+def _chosen(
+    scenario: Scenario,
+    model: Model,
+    engine: str | None,
+    actors: int | None,
+    address: str | None,
+    notice: Callable[[str], None] | None,
+) -> Choice:
+    """What carries a run, told where nobody named it."""
+    taken = choose(scenario, model, engine, actors, address)
+    taken = taken._replace(shards=fitting(scenario, taken.shards, model.overlay, asked=actors is not None))
+    if notice is not None and taken.why:
+        notice(f"engine: {taken.engine}, {taken.why}")
+    return taken
 
 
 def _tell(sentence: str) -> None:
@@ -215,8 +234,7 @@ def _carry_out(
     folder: NewRun,
     scenario: Scenario,
     model: Model,
-    engine: str,
-    shards: int,
+    chosen: Choice,
     address: str | None,
     progress: ProgressCallback | bool | None,
     resumed: bool,
@@ -237,8 +255,8 @@ def _carry_out(
             result = execute(
                 scenario,
                 model,
-                engine,
-                shards,
+                chosen.engine,
+                chosen.shards,
                 address,
                 FileTraces(str(folder.path), model.trace_level, tables_of(model)),
                 callback,
@@ -264,6 +282,7 @@ def _carry_out(
             result.metrics["services"][name].update(each)
         facts = {
             **result.engine,
+            "chosen": chosen.why,
             "metrics": result.metrics,
             # What was left out or changed in what was read, and what could not be measured.
             "notes": [*model.overlay.notes, *model.facts["notes"], *unmeasured],
@@ -312,34 +331,6 @@ def execute(
         max_window_ns=section.window_max,
         **more,
     )
-
-
-def chosen_engine(engine: str | None, address: str | None) -> str:
-    """The engine asked for, or the default; refused where it cannot run."""
-    if engine is not None and engine not in ENGINES:
-        raise InvalidInput(f"no engine {engine!r}; known: {', '.join(ENGINES)}")
-    if address is not None and engine == "inline":
-        raise InvalidInput(f"the engine inline uses no cluster; leave out the address {address!r}")
-    chosen = engine or ("ray" if address is not None else default_engine())
-    if chosen == "ray" and importlib.util.find_spec("ray") is None:
-        raise EnvironmentProblem(
-            "Ray is not installed: pip install 'brokerlab[ray]', or use the engine inline, which needs no Ray"
-        )
-    return chosen
-
-
-def choose_engine(
-    scenario: Scenario, engine: str | None, actors: int | None, address: str | None
-) -> tuple[str, int]:
-    """(engine, number of shards) of a run."""
-    if actors is not None and actors < 1:
-        raise InvalidInput(f"a run needs at least one actor (got {actors})")
-    chosen = chosen_engine(engine, address)
-    if address is not None and actors is None and scenario.model.engine.actors is None:
-        from brokers.engine.ray import cluster_cpus
-
-        return chosen, cluster_cpus(address)
-    return chosen, actors_of(scenario, chosen, actors)
 
 
 def scenario_of(run: RunFolder, *, trust: bool = False) -> Scenario:

@@ -23,7 +23,7 @@ def command(arguments: list[str]) -> int:
         """,
     )
     add_scenario(result)
-    result.add_argument("--engine", choices=("ray", "inline"), help="default: ray where Ray is installed")
+    result.add_argument("--engine", choices=("ray", "inline"), help="whose λ; default: ray where it is installed")
     result.add_argument("--actors", type=int, metavar="N", help="number of shards")
     result.add_argument("--json", action="store_true", help="one JSON object")
     options = result.parse_args(arguments)
@@ -66,6 +66,7 @@ def text(answer: Plan) -> str:
         ("lookahead", duration(answer.lookahead_ns)),
         ("events", events(answer)),
         ("λ", "-" if answer.lambda_ is None else f"{answer.lambda_:.3g}"),
+        ("engine", f"{answer.auto} (unless one is named)"),
         ("memory", f"about {format_size(round(answer.memory_bytes, -6))} in all processes"),
     ]
     lines = [f"{answer.name}: {answer.title}" if answer.title else answer.name]

@@ -22,21 +22,19 @@ def command(arguments: list[str]) -> int:
         return _resume(options)
 
     from scenarios.loader import load
-    from scenarios.running import chosen_engine, run
+    from scenarios.running import run
 
     scenario = load(options.scenario, overrides_of(options), trust=options.trust)
-    engine = chosen_engine(options.engine, options.address)
-    if options.engine is None and options.address is None:
-        print(f"engine: {engine}, {engine_reason(engine)}", file=sys.stderr)
     done = run(
         scenario,
-        engine=engine,
+        engine=options.engine,
         actors=options.actors,
         address=options.address,
         out=options.out,
         overwrite=options.overwrite,
         progress=not options.quiet,
         command=["brokerlab", "run", *arguments],
+        notice=_say,
     )
     return _show(done, options)
 
@@ -54,6 +52,7 @@ def _resume(options: argparse.Namespace) -> int:
         actors=options.actors,
         address=options.address,
         progress=not options.quiet,
+        notice=_say,
         trust=options.trust,
     )
     return _show(done, options)
@@ -74,9 +73,8 @@ def _show(done: Run, options: argparse.Namespace) -> int:
     return 0 if all(each.holds for each in judged) else 1
 
 
-def engine_reason(engine: str) -> str:
-    """Why this engine was chosen, for one line on stderr."""
-    return "since Ray is installed" if engine == "ray" else "since Ray is not installed"
+def _say(sentence: str) -> None:
+    print(sentence, file=sys.stderr)
 
 
 def simulated(seconds: float) -> str:
@@ -141,7 +139,10 @@ def _parser() -> argparse.ArgumentParser:
     )
     add_scenario(result, optional=True)
     result.add_argument("--resume", metavar="DIR", help="finish the interrupted run in this folder")
-    result.add_argument("--engine", choices=("ray", "inline"), help="default: ray where Ray is installed")
+    result.add_argument(
+        "--engine", choices=("auto", "ray", "inline"), default="auto",
+        help="default: auto, which takes Ray where that pays, and says what it takes and why",
+    )  # fmt: skip
     result.add_argument(
         "--actors", type=int, metavar="N", help="number of shards; default: one per CPU under ray, else 1"
     )

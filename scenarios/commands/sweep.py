@@ -73,16 +73,15 @@ def add_execution(result: argparse.ArgumentParser) -> None:
 
 def carry_out(sweep: Sweep, options: argparse.Namespace) -> int:
     """Carry a sweep out and tell what came of it."""
-    from scenarios.commands.run import engine_reason
+    from scenarios.choosing import where_ray_is
     from scenarios.many.carry import carry_out
-    from scenarios.running import chosen_engine
 
-    engine = chosen_engine(options.engine, options.address)
+    engine = where_ray_is(options.engine, options.address)
     if getattr(options, "dry_run", False):
         print(json.dumps(_points(sweep), indent=2) if options.json else listing(sweep))
         return 0
     if options.engine is None and options.address is None:
-        print(f"engine: {engine}, {engine_reason(engine)}", file=sys.stderr)
+        print(f"engine: {engine}, since Ray is {'' if engine == 'ray' else 'not '}installed", file=sys.stderr)
     done = carry_out(
         sweep,
         engine=engine,

@@ -9,9 +9,8 @@ import pytest
 
 from brokers.errors import Interrupted, InvalidInput, RunIncomplete
 from scenarios import cli
-from scenarios.loader import load
 from scenarios.problems import ScenarioErrors
-from scenarios.running import Run, choose_engine, resume, run
+from scenarios.running import Run, resume, run
 
 FULL = "trace: {level: full}\n"
 SLOW = (("500 ms", "1 s"), ("protocol: flooding", "protocol: flooding\n    cost: {base: 1 ms}"))
@@ -124,29 +123,6 @@ def test_too_many_actors_are_refused_before_a_folder_is_made(scenario, capsys):
     with pytest.raises(ScenarioErrors, match=r"engine\.partition: the list has 1 entries for 7 brokers"):
         run(scenario, engine="inline", actors=2, overrides=["engine.partition=[0]"], out=out)
     assert not out.exists()
-
-
-def test_an_engine_that_does_not_exist_or_fit_is_refused(scenario):
-    ready = load(scenario)
-    with pytest.raises(InvalidInput, match="no engine 'warp'; known: ray, inline"):
-        choose_engine(ready, "warp", None, None)
-    with pytest.raises(InvalidInput, match="uses no cluster"):
-        choose_engine(ready, "inline", None, "10.0.0.1:6379")
-    with pytest.raises(InvalidInput, match="at least one actor"):
-        choose_engine(ready, "inline", 0, None)
-
-
-def test_without_ray_the_engine_is_inline_and_asking_for_ray_is_exit_code_4(scenario, capsys, monkeypatch):
-    import importlib.util
-
-    find = importlib.util.find_spec
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "ray" else find(name))
-    assert choose_engine(load(scenario), None, None, None) == ("inline", 1)
-    assert cli.main(["run", str(scenario), "--engine", "ray"]) == 4
-    assert "pip install 'brokerlab[ray]'" in capsys.readouterr().err
-    out = str(scenario.parent / "out")
-    assert cli.main(["run", str(scenario), "--out", out, "--quiet"]) == 0
-    assert "engine: inline, since Ray is not installed" in capsys.readouterr().err
 
 
 def test_inspect_shows_a_brokers_tables_and_queue_at_a_moment(scenario, capsys):

@@ -1,0 +1,106 @@
+"""On which engine a run goes, and on how many shards: as asked for, or as λ and size have it.
+
+Unless an engine is named (`auto`), Ray carries a run where there is a reason for it: an address, several actors, or an
+estimate that says that they will be done before one would. All else stays in this process, where a run of a
+second is not kept waiting for a cluster to start.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from typing import TYPE_CHECKING, NamedTuple
+
+from brokers.errors import EnvironmentProblem, InvalidInput
+from scenarios.plan import EVENTS_PER_S, LAMBDA_WORTHWHILE, actors_of, strength
+from scenarios.schema import Scenario
+
+if TYPE_CHECKING:
+    from brokers.engine.model import Model
+
+AUTO, RAY, INLINE = "auto", "ray", "inline"
+ENGINES = (AUTO, RAY, INLINE)
+# Ray takes so long to start, move what runs into actors, and stop, several times over.
+WORTH_STARTING_S = 30.0
+
+
+class Choice(NamedTuple):
+    """What carries a run."""
+
+    engine: str
+    shards: int
+    why: str = ""  # as the end of a sentence; nothing where it was asked for
+
+
+def where_ray_is(engine: str | None, address: str | None) -> str:
+    """The engine asked for, else Ray where it is installed; refused where it cannot run."""
+    if engine is not None and engine not in ENGINES:
+        raise InvalidInput(f"no engine {engine!r}; known: {', '.join(ENGINES)}")
+    if address is not None and engine == INLINE:
+        raise InvalidInput(f"the engine inline uses no cluster; leave out the address {address!r}")
+    if engine in (None, AUTO):
+        engine = RAY if address is not None or installed() else INLINE
+    if engine == RAY and not installed():
+        raise EnvironmentProblem(
+            "Ray is not installed: pip install 'brokerlab[ray]', or use the engine inline, which needs no Ray"
+        )
+    return str(engine)
+
+
+def choose(
+    scenario: Scenario, model: Model, engine: str | None, actors: int | None, address: str | None
+) -> Choice:
+    """What carries this run. O(1) for small runs; else what partitioning the network costs."""
+    if actors is not None and actors < 1:
+        raise InvalidInput(f"a run needs at least one actor (got {actors})")
+    possible = where_ray_is(engine, address)
+    asked = actors if actors is not None else scenario.model.engine.actors
+    if engine not in (None, AUTO):
+        return Choice(possible, _shards(scenario, possible, actors, address))
+    if address is not None:
+        return Choice(RAY, _shards(scenario, RAY, actors, address), "since an address is given")
+    if possible == INLINE:
+        return Choice(INLINE, actors_of(scenario, INLINE, actors), "since Ray is not installed")
+    if asked is not None:
+        if asked > 1:
+            return Choice(RAY, asked, f"since {asked} actors are asked for")
+        return Choice(INLINE, 1, "since one actor is asked for")
+    return _by_estimate(scenario, model)
+
+
+def _by_estimate(scenario: Scenario, model: Model) -> Choice:
+    """Ray where several actors will be done before one would; where nobody knows, this process."""
+    from scenarios.expected import expected
+    from scenarios.many.pool import cpus
+
+    shards = min(cpus(), model.overlay.brokers)
+    if shards < 2:
+        return Choice(INLINE, 1, "since there is one CPU" if cpus() < 2 else "since there is one broker")
+    services = expected(model)
+    if any(each.silent for each in services):
+        return Choice(INLINE, 1, "since it is not known how much clients will do")
+    events_per_s = sum(each.events_per_s or 0.0 for each in services)
+    seconds = events_per_s * model.duration_ns / 1e9 / EVENTS_PER_S
+    if seconds < WORTH_STARTING_S:
+        return Choice(INLINE, 1, f"since it is expected to take {_about(seconds)} on one core")
+    found = strength(scenario, model.overlay, shards, RAY, events_per_s)
+    if found is not None and found < LAMBDA_WORTHWHILE:
+        return Choice(INLINE, 1, f"since λ is {found:.2g}, below {LAMBDA_WORTHWHILE:g}: actors would only wait")
+    said = "since actors never wait for each other" if found is None else f"since λ is {found:.3g}: actors pay"
+    return Choice(RAY, shards, said)
+
+
+def _about(seconds: float) -> str:
+    return "less than a second" if seconds < 1.0 else f"about {seconds:.0f} s"
+
+
+def _shards(scenario: Scenario, engine: str, actors: int | None, address: str | None) -> int:
+    if address is not None and actors is None and scenario.model.engine.actors is None:
+        from brokers.engine.ray import cluster_cpus
+
+        return cluster_cpus(address)
+    return actors_of(scenario, engine, actors)
+
+
+def installed() -> bool:
+    """Whether there is a Ray to run on."""
+    return importlib.util.find_spec("ray") is not None
