@@ -23,7 +23,6 @@ from brokers.wire import decode_body, encode_body
 _COLUMNS = {
     "hash": np.uint64,
     "size": np.int64,
-    "refs": np.int64,
     "time": np.int64,
     "key": np.int64,
     "uid": np.int64,
@@ -73,12 +72,18 @@ class _Rows:
         self.free_count += len(at)
 
 
+class Carried:
+    """How many messages under way in a shard carry each body."""
+
+    def __init__(self, capacity: int) -> None:
+        self.refs: Ints = np.zeros(capacity, np.int64)
+
+
 class Bodies:
-    """The bodies of a shard. Columns are arrays indexed by handle."""
+    """The bodies of a shard, or of several in one process. Columns are arrays indexed by handle."""
 
     hash: NDArray[np.uint64]
     size: Ints
-    refs: Ints
     time: Ints  # when the client sent it; -1 where a protocol made it
     key: Ints  # publication or change id; -1 where a protocol made it
     uid: Ints  # names the body between shards; physical, in no digest
@@ -88,9 +93,11 @@ class Bodies:
     row: NDArray[np.int32]
     generation: NDArray[np.int32]
 
-    def __init__(self, kinds: Sequence[Kind], shard: int = 0) -> None:
+    def __init__(self, kinds: Sequence[Kind], shard: int = 0, shards: int = 1) -> None:
+        """`shards`: how many have these bodies in common."""
         self.kinds = kinds
         self._capacity = 1024
+        self.carried = [Carried(self._capacity) for _ in range(shards)]  # by shard of those
         for name, dtype in _COLUMNS.items():
             setattr(self, name, np.zeros(self._capacity, dtype))
         self._free = np.arange(self._capacity - 1, -1, -1, dtype=np.int32)
@@ -115,15 +122,22 @@ class Bodies:
     def alive(self) -> NDArray[np.bool_]:
         return self._used
 
+    @property
+    def refs(self) -> Ints:
+        """How many messages under way carry each body, in all shards that have it."""
+        if len(self.carried) == 1:
+            return self.carried[0].refs
+        return np.sum([each.refs for each in self.carried], axis=0, dtype=np.int64)
+
     def _take(self, n: int) -> NDArray[np.int32]:
         while self._free_count < n:
             old = self._capacity
             self._capacity = old * 2
-            for name in (*_COLUMNS, "_used"):
-                column = getattr(self, name)
+            for owner, name in (*((self, name) for name in (*_COLUMNS, "_used")), *((c, "refs") for c in self.carried)):
+                column = getattr(owner, name)
                 grown = np.zeros(self._capacity, column.dtype)
                 grown[:old] = column
-                setattr(self, name, grown)
+                setattr(owner, name, grown)
             free = np.empty(self._capacity, np.int32)
             free[:old] = np.arange(self._capacity - 1, old - 1, -1)
             free[old : old + self._free_count] = self._free[: self._free_count]
@@ -131,7 +145,8 @@ class Bodies:
         self._free_count -= n
         handles: NDArray[np.int32] = self._free[self._free_count : self._free_count + n][::-1].copy()
         self._used[handles] = True
-        self.refs[handles] = 0
+        for each in self.carried:
+            each.refs[handles] = 0
         return handles
 
     def add_rows(
@@ -226,9 +241,9 @@ class Bodies:
             found = self._objects[handle] = self.kinds[service].row_to_object(type_, row.copy())
         return found
 
-    def carry(self, handles: Ints, by: int) -> None:
+    def carry(self, handles: Ints, by: int, shard: int = 0) -> None:
         """So many more messages under way (or fewer) carry each of these; -1 is none."""
-        _count(handles, self.refs, by)
+        _count(handles, self.carried[shard].refs, by)
 
     def uids(self, handles: Ints) -> Ints:
         """What names bodies between shards; -1 for none."""
@@ -238,13 +253,12 @@ class Bodies:
         """The publications or changes that bodies are of; -1 for none."""
         return named(self.key, handles)
 
-    def arrays(self) -> dict[str, Any]:
-        """What the engine's kernels see; all of it is replaced when there are more bodies than ever."""
-        return {"body_hash": self.hash, "body_size": self.size, "body_refs": self.refs, "body_time": self.time}
-
-    def growing(self) -> dict[str, tuple[Any, str]]:
-        """Where these are."""
-        return {name: (self, name.removeprefix("body_")) for name in self.arrays()}
+    def growing(self, shard: int = 0) -> dict[str, tuple[Any, str]]:
+        """Where those are that the engine's kernels see; all are replaced when there are more bodies than ever."""
+        return {
+            "body_hash": (self, "hash"), "body_size": (self, "size"), "body_time": (self, "time"),
+            "body_refs": (self.carried[shard], "refs"),
+        }  # fmt: skip
 
     def sweep(self, held: Sequence[Any]) -> int:
         """Free what no message and no protocol needs; returns how many. O(bodies)."""

@@ -115,6 +115,11 @@ def variants(model: Model) -> list[Variant]:
             Variant("compiled, cut at random", Cutting("random", compiled="rounds", limit=60, seed=8)),
             Variant("compiled, short windows", Cutting(compiled="events"), max_window_ns=2_300_000),
         ]
+        found += [
+            Variant(f"{actors} threads, {how}", Cutting(compiled=taken), actors, how, engine="threads")
+            for actors, how, taken in ((2, "auto", "auto"), (2, "round-robin", "rounds"), (5, "round-robin", "events"))
+            if 1 < actors <= brokers
+        ]
     for actors in (2, 3, 7):
         if actors < brokers:
             found += [

@@ -17,11 +17,22 @@ from brokers.contract import Ints
 from brokers.engine import layout as L
 
 
-class Causes:
-    """The causes a shard has met. A handle is an index; a key names the change between shards and in the trace."""
+class Counted:
+    """What a shard has counted of each cause: columns C_*."""
 
     def __init__(self) -> None:
-        self.counts = np.zeros((256, L.CAUSE), np.int64)  # columns C_*
+        self.counts = np.zeros((256, L.CAUSE), np.int64)
+
+
+class Causes:
+    """The causes that a shard has met, or several in one process.
+
+    A handle is an index; a key names the change between shards and in the trace.
+    """
+
+    def __init__(self, shards: int = 1) -> None:
+        """`shards`: how many have these causes in common."""
+        self.counted = [Counted() for _ in range(shards)]
         self.key = np.zeros(256, np.int64)
         self.used = 0
         self._handle_of: dict[int, int] = {}
@@ -31,9 +42,13 @@ class Causes:
         first, n = self.used, keys.size
         if first + n > self.key.size:
             size = max(2 * self.key.size, first + n)
-            counts, key = np.zeros((size, L.CAUSE), np.int64), np.zeros(size, np.int64)
-            counts[:first], key[:first] = self.counts[:first], self.key[:first]
-            self.counts, self.key = counts, key
+            key = np.zeros(size, np.int64)
+            key[:first] = self.key[:first]
+            self.key = key
+            for each in self.counted:
+                counts = np.zeros((size, L.CAUSE), np.int64)
+                counts[:first] = each.counts[:first]
+                each.counts = counts
         handles = np.arange(first, first + n)
         self.key[handles] = keys
         self.used += n
@@ -53,25 +68,24 @@ class Causes:
         out[known] = [self._handle_of[k] for k in keys[known].tolist()]
         return out
 
-    def arrays(self) -> dict[str, Any]:
-        """What kernels see; both are replaced when they grow."""
-        return {"causes": self.counts, "cause_key": self.key}
-
-    def growing(self) -> dict[str, tuple[Any, str]]:
-        """Where these are."""
-        return {"causes": (self, "counts"), "cause_key": (self, "key")}
+    def growing(self, shard: int = 0) -> dict[str, tuple[Any, str]]:
+        """Where those are that kernels see; both are replaced when they grow."""
+        return {"causes": (self.counted[shard], "counts"), "cause_key": (self, "key")}
 
     # ---- checkpoints ---------------------------------------------------------------------------------
 
-    def state(self) -> dict[str, Any]:
-        return {"cause_key": self.key[: self.used], "cause_counts": self.counts[: self.used]}
+    def state(self, shard: int = 0) -> dict[str, Any]:
+        """What a shard counted, of each cause it may have met."""
+        counts = self.counted[shard].counts
+        return {"cause_key": self.key[: self.used].copy(), "cause_counts": counts[: self.used].copy()}
 
     def load(self, states: Sequence[dict[str, Any]]) -> None:
-        """Go on with the counts of all shards; for one shard of the run only."""
+        """Go on with the counts of all shards; for one shard of the run only, which is the first."""
         keys = np.concatenate([state["cause_key"] for state in states])
         counts = np.concatenate([state["cause_counts"] for state in states])
         unique, at = np.unique(keys, return_inverse=True)
-        handles = self.new(unique)
+        handles = self.handles(unique)
+        mine = self.counted[0].counts
         for column in (L.C_SENT, L.C_HANDLED, L.C_LOST):
-            np.add.at(self.counts[:, column], handles[at], counts[:, column])
-        np.maximum.at(self.counts[:, L.C_FINISH], handles[at], counts[:, L.C_FINISH])
+            np.add.at(mine[:, column], handles[at], counts[:, column])
+        np.maximum.at(mine[:, L.C_FINISH], handles[at], counts[:, L.C_FINISH])

@@ -9,6 +9,7 @@ Whether events are taken in rounds or one at a time is chosen by how full rounds
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,9 +18,11 @@ from brokers import compiled
 from brokers.compiled import handler_of
 from brokers.contract import Ints, ShardProtocol
 from brokers.engine import advance as A
+from brokers.engine import crossing as C
 from brokers.engine import heads, settle
 from brokers.engine import layout as L
 from brokers.engine.collect import NO_TIMERS, Sends
+from brokers.engine.crossing import Crossing
 from brokers.engine.gather import gather
 from brokers.errors import EndlessWalk, ProtocolFault
 from brokers.records import Held
@@ -35,6 +38,10 @@ def possible(protocols: Sequence[ShardProtocol]) -> bool:
     """Whether compiled code can carry the rounds of these protocols."""
     few = 0 < len(protocols) <= compiled.HANDLERS_MOST
     return few and all(handler_of(type(each)) is not None for each in protocols)
+
+
+class Stopped(Exception):
+    """Another shard of the process failed."""
 
 
 class Course:
@@ -53,6 +60,7 @@ class Course:
         self._mine: list[Held] = []
         self._planted = False  # whether the winner tree stands
         self._coming: list[Ints] = []
+        self.crossing: Crossing | None = None  # where the shard is one of several threads
         shard.bench.reserve_answers(4096, 4096)
 
     # ---- what is on its way --------------------------------------------------------------------------
@@ -61,6 +69,11 @@ class Course:
         """These rows (of rings or inputs) are on their way."""
         if len(rows):
             self._coming.append(rows)
+
+    def take_coming(self) -> list[Ints]:
+        """What is expected, which is expected no more."""
+        coming, self._coming = self._coming, []
+        return coming
 
     def begin(self) -> None:
         """A window begins, and it is known what comes to it from outside."""
@@ -93,6 +106,8 @@ class Course:
         shard, course = self._shard, self._shard.bench.course
         rounds = 0
         while True:
+            if self.crossing is not None:
+                self.crossing.seen()
             world = shard.renew_world()
             self._lay_desk()
             if self._thin and not self._planted:
@@ -100,7 +115,7 @@ class Course:
                 self._planted = True
             began = int(course[L.ROUNDS])
             try:
-                code = A.advance(world, self._crew, self._desk.address, end, self._thin)
+                code = self._go(world, end)
             except EndlessWalk:
                 raise
             except Exception as error:
@@ -116,15 +131,31 @@ class Course:
             elif code in (A.RINGS, A.OUTBOX):
                 self._more_on_links()
             elif code == A.OTHERWISE:
-                self._change_over(end)
+                self._change_over(self._until(end))
             elif code == A.PYTHON:
-                rounds += self._in_python(end)
-            else:
+                with nullcontext() if self.crossing is None else self.crossing.meeting.alone(self._shard.number):
+                    rounds += self._in_python(self._until(end))
+            elif code == C.RING:
+                shard.links.rings.reserve(course[L.WRONG : L.WRONG + 1].copy())
+            elif code == C.STOPPED:
+                raise Stopped
+            elif code != C.RENEW:
                 raise self._wrong(code)
         self._write_down()
         if self._thin:
             A.leave(world, end)
         return rounds
+
+    def _go(self, world: Held, end: int) -> int:
+        """On to `end`, or until something needs Python; returns why it stopped."""
+        if self.crossing is None:
+            code: int = A.advance(world, self._crew, self._desk.address, end, self._thin)
+            return code
+        return self.crossing.travel(world, self._crew, self._desk.address, end, self._thin)
+
+    def _until(self, end: int) -> int:
+        """Where the window under way ends."""
+        return end if self.crossing is None else self.crossing.until
 
     def _lay_desk(self) -> None:
         """Show handlers the arrays that have taken the place of others."""
@@ -232,6 +263,8 @@ class Course:
             return shard.refusals.no_link(int(bench.send_link[at]))
         if code == A.NO_CLIENT:
             return shard.refusals.no_client(int(bench.deliver_event[at]), int(bench.deliver_client[at]))
+        if code == C.LATE:
+            return shard.refusals.late_arrival(at, self._until(0))
         if code == A.WRONG_EVENT:
             return ProtocolFault("a compiled handler answers to a row that it was not given, or out of order")
         return ProtocolFault("a compiled handler says that it reached a row that it was not given")

@@ -29,8 +29,17 @@ class Inputs:
     """The input lanes of a shard."""
 
     def __init__(
-        self, model: Model, brokers: int, kinds: Sequence[Kind], bodies: Bodies, causes: Causes, trace: Any
+        self,
+        model: Model,
+        brokers: int,
+        kinds: Sequence[Kind],
+        bodies: Bodies,
+        causes: Causes,
+        trace: Any,
+        lane: int = 0,
     ) -> None:
+        """`lane`: which of the shards that have these bodies in common."""
+        self._lane = lane
         self._model = model
         self._brokers = brokers
         self._kinds = kinds
@@ -90,7 +99,7 @@ class Inputs:
             body[mine], cause[mine] = self._describe(
                 group.service, group.type, content, when[mine], client[mine], key[mine], word[mine]
             )
-        self._bodies.carry(body, 1)
+        self._bodies.carry(body, 1, self._lane)
 
         broker = self._client_broker[client]
         order = np.lexsort((sequence, client, when, broker))

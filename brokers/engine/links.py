@@ -112,7 +112,12 @@ class Links:
         }
 
     def load(
-        self, states: Sequence[dict[str, Any]], handle_of: dict[int, int], bodies: Bodies, causes: Causes
+        self,
+        states: Sequence[dict[str, Any]],
+        handle_of: dict[int, int],
+        bodies: Bodies,
+        causes: Causes,
+        lane: int = 0,
     ) -> tuple[Ints, Ints]:
         """Take over, from the states of all shards, what is ours; (broker, time) of everything under way to it."""
         brokers, times = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
@@ -127,7 +132,7 @@ class Links:
             body = np.array([handle_of.get(u, -1) for u in state["under_way_uid"][mine].tolist()], np.int64)
             rows[:, L.M_PACKED] = (body << 24) | (rows[:, L.M_PACKED] & 0xFFFFFF)
             rows[:, L.M_CAUSE] = causes.handles(state["under_way_cause"][mine])
-            bodies.carry(body, 1)
+            bodies.carry(body, 1, lane)
             self.rings.put(ring[mine], rows)
             brokers.append(target[mine])
             times.append(rows[:, L.M_TIME])

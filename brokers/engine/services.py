@@ -60,11 +60,26 @@ class _Blamed:
             ) from error
 
 
+class Common:
+    """What shards of one process have in common."""
+
+    def __init__(self, model: Model, shards: int) -> None:
+        self.bodies = Bodies([spec.kind_class(spec.params) for spec in model.services], 0, shards)
+        self.causes = Causes(shards)
+
+
 class Services:
     """The services of a model on one shard, by number."""
 
     def __init__(
-        self, model: Model, number: int, links: Links, shared: bool, trace: Any, resuming: bool
+        self,
+        model: Model,
+        number: int,
+        links: Links,
+        shared: bool,
+        trace: Any,
+        resuming: bool,
+        common: Common | None = None,
     ) -> None:
         """`shared`: other shards carry brokers too. `resuming`: what stands comes from a checkpoint."""
         if len(model.services) > SERVICES_MAX:
@@ -73,10 +88,11 @@ class Services:
         self.local = local = links.local
         self._links = links.table
         self.kinds: list[Kind] = [spec.kind_class(spec.params) for spec in model.services]
-        self.bodies = Bodies(self.kinds, number)
-        self.bodies.shared = shared
-        self.causes = Causes()
-        self.inputs = Inputs(model, local.size, self.kinds, self.bodies, self.causes, trace)
+        self.lane = 0 if common is None else number  # which of the shards that have bodies and causes in common
+        self.bodies = Bodies(self.kinds, number) if common is None else common.bodies
+        self.bodies.shared = shared and common is None
+        self.causes = Causes() if common is None else common.causes
+        self.inputs = Inputs(model, local.size, self.kinds, self.bodies, self.causes, trace, self.lane)
         self.clock = Clock(self.inputs.stage)
         self._resuming = resuming
         costs = [CostModel(**spec.cost) for spec in model.services]
@@ -100,12 +116,15 @@ class Services:
         return {
             "cost_model": self.cost_model, "timer_min": self.timer_min, "charging": self._charging,
             "client_broker": self._client_broker,
-            **self.inputs.arrays(), **self.bodies.arrays(), **self.causes.arrays(),
+            **self.inputs.arrays(),
+            **{name: getattr(owner, attribute) for name, (owner, attribute) in self.growing().items()},
         }  # fmt: skip
 
     def growing(self) -> dict[str, tuple[Any, str]]:
         """Where those of them are that may be replaced."""
-        return {"inputs": (self.inputs, "rows"), **self.bodies.growing(), **self.causes.growing()}
+        return {
+            "inputs": (self.inputs, "rows"), **self.bodies.growing(self.lane), **self.causes.growing(self.lane),
+        }  # fmt: skip
 
     def shortest_timer_ns(self) -> Ints:
         """By broker, the shortest delay of a timer that any service sets."""
@@ -223,7 +242,7 @@ class Services:
         needed = np.unique(np.concatenate([carried[carried >= 0], *held])).astype(np.int32)
         return {
             **self.bodies.state(needed),
-            **self.causes.state(),
+            **self.causes.state(self.lane),
             **self.inputs.state(self.local),
             "protocols": [protocol.state() for protocol in self.protocols],
         }

@@ -49,14 +49,14 @@ from brokers.engine.model import Model
 from brokers.engine.queues import Queues
 from brokers.engine.refusals import Refusals, understood
 from brokers.engine.rings import packed
-from brokers.engine.services import Services
+from brokers.engine.services import Common, Services
 from brokers.engine.tallies import Tallies
 from brokers.engine.tracing import Tracing
 from brokers.engine.world import World
 from brokers.records import Held
 
 NONE = range(0)  # no sample is due
-_SWEEP_EVERY = 256  # events after which bodies that nobody needs are looked for
+SWEEP_EVERY = 256  # events after which bodies that nobody needs are looked for
 
 
 @dataclass
@@ -104,12 +104,14 @@ class Shard:
         trace: Any,
         cutting: Cutting | None = None,
         resume: str | None = None,
+        common: Common | None = None,
     ) -> None:
+        """`common`: what it shares with the other shards of its process, where they share anything."""
         self.number = number
         self.trace = trace
         self.peers = int(assignment.max()) + 1
         self.links = Links(model.overlay, model.seed, assignment, number)
-        self.services = Services(model, number, self.links, self.peers > 1, trace, resume is not None)
+        self.services = Services(model, number, self.links, self.peers > 1, trace, resume is not None, common)
         self.queues = Queues(self.links.local, self.links.patience_ns(), self.services.shortest_timer_ns())
         self.tallies = Tallies(len(model.services), seconds_of(model))
         self.bench = Workbench(cutting or Cutting(), assignment.size, self.links.fan_in)
@@ -120,7 +122,7 @@ class Shard:
         self._sent = 0  # messages in the blobs of the last window, which nobody has taken in yet
         self._since_sweep = 0
         self._world: Held | None = None
-        self._course = self._compiled(cutting or Cutting())
+        self.course = self._compiled(cutting or Cutting())
         if resume is None:
             self._start_timers()
         else:
@@ -184,24 +186,35 @@ class Shard:
     def _stretch(self, end: int, samples: range) -> int:
         """A window, or a part of it in which clients send no more than is good at once; returns in how many rounds."""
         handled = self.queues.handled
+        self.admit(end)
+        if self.course is not None:
+            self.course.begin()
+        rounds = self._advance(end, samples)
+        self.settle_down(end)
+        self._since_sweep += self.queues.handled - handled
+        if self._since_sweep > SWEEP_EVERY:
+            self._since_sweep = 0
+            self.services.bodies.sweep(self.services.held())
+        return rounds
+
+    def admit(self, end: int) -> None:
+        """Let in what clients send before `end`."""
         count, brokers, times = self.services.inputs.admit(self.now, end)
         self.queues.expect(brokers, times)
         self.in_flight += count
-        if self._course is not None:
-            if count:
-                self._course.expect(self.services.inputs.rows)
-            self._course.begin()
-        rounds = self._advance(end, samples)
+        if self.course is not None and count:
+            self.course.expect(self.services.inputs.rows)
+
+    def settle_down(self, end: int) -> None:
+        """Everything before `end` was handled."""
         self.tracing.flush()
-        if self._course is not None:
-            self._course.end()
+        if self.course is not None:
+            self.course.end()
         self.now = end
-        self._sweep(self.queues.handled - handled)
-        return rounds
 
     def _advance(self, end: int, samples: range) -> int:
         """Handle everything before `end`, and sample on the way; returns in how many rounds."""
-        handle = self._rounds if self._course is None else self._course.run
+        handle = self._rounds if self.course is None else self.course.run
         rounds = 0
         while samples and self.tracing.sampling:
             quiet = bisect_right(samples, self.queues.earliest())
@@ -239,14 +252,8 @@ class Shard:
             if late >= 0:
                 raise self.refusals.late_arrival(int(links[late]), int(rows[late, L.M_TIME]))
             self.in_flight += len(rows)
-            if self._course is not None:
-                self._course.expect(rows)
-
-    def _sweep(self, handled: int) -> None:
-        self._since_sweep += handled
-        if self._since_sweep > _SWEEP_EVERY:
-            self._since_sweep = 0
-            self.services.bodies.sweep(self.services.held())
+            if self.course is not None:
+                self.course.expect(rows)
 
     # ---- a round -------------------------------------------------------------------------------------
 
@@ -337,11 +344,11 @@ class Shard:
         handle_of = services.load(states, now, sums=self.number == 0)
         if self.number == 0:
             self.tallies.load(states)
-        brokers, times = self.links.load(states, handle_of, services.bodies, services.causes)
+        brokers, times = self.links.load(states, handle_of, services.bodies, services.causes, services.lane)
         self.queues.expect(brokers, times)
         self.in_flight = brokers.size
-        if self._course is not None:
-            self._course.expect(self.links.rings.rows()[1])
+        if self.course is not None:
+            self.course.expect(self.links.rings.rows()[1])
         services.load_protocols(states, handle_of)
         services.clock.advance(now)
 
@@ -349,7 +356,7 @@ class Shard:
 
     def finish(self) -> ShardResult:
         """Hand over what the run's result is made of."""
-        causes, inputs = self.services.causes, self.services.inputs
+        counted, inputs = self.services.causes.state(self.services.lane), self.services.inputs
         return ShardResult(
             local=self.queues.mine,
             broker_state=self.queues.broker_state[self.queues.mine],
@@ -358,8 +365,8 @@ class Shard:
             histogram=self.tallies.histogram,
             totals=self.tallies.totals,
             seconds=self.tallies.seconds,
-            cause_key=causes.key[: causes.used].copy(),
-            causes=causes.counts[: causes.used].copy(),
+            cause_key=counted["cause_key"],
+            causes=counted["cause_counts"],
             changes=inputs.changes,
             dependencies=self.tallies.dependencies,
             leanings=self.tallies.leanings,

@@ -158,8 +158,8 @@ def _checked(model: Model, engine: str, actors: int | None) -> int:
     brokers = model.overlay.brokers
     if not 1 <= wanted <= brokers:
         raise InvalidInput(f"{wanted} actors for {brokers} brokers: pass 1 to {brokers}")
-    if engine not in ("inline", "ray"):
-        raise InvalidInput(f"no engine named {engine!r}: it is inline or ray")
+    if engine not in ("inline", "threads", "ray"):
+        raise InvalidInput(f"no engine named {engine!r}: it is inline, threads or ray")
     return wanted
 
 
@@ -311,6 +311,10 @@ class _Course:
             from brokers.engine.inline import InlineShards
 
             return InlineShards(self.model, self.assignment, traces, self.cutting, resume)
+        if self.engine == "threads":
+            from brokers.engine.threads import ThreadShards
+
+            return ThreadShards(self.model, self.assignment, traces, self.cutting, resume, self.lookahead_ns)
         from brokers.engine.ray import RayShards
 
         return RayShards(self.model, self.assignment, traces, self.cutting, self.address, resume)
@@ -326,7 +330,11 @@ class _Attempt:
         if start is not None and isinstance(course.trace, FileTraces):
             self.traces = replace(course.trace, segment=start.number)
         self.windows = Windows(
-            course.model, course.lookahead_ns, course.max_window_ns, course.until_ns, start.facts if start else None
+            course.model,
+            NEVER if course.engine == "threads" else course.lookahead_ns,  # those meet within a window
+            course.max_window_ns,
+            course.until_ns,
+            start.facts if start else None,
         )
         self.saver = _Saver(course.folder, course.checkpoint_every_s, start, course.assignment, course.model)
         self.engine = ""

@@ -313,7 +313,10 @@ class Flooding(ShardProtocol):
         env = self.env
         ids, bodies_of = unknown(self.store, word[type == SUBSCRIBE], body[type == SUBSCRIBE])
         if ids.size:
-            self._learn(ids, (ids >> 32) - env.entity_base, env.bodies.values(bodies_of))
+            clients = (ids >> 32) - env.entity_base
+            here = env.local[env.client_broker[clients]]  # those of other shards stay there
+            if here.any():
+                self._learn(ids[here], clients[here], env.bodies.values(bodies_of[here]))
         ending = word[type == UNSUBSCRIBE]
         if ending.size:
             self._leaving = np.concatenate((self._leaving, ending))

@@ -1,0 +1,187 @@
+"""The engine in the threads of this process: shards side by side, which meet in compiled code after each window.
+
+Bodies and causes are common to all shards, so that what crosses is a row of numbers. Everything else is a shard's own,
+as it is an actor's. What a window costs beside its events is two meetings of some hundred nanoseconds, so that windows
+may be as short as links are.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import platform
+import time
+from bisect import bisect_right
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from brokers.contract import NEVER
+from brokers.engine.batching import Cutting
+from brokers.engine.course import Stopped
+from brokers.engine.crossing import Crossing
+from brokers.engine.meeting import Meeting
+from brokers.engine.model import Model
+from brokers.engine.services import Common
+from brokers.engine.shard import SWEEP_EVERY, Shard, ShardResult, Window
+from brokers.errors import InvalidInput
+
+
+class ThreadShards:
+    """Shards in the threads of this process."""
+
+    name = "threads"
+
+    def __init__(
+        self,
+        model: Model,
+        assignment: NDArray[np.int32],
+        trace: Callable[[int], Any],
+        cutting: Cutting | None = None,
+        resume: str | None = None,
+        lookahead_ns: int = NEVER,
+    ) -> None:
+        count = int(assignment.max()) + 1
+        common = Common(model, count)
+        self._traces = [trace(i) for i in range(count)]
+        self.shards = [Shard(model, i, assignment, self._traces[i], cutting, resume, common) for i in range(count)]
+        self._bodies = common.bodies
+        self._meeting = Meeting(count)
+        self._courses = []
+        for number, shard in enumerate(self.shards):
+            if shard.course is None:
+                raise InvalidInput(
+                    "the engine threads needs protocols with a compiled handler, and these have none: "
+                    f"{', '.join(self._plain(model, shard))}. Use the engine inline or ray"
+                )
+            shard.course.crossing = Crossing(self._meeting, number, shard.links.peer_of, lookahead_ns)
+            self._courses.append(shard.course)
+        self._pool = ThreadPoolExecutor(max(1, count - 1), thread_name_prefix="shard")
+        self._since_sweep = 0
+        self._rounds, self._cpu_ns = np.zeros(count, np.int64), np.zeros(count, np.int64)
+
+    @staticmethod
+    def _plain(model: Model, shard: Shard) -> list[str]:
+        from brokers.compiled import handler_of
+
+        named = zip(model.services, shard.services.protocols)
+        return [f"{spec.protocol_target} of {spec.name!r}" for spec, made in named if handler_of(type(made)) is None]
+
+    def next_time(self) -> int:
+        return min(shard.next_time() for shard in self.shards)
+
+    def step(self, end: int, samples: range) -> list[Window]:
+        """Advance all shards to `end`."""
+        collecting = gc.isenabled()
+        gc.disable()  # as `Shard.window` does
+        try:
+            return self._step(end, samples)
+        finally:
+            if collecting:
+                gc.enable()
+
+    def _step(self, end: int, samples: range) -> list[Window]:
+        began = time.perf_counter_ns()
+        handled = [shard.queues.handled for shard in self.shards]
+        self._rounds[:] = self._cpu_ns[:] = 0
+        reached = -1
+        while reached < end:
+            reached = min(
+                shard.services.clock.advance(end, shard.now, shard.services.inputs.plenty) for shard in self.shards
+            )
+            due = bisect_right(samples, reached)
+            self._stretch(reached, samples[:due])
+            samples = samples[due:]
+        wall = time.perf_counter_ns() - began
+        return [
+            Window(
+                shard.next_time(), NEVER, shard.queues.handled - handled[i], shard.in_flight, wall,
+                int(self._cpu_ns[i]), int(self._rounds[i]),
+            )
+            for i, shard in enumerate(self.shards)
+        ]  # fmt: skip
+
+    def _stretch(self, end: int, samples: range) -> None:
+        """Handle everything before `end`, of which clients send no more than is good at once."""
+        handled = sum(shard.queues.handled for shard in self.shards)
+        for shard in self.shards:
+            shard.admit(end)
+        coming = [rows for course in self._courses for rows in course.take_coming()]
+        for course in self._courses:
+            for rows in coming:
+                course.expect(rows)
+            course.begin()
+        self._advance(end, samples)
+        for shard in self.shards:
+            shard.settle_down(end)
+        self._since_sweep += sum(shard.queues.handled for shard in self.shards) - handled
+        if self._since_sweep > SWEEP_EVERY:
+            self._since_sweep = 0
+            self._bodies.sweep([held for shard in self.shards for held in shard.services.held()])
+
+    def _advance(self, end: int, samples: range) -> None:
+        while samples and self.shards[0].tracing.sampling:
+            quiet = bisect_right(samples, min(shard.queues.earliest() for shard in self.shards))
+            if quiet:
+                for shard in self.shards:
+                    shard.tracing.samples(samples[:quiet])
+                samples = samples[quiet:]
+            else:
+                self._run(samples[0])
+        self._run(end)
+        if samples:
+            for shard in self.shards:
+                shard.queues.forget_finished(samples[-1])
+
+    def _run(self, end: int) -> None:
+        """Have every shard handle everything before `end`, each in a thread."""
+        now = min(shard.queues.earliest() for shard in self.shards)
+        if now >= end:
+            return
+        for course in self._courses:
+            assert course.crossing is not None
+            course.crossing.begin(now, end)
+        others = [self._pool.submit(self._one, number, end) for number in range(1, len(self.shards))]
+        errors: list[BaseException | None] = []
+        try:
+            self._one(0, end)
+        except BaseException as error:
+            errors.append(error)
+        errors += [other.exception() for other in others]
+        found = [error for error in errors if error is not None]
+        if found:
+            raise next((error for error in found if not isinstance(error, Stopped)), found[0])
+
+    def _one(self, number: int, end: int) -> None:
+        cpu = time.thread_time_ns()
+        try:
+            self._rounds[number] += self._courses[number].run(end)
+        except BaseException:
+            self._meeting.stop()
+            raise
+        self._cpu_ns[number] += time.thread_time_ns() - cpu
+
+    def checkpoint(self, folder: str, number: int) -> int:
+        """Have every shard keep its state; returns the bytes written."""
+        return sum(shard.checkpoint(folder, number, []) for shard in self.shards)
+
+    def finish(self) -> list[ShardResult]:
+        results = [shard.finish() for shard in self.shards]
+        for trace in self._traces:
+            trace.close()
+        return results
+
+    def where(self) -> list[tuple[int, str]]:
+        """Process and node of each shard."""
+        return [(os.getpid(), platform.node())] * len(self.shards)
+
+    def abandon(self) -> None:
+        """Drop an unfinished trace."""
+        for trace in self._traces:
+            trace.abort()
+
+    def close(self) -> None:
+        self._pool.shutdown()
