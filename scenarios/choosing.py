@@ -17,8 +17,8 @@ from scenarios.schema import Scenario
 if TYPE_CHECKING:
     from brokers.engine.model import Model
 
-AUTO, RAY, INLINE = "auto", "ray", "inline"
-ENGINES = (AUTO, RAY, INLINE)
+AUTO, RAY, THREADS, INLINE = "auto", "ray", "threads", "inline"
+ENGINES = (AUTO, RAY, THREADS, INLINE)
 # Ray takes so long to start, move what runs into actors, and stop, several times over.
 WORTH_STARTING_S = 30.0
 
@@ -35,8 +35,8 @@ def where_ray_is(engine: str | None, address: str | None) -> str:
     """The engine asked for, else Ray where it is installed; refused where it cannot run."""
     if engine is not None and engine not in ENGINES:
         raise InvalidInput(f"no engine {engine!r}; known: {', '.join(ENGINES)}")
-    if address is not None and engine == INLINE:
-        raise InvalidInput(f"the engine inline uses no cluster; leave out the address {address!r}")
+    if address is not None and engine in (INLINE, THREADS):
+        raise InvalidInput(f"the engine {engine} uses no cluster; leave out the address {address!r}")
     if engine in (None, AUTO):
         engine = RAY if address is not None or installed() else INLINE
     if engine == RAY and not installed():

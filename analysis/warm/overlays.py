@@ -32,6 +32,7 @@ def run_each() -> None:
         for protocol in _PROTOCOLS:
             for settled in (False, True):
                 simulate(_model(*shape, protocol, settled), actors=2)
+    simulate(_model(*_SHAPES[0], "covering:Covering", False), actors=2, engine="threads")
     for shape in _GEOMETRIC:
         build(*shape, Links(), 1)
 

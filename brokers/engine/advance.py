@@ -28,6 +28,7 @@ from brokers.engine.layout import (
     KIND_MESSAGE,
     KIND_TIMER,
     LAID,
+    LOST,
     M_CAUSE,
     M_PACKED,
     M_SEQUENCE,
@@ -54,6 +55,7 @@ from brokers.engine.layout import (
     W_SOURCE,
     W_TIME,
     W_WORD,
+    WANTED,
     WRONG,
 )
 from brokers.engine.rings import grow
@@ -111,7 +113,10 @@ def _lay(world, end, thin):
         if world.head_time[1] >= end:
             return DONE
         if base == most:
-            return FULL
+            if course[WANTED] != 0:
+                return FULL
+            _clear(world)
+            base = course[ROWS]
         if course[EVENTS] >= _THIN_EVENTS:
             return OTHERWISE
         _lay_first(world, base)
@@ -120,7 +125,10 @@ def _lay(world, end, thin):
         course[EVENTS] += 1
         return OK
     if base + world.cut[CUT_LIMIT] > most:
-        return FULL
+        if course[WANTED] != 0:
+            return FULL
+        _clear(world)
+        base = course[ROWS]
     if course[ROUNDS] >= _ROUNDS_TRIED and course[EVENTS] < _events_least(world.next_time.size) * course[ROUNDS]:
         return OTHERWISE
     size = gather(world, base, end)
@@ -132,6 +140,15 @@ def _lay(world, end, thin):
     course[EVENTS] += size
     course[ROUNDS] += 1
     return OK
+
+
+@njit(forceinline=True, cache=True)
+def _clear(world):
+    """Begin anew at the front of the bench, where nobody wants to see the rows on it."""
+    course, answered = world.course, world.answered
+    course[ROWS] = course[HANDLED] = course[LAID] = 0
+    course[SENT] = course[DELIVERED] = course[LOST] = 0
+    answered[SENDS] = answered[DELIVERIES] = 0
 
 
 _ROUNDS_TRIED = 16  # rounds, from which how full they are says something

@@ -37,8 +37,8 @@ class Workbench:
         self.narrow = np.zeros((L.NARROW, rows), np.int32)
         self.finish = np.zeros(rows, np.int64)
         self.cost = np.zeros(rows, np.int64)
-        self.course = np.zeros(L.COURSE, np.int64)
-        self.answered = np.zeros(4, np.int64)
+        self.course = L.apart(L.COURSE)
+        self.answered = L.apart(4)
         self.mine = np.zeros(HANDLERS_MOST, np.int64)
         self._nothing = {
             "no_detail": np.empty((L.SEND_DETAIL, 0), np.int64), "no_timers": np.empty((L.TIMER, 0), np.int64),
@@ -50,7 +50,7 @@ class Workbench:
         self.reserve(256, 256)
         self._turns = np.empty((L.TURN, brokers), np.int64)
         self._heap = np.empty((L.HEAP, fan_in + 2), np.int64)  # of the inputs and the timers, beside the links
-        self._cut = np.zeros(L.CUT, np.int64)
+        self._cut = L.apart(L.CUT)
         self._cut[L.CUT_MODE], self._cut[L.CUT_LIMIT] = MODES[cutting.mode], limit
         self._cut[L.CUT_KEY : L.CUT_KEY + 1].view(np.uint64)[0] = draws.stream(cutting.seed, 0, "cut")
         self._order = np.empty(limit, np.int64)  # rows by service, as `_starts` bounds them

@@ -62,6 +62,7 @@ class Course:
         self._coming: list[Ints] = []
         self.crossing: Crossing | None = None  # where the shard is one of several threads
         shard.bench.reserve_answers(4096, 4096)
+        shard.bench.course[L.WANTED] = shard.tracing.listening or shard.services.queueing
 
     # ---- what is on its way --------------------------------------------------------------------------
 

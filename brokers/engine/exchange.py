@@ -25,7 +25,7 @@ class Outbox:
 
     def __init__(self) -> None:
         self.rows = np.zeros((256, L.OUT_ROW), np.int64)  # a row of a ring, then the link
-        self.used = np.zeros(1, np.int64)  # rows in use; kernels count on
+        self.used = L.apart(1)  # rows in use; kernels count on
 
     def __len__(self) -> int:
         return int(self.used[0])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from brokers.out import AS_IT_CAME
 
@@ -48,8 +49,9 @@ D_COUNT, D_LATENCY, D_LONGEST, D_TIMED = range(4)
 TOTALS = 4
 # How far compiled code is with the rows on the bench: those before ROWS are settled, before HANDLED decided on, before
 # LAID gathered; of the answers, those before SENT and DELIVERED are settled.
-ROWS, HANDLED, LAID, SENT, DELIVERED, LOST, MOVED, ROUNDS, EVENTS, WRONG = range(10)
-COURSE = 10
+# WANTED: whether somebody wants to see rows before they are cleared off the bench.
+ROWS, HANDLED, LAID, SENT, DELIVERED, LOST, MOVED, ROUNDS, EVENTS, WRONG, WANTED = range(11)
+COURSE = 11
 # Columns of what links lost in a batch: which send, and when it left.
 X_SEND, X_TIME = range(2)
 LOSS = 2
@@ -75,3 +77,8 @@ TURN = 3
 HEAP_TIME, HEAP_ORDER, HEAP_RING = range(3)
 HEAP = 3
 TIMER_ORDER = np.int64(KIND_TIMER << 48)  # timers come after messages, which are ordered by their source
+
+
+def apart(count: int) -> NDArray[np.int64]:
+    """Zeros that share no cache line with anything: what one thread writes all the time slows down no other."""
+    return np.zeros(count + 32, np.int64)[16 : 16 + count]

@@ -37,7 +37,8 @@ class Rings:
         self.table[:, R_OFFSET] = np.arange(count) * _FIRST_ROWS
         self.table[:, R_CAPACITY] = _FIRST_ROWS
         self.arena = np.zeros((max(2 * count * _FIRST_ROWS, 4096), L.ROW), np.int64)
-        self.used = np.array([count * _FIRST_ROWS])  # rows of the arena that belong to a ring
+        self.used = L.apart(1)  # rows of the arena that belong to a ring
+        self.used[0] = count * _FIRST_ROWS
         self.wanted = np.zeros(count, np.int64)
 
     def reserve(self, ring_of: Ints) -> None:

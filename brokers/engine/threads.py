@@ -113,7 +113,7 @@ class ThreadShards:
         for course in self._courses:
             for rows in coming:
                 course.expect(rows)
-            course.begin()
+        self._side_by_side(lambda number: self._courses[number].begin())
         self._advance(end, samples)
         for shard in self.shards:
             shard.settle_down(end)
@@ -144,25 +144,33 @@ class ThreadShards:
         for course in self._courses:
             assert course.crossing is not None
             course.crossing.begin(now, end)
-        others = [self._pool.submit(self._one, number, end) for number in range(1, len(self.shards))]
+        self._side_by_side(lambda number: self._one(number, end))
+
+    def _one(self, number: int, end: int) -> None:
+        try:
+            self._rounds[number] += self._courses[number].run(end)
+        except BaseException:
+            self._meeting.stop()
+            raise
+
+    def _side_by_side(self, work: Callable[[int], None]) -> None:
+        """Have this done for every shard, each in a thread."""
+
+        def timed(number: int) -> None:
+            cpu = time.thread_time_ns()
+            work(number)
+            self._cpu_ns[number] += time.thread_time_ns() - cpu
+
+        others = [self._pool.submit(timed, number) for number in range(1, len(self.shards))]
         errors: list[BaseException | None] = []
         try:
-            self._one(0, end)
+            timed(0)
         except BaseException as error:
             errors.append(error)
         errors += [other.exception() for other in others]
         found = [error for error in errors if error is not None]
         if found:
             raise next((error for error in found if not isinstance(error, Stopped)), found[0])
-
-    def _one(self, number: int, end: int) -> None:
-        cpu = time.thread_time_ns()
-        try:
-            self._rounds[number] += self._courses[number].run(end)
-        except BaseException:
-            self._meeting.stop()
-            raise
-        self._cpu_ns[number] += time.thread_time_ns() - cpu
 
     def checkpoint(self, folder: str, number: int) -> int:
         """Have every shard keep its state; returns the bytes written."""

@@ -34,6 +34,8 @@ class Tracing:
         self._bench = bench
         self.sampling = bool(trace.wants("samples"))
         self._hops, self._deliveries = bool(trace.wants("hops")), bool(trace.wants("deliveries"))
+        # Whether rows are looked at once they are handled.
+        self.listening = self._hops or self._deliveries or bool(trace.wants("losses"))
         room = _WAITING_MOST if self._hops else 0
         self._wide, self._narrow = np.empty((L.WIDE, room), np.int64), np.empty((L.NARROW, room), np.int32)
         self._finish = np.empty(room, np.int64)
