@@ -1,8 +1,9 @@
 """On which engine a run goes, and on how many shards: as asked for, or as λ and size have it.
 
-Unless an engine is named (`auto`), Ray carries a run where there is a reason for it: an address, several actors, or an
-estimate that says that they will be done before one would. All else stays in this process, where a run of a
-second is not kept waiting for a cluster to start.
+Unless an engine is named (`auto`), several cores carry a run where there is a reason for it. Ray does where an address
+is given, where several actors are asked for, or where an estimate says that they will be done before one would be;
+threads of this process do where all protocols are compiled and an estimate says so. All else stays on one core, where a
+run of a second is not kept waiting for a cluster to start.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import importlib.util
 from typing import TYPE_CHECKING, NamedTuple
 
 from brokers.errors import EnvironmentProblem, InvalidInput
-from scenarios.plan import EVENTS_PER_S, LAMBDA_WORTHWHILE, actors_of, strength
+from scenarios.plan import COMPILED_PER_S, EVENTS_PER_S, LAMBDA_WORTHWHILE, actors_of, strength
 from scenarios.schema import Scenario
 
 if TYPE_CHECKING:
@@ -58,17 +59,21 @@ def choose(
         return Choice(possible, _shards(scenario, possible, actors, address))
     if address is not None:
         return Choice(RAY, _shards(scenario, RAY, actors, address), "since an address is given")
-    if possible == INLINE:
-        return Choice(INLINE, actors_of(scenario, INLINE, actors), "since Ray is not installed")
+    if asked is not None and (asked == 1 or possible == INLINE):
+        lacking = "" if asked == 1 else " and Ray is not installed"
+        return Choice(INLINE, asked, f"since {_actors(asked)} asked for{lacking}")
     if asked is not None:
-        if asked > 1:
-            return Choice(RAY, asked, f"since {asked} actors are asked for")
-        return Choice(INLINE, 1, "since one actor is asked for")
-    return _by_estimate(scenario, model)
+        return Choice(RAY, asked, f"since {_actors(asked)} asked for")
+    taken = _by_estimate(scenario, model)
+    if taken.engine == RAY and possible == INLINE:
+        return Choice(INLINE, 1, "since Ray is not installed")
+    return taken
 
 
 def _by_estimate(scenario: Scenario, model: Model) -> Choice:
     """Ray where several actors will be done before one would; where nobody knows, this process."""
+    from brokers.engine.course import may_run_compiled
+    from brokers.engine.model import protocol_class
     from scenarios.expected import expected
     from scenarios.many.pool import cpus
 
@@ -79,14 +84,21 @@ def _by_estimate(scenario: Scenario, model: Model) -> Choice:
     if any(each.silent for each in services):
         return Choice(INLINE, 1, "since it is not known how much clients will do")
     events_per_s = sum(each.events_per_s or 0.0 for each in services)
-    seconds = events_per_s * model.duration_ns / 1e9 / EVENTS_PER_S
-    if seconds < WORTH_STARTING_S:
+    compiled = may_run_compiled([protocol_class(service) for service in model.services])
+    engine, core, least = (THREADS, COMPILED_PER_S, 1.0) if compiled else (RAY, EVENTS_PER_S, WORTH_STARTING_S)
+    seconds = events_per_s * model.duration_ns / 1e9 / core
+    if seconds < least:
         return Choice(INLINE, 1, f"since it is expected to take {_about(seconds)} on one core")
-    found = strength(scenario, model.overlay, shards, RAY, events_per_s)
+    found = strength(scenario, model.overlay, shards, engine, events_per_s)
+    them = "threads" if compiled else "actors"
     if found is not None and found < LAMBDA_WORTHWHILE:
-        return Choice(INLINE, 1, f"since λ is {found:.2g}, below {LAMBDA_WORTHWHILE:g}: actors would only wait")
-    said = "since actors never wait for each other" if found is None else f"since λ is {found:.3g}: actors pay"
-    return Choice(RAY, shards, said)
+        return Choice(INLINE, 1, f"since λ is {found:.2g}, below {LAMBDA_WORTHWHILE:g}: {them} would only wait")
+    said = f"since {them} never wait for each other" if found is None else f"since λ is {found:.3g}: {them} pay"
+    return Choice(engine, shards, said)
+
+
+def _actors(count: int) -> str:
+    return "one actor is" if count == 1 else f"{count} actors are"
 
 
 def _about(seconds: float) -> str:

@@ -60,7 +60,7 @@ class Engine(Section):
     """How it is executed. None of it changes the trace."""
 
     actors: Annotated[Count, Field(ge=1, le=4096)] | None = Field(
-        default=None, description="number of shards; default: one per CPU under ray, 1 under inline"
+        default=None, description="number of shards; default: one per CPU, 1 under inline"
     )
     partition: Literal["auto", "contiguous", "round-robin"] | list[Annotated[Count, Field(ge=0)]] = Field(
         default="auto", description="which shard carries which broker; or a list, one shard number per broker"

@@ -16,7 +16,7 @@ import numpy as np
 
 from brokers import compiled
 from brokers.compiled import handler_of
-from brokers.contract import Ints, ShardProtocol
+from brokers.contract import Ints
 from brokers.engine import advance as A
 from brokers.engine import crossing as C
 from brokers.engine import heads, settle
@@ -34,10 +34,9 @@ _NOTHING = np.empty(0, np.int32)
 _NO_DETAIL = np.empty((L.SEND_DETAIL, 0), np.int64)
 
 
-def possible(protocols: Sequence[ShardProtocol]) -> bool:
+def may_run_compiled(protocols: Sequence[type]) -> bool:
     """Whether compiled code can carry the rounds of these protocols."""
-    few = 0 < len(protocols) <= compiled.HANDLERS_MOST
-    return few and all(handler_of(type(each)) is not None for each in protocols)
+    return 0 < len(protocols) <= compiled.HANDLERS_MOST and all(handler_of(each) is not None for each in protocols)
 
 
 class Stopped(Exception):

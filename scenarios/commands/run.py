@@ -140,11 +140,11 @@ def _parser() -> argparse.ArgumentParser:
     add_scenario(result, optional=True)
     result.add_argument("--resume", metavar="DIR", help="finish the interrupted run in this folder")
     result.add_argument(
-        "--engine", choices=("auto", "ray", "inline"), default="auto",
-        help="default: auto, which takes Ray where that pays, and says what it takes and why",
+        "--engine", choices=("auto", "ray", "threads", "inline"), default="auto",
+        help="default: auto, which takes threads or Ray where that pays, and says what it takes and why",
     )  # fmt: skip
     result.add_argument(
-        "--actors", type=int, metavar="N", help="number of shards; default: one per CPU under ray, else 1"
+        "--actors", type=int, metavar="N", help="number of shards; default: one per CPU, inline 1"
     )
     result.add_argument("--address", metavar="A", help="address of an existing Ray cluster")
     result.add_argument("--out", metavar="DIR", help="where run folders are made; default: runs")

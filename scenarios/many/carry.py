@@ -173,9 +173,11 @@ def carry_out(
     again : run every point from its beginning, as after a change to a protocol's code
     progress : True for a line on stderr, or a function of (points ended, failed, points to run)
     """
-    from scenarios.choosing import where_ray_is
+    from scenarios.choosing import THREADS, where_ray_is
 
     chosen = where_ray_is(engine, address)
+    if chosen == THREADS:
+        raise InvalidInput("points of a sweep run as Ray tasks or in processes: the engine is ray or inline")
     if jobs is not None and jobs < 1:
         raise InvalidInput(f"a sweep needs at least one job (got {jobs})")
     audits = expect.need_audit(sweep.expect)

@@ -1,4 +1,4 @@
-"""Shards as threads: the same trace as one, whatever makes them leave their windows, and what happens when one fails."""
+"""Shards as threads: the same trace as one, whatever makes them leave their windows; and what if one fails."""
 
 from __future__ import annotations
 

@@ -33,21 +33,30 @@ def taken(*overrides, engine=None, actors=None, address=None):
     return choose(scenario, resolve(scenario), engine, actors, address)
 
 
+PLAIN = "services.0.view=message"
+
+
 def test_a_long_run_whose_actors_need_not_wait_goes_to_ray(two_cpus):
-    assert taken() == taken(engine=AUTO) == Choice("ray", 2, "since λ is 12.8: actors pay")
+    assert taken(PLAIN) == taken(PLAIN, engine=AUTO) == Choice("ray", 2, "since λ is 12.8: actors pay")
+
+
+def test_where_all_is_compiled_threads_do_it(two_cpus):
+    assert taken() == Choice("threads", 2, "since λ is 96: threads pay")
+    assert taken("topology.kind=line", "duration=1 min").engine == "inline", "less than a second on one core"
 
 
 @pytest.mark.parametrize(
     ("overrides", "why"),
     [
-        (["links.delay=1 ms"], "since λ is 0.043, below 10: actors would only wait"),
+        ([PLAIN, "links.delay=1 ms"], "since λ is 0.043, below 10: actors would only wait"),
+        (["links.delay=1 ms"], "since λ is 0.32, below 10: threads would only wait"),
         (["duration=10 s"], "since it is expected to take less than a second on one core"),
-        (["duration=5 min"], "since it is expected to take about 19 s on one core"),
+        ([PLAIN, "duration=5 min"], "since it is expected to take about 19 s on one core"),
         (["topology.nodes=1"], "since there is one broker"),
         (["engine.actors=1"], "since one actor is asked for"),
     ],
 )
-def test_what_would_not_be_done_sooner_stays_in_this_process(two_cpus, overrides, why):
+def test_what_would_not_be_done_sooner_stays_on_one_core(two_cpus, overrides, why):
     assert taken(*overrides) == Choice("inline", 1, why)
 
 
@@ -67,10 +76,11 @@ def test_where_nobody_knows_what_clients_do_nothing_is_started(two_cpus, monkeyp
 
 
 def test_an_engine_that_does_not_exist_or_fit_is_refused():
-    with pytest.raises(InvalidInput, match="no engine 'warp'; known: auto, ray, inline"):
+    with pytest.raises(InvalidInput, match="no engine 'warp'; known: auto, ray, threads, inline"):
         where_ray_is("warp", None)
-    with pytest.raises(InvalidInput, match="uses no cluster"):
-        where_ray_is("inline", "10.0.0.1:6379")
+    for engine in ("inline", "threads"):
+        with pytest.raises(InvalidInput, match=f"the engine {engine} uses no cluster"):
+            where_ray_is(engine, "10.0.0.1:6379")
     with pytest.raises(InvalidInput, match="at least one actor"):
         taken(engine="inline", actors=0)
 
@@ -81,8 +91,11 @@ def test_without_ray_the_engine_is_inline_and_asking_for_ray_is_exit_code_4(tree
     scenario = tree(tmp_path)
     assert cli.main(["run", str(scenario), "--engine", "ray"]) == 4
     assert "pip install 'brokerlab[ray]'" in capsys.readouterr().err
-    assert cli.main(["run", str(scenario), "--out", str(tmp_path / "out"), "--quiet"]) == 0
-    assert "engine: inline, since Ray is not installed" in capsys.readouterr().err
+    out = ["--out", str(tmp_path / "out"), "--quiet"]
+    assert cli.main(["run", str(scenario), "--actors", "2", *out]) == 0
+    assert "engine: inline, since 2 actors are asked for and Ray is not installed" in capsys.readouterr().err
+    monkeypatch.setattr("scenarios.many.pool.cpus", lambda: 2)
+    assert taken(PLAIN) == Choice("inline", 1, "since Ray is not installed")
 
 
 def test_a_run_says_what_it_took_and_why_and_keeps_it(tree, tmp_path, two_cpus):
@@ -90,5 +103,8 @@ def test_a_run_says_what_it_took_and_why_and_keeps_it(tree, tmp_path, two_cpus):
     done = run(load(tree(tmp_path)), out=tmp_path / "runs", notice=said.append)
     assert said == [f"engine: inline, {done.engine['chosen']}"]
     assert done.engine["chosen"] == "since it is expected to take less than a second on one core"
+    for engine in ("threads", "inline"):
+        again = run(load(tree(tmp_path)), engine=engine, actors=2, out=tmp_path / "runs", notice=said.append)
+        assert (again.engine["engine"], again.engine["chosen"], again.digest) == (engine, "", done.digest)
     named = run(load(tree(tmp_path)), engine="inline", out=tmp_path / "runs", notice=said.append)
     assert (named.engine["chosen"], named.digest, len(said)) == ("", done.digest, 1)
