@@ -21,6 +21,10 @@ BENCHES: dict[str, Entry] = {
         "analysis.bench.small:rows",
         "hops per second of small and thin networks, beside a plain event loop that does the same",
     ),
+    "network": Entry(
+        "analysis.bench.network:rows",
+        "networks as a whole: two threads beside one core, dense, matching, thin",
+    ),
     "spark": Entry(
         "analysis.bench.spark:rows",
         "analyze and audit of ten million hops, Java included; what checkpoints cost",

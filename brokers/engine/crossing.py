@@ -68,6 +68,11 @@ class Crossing:
         """Where the window ends that is under way."""
         return int(self._own[UNTIL])
 
+    @property
+    def windows(self) -> int:
+        """How many windows are over."""
+        return int(self._own[WINDOWS])
+
     def seen(self) -> None:
         """This shard sees all arrays as they are now."""
         self._own[_SEEN] = self.meeting.epoch

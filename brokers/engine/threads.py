@@ -70,6 +70,11 @@ class ThreadShards:
         named = zip(model.services, shard.services.protocols)
         return [f"{spec.protocol_target} of {spec.name!r}" for spec, made in named if handler_of(type(made)) is None]
 
+    @property
+    def windows(self) -> int:
+        """How many windows there were, which a run's own are cut into."""
+        return max(course.crossing.windows for course in self._courses if course.crossing is not None)
+
     def next_time(self) -> int:
         return min(shard.next_time() for shard in self.shards)
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 
 from analysis.bench import __main__ as program
-from analysis.bench import engine, small, spark
+from analysis.bench import engine, network, small, spark
 from analysis.bench.alone import measure, peak_bytes
 from analysis.bench.baselines import heap_loop, problem, simpy_loop
 from analysis.bench.models import FAST_LINKS_NS, SCAN, Setting, model, overlay
@@ -165,6 +165,18 @@ def test_the_rows_of_one_core_are_well_formed_and_name_the_loop_as_baseline():
     rows = list(engine.one_core(SMALL))
     assert_well_formed(rows)
     assert all(r["baseline"] for r in rows)
+
+
+def test_the_rows_of_threads_are_of_runs_that_have_windows_and_agree():
+    tiny = Setting(brokers=4, publications_per_s=200.0, seconds=0.5)
+    sizes = network.Sizes(
+        repeats=1, dense=tiny, matching=replace(tiny, subscriptions=40), empty=replace(tiny, brokers=2),
+        thin=((4, 50.0, 0.5),),
+    )  # fmt: skip
+    found = list(network.threads(sizes))
+    assert [each["unit"] for each in found] == ["µs", *["hops/s"] * 3]
+    assert all(each["value"] > 0 for each in found)
+    assert all(each["baseline"] for each in found[1:])
 
 
 def test_the_rows_of_small_networks_are_well_formed_and_all_have_a_baseline():

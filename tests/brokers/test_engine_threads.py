@@ -60,7 +60,7 @@ def test_windows_are_as_short_as_links_and_cross_without_python(whys):
     model = rehearse(TREE, "flooding")
     shards: list[Any] = []
     result = in_threads(model, partition="round-robin", observe=lambda them: shards.extend(them.shards))
-    windows = [int(shard.course.crossing._own[crossing.WINDOWS]) for shard in shards]
+    windows = [shard.course.crossing.windows for shard in shards]
     assert windows[0] == windows[1] > 100
     assert result.digest == simulate(model).digest
     assert set(whys) <= {crossing.DONE, crossing.RING}
