@@ -7,7 +7,8 @@ Rules:
 - A case goes through its warm-up first: what a default learns of its load, it has learned there.
 - Seconds are CPU seconds of the one thread that works. What an index takes is compared as a ratio only.
 - Values that drift are also compared with an index that is built of the profiles as they are afterwards; and no
-  message of the drift takes longer than a pause that is allowed, beyond what a message of the scan takes.
+  message of the drift takes longer than a pause that is allowed, beyond what a message of the scan takes (but for one
+  in a hundred: other processes leave their marks in CPU seconds too).
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from brokers.indexes.context.cells import CellFilter
 from brokers.indexes.context.contract import Schema
 from brokers.indexes.context.filter import Filter, NoIndex
 from brokers.indexes.context.table import GREATER_EQUAL, WITHIN, ProfileTable
+from brokers.indexes.context.warm import warm
 
 NAMES = ("a", "b", "c")
 SCHEMA = Schema(dict.fromkeys(NAMES, "number"), dict.fromkeys(NAMES, "number"))
@@ -61,6 +63,7 @@ class Case:
 def rows(sizes: Sizes | None = None) -> Iterator[Row]:
     """Every row of the group, as it is measured."""
     sizes = sizes or Sizes()
+    warm()
     for count in sizes.profiles:
         for case in CASES:
             yield from measured(case, count, sizes)
@@ -88,39 +91,52 @@ def measured(case: Case, count: int, sizes: Sizes) -> Iterator[Row]:
 
 
 def drifted(count: int, sizes: Sizes) -> Iterator[Row]:
-    """All values move on by three times their range; then messages where the values are now."""
-    for name, per_step, messages in (("slow", 20, 1), ("fast", 1_000, 1)):
-        case = Case("", own_values, lambda n: still(n))
+    """Values that move on by three times their range and further; messages are where the values are now."""
+    for pace, updates in (("slow", max(20, count // 1_000)), ("fast", max(20, count // 20))):
+        drift, case = Drift(count, updates), Case("", own_values, still)
         filters = {"cells": built(CellFilter(SCHEMA, NAMES), case, count), "scan": built(NoIndex(SCHEMA), case, count)}
-        drift = Drift(count, per_step if count <= 100_000 else 50 * per_step, messages)
-        slowest = {key: 0.0 for key in filters}
-        while drift.turned < 3:
-            step = drift.step()
-            for key, filter_ in filters.items():
-                filter_.update_many(*step[0])
-                begin = time.perf_counter()
-                filter_.handle_many(step[1])
-                slowest[key] = max(slowest[key], time.perf_counter() - begin)
-        fresh = CellFilter(SCHEMA, NAMES)
+        updating, asking = went_on(filters, drift, 3)
+        title = f"a {pace} drift, {count:,}"
+        yield row(f"{title}: an update of all and a message", middle(updating["cells"], asking["cells"]), "µs",
+                  baseline=middle(updating["scan"], asking["scan"]), ratio_most=RATIO_MOST, against="the scan")
+        yield row(f"{title}: the longest message, but for one in a hundred, beyond the scan's",
+                  max(0.0, late(asking["cells"]) - late(asking["scan"])) / 1e3, "ms", most=PAUSE_MOST_MS)
+        fresh = filters["fresh"] = CellFilter(SCHEMA, NAMES)
         fresh.update_many(*drift.contexts())
         fresh.insert_table(np.arange(count), own_values(count))
-        filters["fresh"] = fresh
-        taken: dict[str, list[float]] = {key: [] for key in filters}
-        for _ in range(sizes.turns):
-            part = [drift.step() for _ in range(5)]
-            for key, filter_ in filters.items():
-                for updates, asked in part:
-                    filter_.update_many(*updates)
-                    begin = time.thread_time()
-                    filter_.handle_many(asked)
-                    taken[key].append(time.thread_time() - begin)
-        cells, scan, new = (statistics.median(taken[key]) * 1e6 for key in ("cells", "scan", "fresh"))
-        title = f"after a {name} drift, {count:,}"
-        yield row(title, cells, "µs", baseline=scan, ratio_most=RATIO_MOST, against="the scan")
-        yield row(f"{title}, beside a fresh index", cells, "µs", baseline=new, ratio_most=FRESH_MOST,
-                  against="the fresh one")
-        yield row(f"the longest message of a {name} drift beyond the scan's, {count:,}",
-                  max(0.0, slowest["cells"] - slowest["scan"]) * 1e3, "ms", most=PAUSE_MOST_MS)
+        asking = went_on(filters, drift, drift.turned + sizes.turns * 5 * drift.turned_per_step)[1]
+        for name, ratio in (("scan", RATIO_MOST), ("fresh", FRESH_MOST)):
+            yield row(f"{title}: a message then, beside the {name} index" if name == "fresh" else
+                      f"{title}: a message then", middle(asking["cells"]), "µs", baseline=middle(asking[name]),
+                      ratio_most=ratio, against=f"the {name} one" if name == "fresh" else "the scan")
+
+
+def went_on(
+    filters: dict[str, Filter], drift: Drift, until: float
+) -> tuple[dict[str, list[float]], dict[str, list[float]]]:
+    """Steps of a drift: the microseconds of each one's updates and message, by filter."""
+    updating: dict[str, list[float]] = {key: [] for key in filters}
+    asking: dict[str, list[float]] = {key: [] for key in filters}
+    while drift.turned < until:
+        updates, messages = drift.step()
+        for key, filter_ in filters.items():
+            begin = time.thread_time()
+            filter_.update_many(*updates)
+            middle_ = time.thread_time()
+            filter_.handle_many(messages)
+            updating[key].append((middle_ - begin) * 1e6)
+            asking[key].append((time.thread_time() - middle_) * 1e6)
+    return updating, asking
+
+
+def middle(*columns: list[float]) -> float:
+    """The median of the sums."""
+    return statistics.median(map(sum, zip(*columns)))
+
+
+def late(values: list[float]) -> float:
+    """What one in a hundred exceeds."""
+    return sorted(values)[-1 - len(values) // 100]
 
 
 def built(filter_: Filter, case: Case, count: int) -> Filter:
@@ -214,23 +230,27 @@ def still(count: int, at: tuple[float, float] = (0, 1)) -> Ask:
 
 
 class Drift:
-    """Values that move upwards by turns; messages are where the values are now."""
+    """Values that move upwards in turns, half of their range at a time; messages are where the values are now."""
 
-    def __init__(self, count: int, updates: int, messages: int) -> None:
+    def __init__(self, count: int, updates: int) -> None:
         self.values = known(count)[2]
-        self.updates, self.messages, self.at = updates, messages, 0
+        self.updates, self.at = updates, 0
         self.draws = np.random.Generator(np.random.PCG64(7))
 
     @property
     def turned(self) -> float:
-        """How many times each value has moved by a range of all."""
+        """By how much the values have moved on the whole."""
         return self.at / len(self.values) * 0.5
+
+    @property
+    def turned_per_step(self) -> float:
+        return self.updates / len(self.values) * 0.5
 
     def step(self) -> Step:
         places = np.arange(self.at, self.at + self.updates) % len(self.values)
         self.at += self.updates
         self.values[places] += 0.5
-        asked = self.draws.random((self.messages, len(NAMES)))
+        asked = self.draws.random((1, len(NAMES)))
         asked[:, 0] += self.turned
         return (places, np.zeros(self.updates, np.int64), self.values[places]), asked
 
@@ -240,7 +260,8 @@ class Drift:
 
 CASES = (
     Case("one context for all", lambda n: bound_to(n, 1, 1), lambda n: jumping(lambda n: 1, lambda n: 1)),
-    Case("one context for all, and a constant", lambda n: bound_to(n, 2, 1), lambda n: jumping(lambda n: 1, lambda n: 1)),
+    Case("one context for all, and a constant", lambda n: bound_to(n, 2, 1),
+         lambda n: jumping(lambda n: 1, lambda n: 1)),
     Case("sixteen contexts", lambda n: bound_to(n, 2, 16), lambda n: jumping(lambda n: 2, lambda n: 16)),
     Case("one context for all, seldom", lambda n: bound_to(n, 1, 1), lambda n: seldom(50)),
     Case("20 updates a message", own_values, lambda n: jumping(lambda n: 20, lambda n: n)),
