@@ -196,8 +196,11 @@ class CellFilter(Filter):
     def _renew(self) -> None:
         """Go on making rows anew, as far as there is credit."""
         upkeep = self.upkeep
+        if upkeep.gap == NEVER:
+            self._renewing = -1
+            return
         if self._renewing < 0:
-            if upkeep.credit < upkeep.start_ns or upkeep.gap == NEVER:
+            if upkeep.credit < upkeep.start_ns:
                 return
             self._renewing = self._wanted()
             if self._renewing < 0:
@@ -205,7 +208,7 @@ class CellFilter(Filter):
             upkeep.credit -= upkeep.start_ns
             self._renewed = 0
             self._cut(self._renewing, self._spare, _SAMPLE_STRETCH)
-            self._parked_count[self._spare] = 0
+            self._parked[self._spare], self._parked_count[self._spare] = 0, 0
             self._moves[self._renewing] = 0
         stretch = upkeep.credit // (upkeep.stretch_ns * upkeep.stretch) * upkeep.stretch
         if stretch:
@@ -228,6 +231,7 @@ class CellFilter(Filter):
         self._block[i], self._spare = self._spare, int(self._block[i])
         self._uneven[i] = False
         self._renewing = -1
+        upkeep.renewed()
 
     def _wanted(self) -> int:
         """An attribute whose rows are worth making anew; -1 if there is none."""

@@ -7,7 +7,8 @@ All costs are estimates in nanoseconds, from what was measured once; only their 
 - Updates that regions follow are charged to the index. What it has cost beyond what it saved, and beyond an eighth
   of everything else, is its debt. At `_DEBT_SCANS` scans the index is put to rest: values are followed no longer as
   soon as they change. It is tried again when messages have made good for the debt, and later each time.
-- An eighth of everything is credit, for making rows anew a stretch at a time.
+- An eighth of everything is credit, for making rows anew a stretch at a time; and so is all that a message costs more
+  than messages did just after rows were made.
 - Rows that leave more candidates than a scan takes time for are not asked again for 1, 3, 7 .. 31 messages.
 """
 
@@ -26,6 +27,7 @@ _DEBT_SCANS = 64
 _PATIENCE_MIN, _PATIENCE_MAX = 512, 1 << 16
 _REST_OWED_MAX = 1 << 13
 _SKIP_MAX = 31
+_USUAL = 32  # messages
 
 
 class Upkeep:
@@ -47,6 +49,7 @@ class Upkeep:
         self._debt = 0
         self._patience = _PATIENCE_MIN
         self._rests = 0  # messages until following is tried again
+        self.renewed()
 
     def most(self, conjuncts: int) -> int:
         """Candidates beyond which a scan is faster."""
@@ -76,10 +79,18 @@ class Upkeep:
         """Regions followed their values, and some were left."""
         self._debt += _FOLLOW * entries + _MOVE * moved + _LEAVE * left
 
+    def renewed(self) -> None:
+        """Rows were made anew: what the next messages cost is what messages ought to cost."""
+        self._usual, self._usual_of = 0, 0
+
     def _message(self, cost: int, saved: int, conjuncts: int) -> None:
         clock = self.clock + 1
         self.clock = clock if clock < _CLOCK_MAX else CLOCK_START
         self._allow(cost + _BASE)
+        if self._usual_of < _USUAL:
+            self._usual, self._usual_of = self._usual + cost, self._usual_of + 1
+        else:
+            self.credit = min(CREDIT_MAX, self.credit + max(0, cost - self._usual // _USUAL))
         self._debt = max(0, self._debt - saved)
         if self._rests:
             self._rests -= 1
