@@ -27,7 +27,7 @@ class Restless(Upkeep):
     def most(self, conjuncts):
         return 3
 
-    def followed(self, entries, moved, left):
+    def followed(self, entries, flipped, left):
         """Nothing is owed: it never gives up."""
 
 

@@ -183,13 +183,13 @@ class CellFilter(Filter):
         return self.store.update(keys, values, upkeep.clock, upkeep.gap)
 
     def _asked_anew(self, entries: NDArray[np.int64], asked: Floats) -> None:
-        moved, left = kernels.follow(
+        moved, flipped, left = kernels.follow(
             self._excluded, self._excluded_flat, self._parked, self._parked_count, self._reach, self._reach_flat,
             self._borders, self._block, self._spare, self._renewing, self._renewed, entries, asked, self._moves,
         )  # fmt: skip
         self.counters.moved += moved
         self.counters.parked += left
-        self.upkeep.followed(len(entries), moved, left)
+        self.upkeep.followed(len(entries), flipped, left)
 
     # ---- rows made anew ----
 

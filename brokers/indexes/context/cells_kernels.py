@@ -141,7 +141,7 @@ def _flip(excluded, first_row, conjunct, first, last):
 
 @njit(cache=True)
 def _move(excluded, reach, borders, block, conjunct, low_asked, high_asked):
-    """The region becomes the cells of what is asked; whether it moved."""
+    """The region becomes the cells of what is asked; how many bits of rows that flipped."""
     low, high = int(reach[block, conjunct, 0]), int(reach[block, conjunct, 1])
     new_low, new_high = 1, 0
     if low_asked <= high_asked:
@@ -153,21 +153,22 @@ def _move(excluded, reach, borders, block, conjunct, low_asked, high_asked):
     if low > high or new_low > new_high or new_low > high or new_high < low:
         _flip(excluded, row, conjunct, low, high)
         _flip(excluded, row, conjunct, new_low, new_high)
-    else:
-        _flip(excluded, row, conjunct, min(low, new_low), max(low, new_low) - 1)
-        _flip(excluded, row, conjunct, min(high, new_high) + 1, max(high, new_high))
-    return 1
+        return max(0, high - low + 1) + max(0, new_high - new_low + 1)
+    _flip(excluded, row, conjunct, min(low, new_low), max(low, new_low) - 1)
+    _flip(excluded, row, conjunct, min(high, new_high) + 1, max(high, new_high))
+    return abs(new_low - low) + abs(new_high - high)
 
 
 @njit(cache=True)
 def follow(excluded, excluded_flat, parked, parked_count, reach, reach_flat, borders, block, spare, renewing, renewed,
            entries, asked, moves):
-    """Regions follow what their conjuncts ask now, in order, or are parked (an inverted index); how many moved.
+    """Regions follow what their conjuncts ask now, in order, or are parked (an inverted index): how many
+    moved, how many bits that flipped, how many were parked.
 
     A parked region stays so; `moves` counts the others by attribute. Of attribute `renewing`, the conjuncts before
     `renewed` are in the spare block too.
     """
-    moved, left = 0, 0
+    moved, flipped, left = 0, 0, 0
     conjuncts, words = reach.shape[1], excluded.shape[1]
     for begin in range(0, entries.shape[0], _AHEAD):
         end = min(begin + _AHEAD, entries.shape[0])
@@ -193,9 +194,10 @@ def follow(excluded, excluded_flat, parked, parked_count, reach, reach_flat, bor
                     left += 1
                 elif parked[at, conjunct >> 6] & (_ONE << np.uint64(conjunct & 63)) == 0:
                     found = _move(excluded, reach, borders, at, conjunct, asked[k, 0], asked[k, 1])
-                    moved += found
-                    moves[index] += found
-    return moved, left
+                    flipped += found
+                    moved += int(found > 0)
+                    moves[index] += int(found > 0)
+    return moved, flipped, left
 
 
 @njit(cache=True)

@@ -18,11 +18,11 @@ GAP = 8  # messages; a value that changes again within is followed no longer, un
 COOL = 4 * GAP  # messages without a change, after which it is followed again
 NEVER = 1 << 31
 CLOCK_START, _CLOCK_MAX = 1 << 10, (1 << 31) - 1
-CREDIT_MAX = 300_000  # the longest pause, nearly
+CREDIT_MAX = 200_000  # the longest pause, nearly
 _BASE = 8_000  # a message in Python
 _CANDIDATE = 15
 _UPDATE = 60
-_FOLLOW, _MOVE, _LEAVE = 40, 150, 15
+_FOLLOW, _FLIP, _LEAVE = 60, 8, 15
 _DEBT_SCANS = 64
 _PATIENCE_MIN, _PATIENCE_MAX = 512, 1 << 16
 _REST_OWED_MAX = 1 << 13
@@ -75,9 +75,9 @@ class Upkeep:
         """So many values were set."""
         self._allow(_UPDATE * count)
 
-    def followed(self, entries: int, moved: int, left: int) -> None:
-        """Regions followed their values, and some were left."""
-        self._debt += _FOLLOW * entries + _MOVE * moved + _LEAVE * left
+    def followed(self, entries: int, flipped: int, left: int) -> None:
+        """Regions followed their values by so many bits, and some were left."""
+        self._debt += _FOLLOW * entries + _FLIP * flipped + _LEAVE * left
 
     def renewed(self) -> None:
         """Rows were made anew: what the next messages cost is what messages ought to cost."""
