@@ -171,7 +171,7 @@ def test_an_index_in_debt_rests_longer_each_time():
     lengths = rests_of(Upkeep(2), 20_000)
     assert len(lengths) >= 4
     assert lengths == sorted(lengths) and lengths[-1] > lengths[0]
-    assert sum(lengths) > 19_500  # what it tried did not cost much
+    assert len(lengths) < 10  # it is seldom tried
 
 
 def test_an_index_that_saves_what_it_costs_does_not_rest():
