@@ -49,6 +49,10 @@ BENCHES: dict[str, Entry] = {
         "analysis.bench.agile:rows",
         "context filters over half a million profiles: messages and updates, and which approach is ahead when",
     ),
+    "hard-context": Entry(
+        "analysis.bench.hard_context:rows",
+        "inputs made against the context index, and values that drift: the default beside the scan and a fresh index",
+    ),
     "merging": Entry(
         "analysis.bench.merging:rows",
         "query merging: optimum, pair merging and directed search beside the plain algorithms; channel allocation",

@@ -75,7 +75,7 @@ def make(approach: str, indexed: tuple[str, ...], policy: Policy) -> Filter:
         "GBU": lambda: Gbu(SCHEMA, indexed),
         "AGILE range": lambda: Agile(SCHEMA, indexed, "range", policy=policy),
         "AGILE piecewise": lambda: Agile(SCHEMA, indexed, "piecewise", policy=policy),
-        "cells": lambda: CellFilter(SCHEMA, NAMES[:4], policy=policy),
+        "cells": lambda: CellFilter(SCHEMA, NAMES[:4]),
         "cells eager": lambda: CellFilter(SCHEMA, NAMES[:4], eager=True),
     }
     return makers[approach]()

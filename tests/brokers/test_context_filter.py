@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from brokers.errors import InvalidInput
-from brokers.indexes.context import agile, bits, cells, skiplist_kernels, store_kernels
+from brokers.indexes.context import agile, bits, cells, cells_kernels, skiplist_kernels, store_kernels
 from brokers.indexes.context import filter as filter_module
 from brokers.indexes.context.agile import Agile, Eager, Partial
 from brokers.indexes.context.brute import Brute
@@ -293,13 +293,13 @@ def test_noindex_tests_every_conjunct_and_eager_only_what_both_probes_return():
     assert eager.counters.verified == int((abs(values[::2] - 500) <= 30).sum())
 
 
-@pytest.mark.parametrize("name", ["agile piecewise full", "agile range full", "cells agile", "gbu", "partial"])
+@pytest.mark.parametrize("name", ["agile piecewise full", "agile range full", "cells restless", "gbu", "partial"])
 def test_batches_of_any_cut_leave_the_same_state_and_counters(name):
     schema, profiles, draws = numbers(60)
     build = {
         "agile piecewise full": lambda: Agile(schema, ["m", "n"], policy=Fixed(3)),
         "agile range full": lambda: Agile(schema, ["m", "n"], "range", policy=Auto(2)),
-        "cells agile": lambda: CellFilter(schema, ["m", "n"], policy=Fixed(3)),
+        "cells restless": lambda: cases.restless(schema, ["m", "n"]),
         "gbu": lambda: cases.Gbu(schema, ["m", "n"]),
         "partial": lambda: Partial(schema, ["m", "n"], (200, 700)),
     }[name]
@@ -324,15 +324,12 @@ def test_batches_of_any_cut_leave_the_same_state_and_counters(name):
         index.check()
 
 
-@pytest.mark.parametrize("name", ["agile", "cells"])
-def test_always_de_escalates_what_it_sees_and_escalation_makes_updates_cheap(name):
+def test_always_de_escalates_what_it_sees_and_escalation_makes_updates_cheap():
     schema = Schema({"m": "number"}, {"p": "number"})
-    build = {"agile": lambda policy: Agile(schema, ["m"], policy=policy),
-             "cells": lambda policy: CellFilter(schema, ["m"], policy=policy)}[name]
     draws = np.random.Generator(np.random.PCG64(5))
     counters = []
     for policy in (ALWAYS, Fixed(10_000)):
-        index = build(policy)
+        index = Agile(schema, ["m"], policy=policy)
         index.update_many(np.arange(300), np.zeros(300, int), draws.integers(0, 1000, 300).astype(float))
         index.insert(range(300), [[[[["message", "m"], "~", ["context", i, "p"], 20]]] for i in range(300)])
         for _ in range(30):
@@ -378,7 +375,7 @@ def test_no_caller_s_array_layout_compiles_a_kernel_again():
     warm()
     kernels = [
         kernel
-        for module in (agile, bits, cells, filter_module, skiplist_kernels, store_kernels)
+        for module in (agile, bits, cells, cells_kernels, filter_module, skiplist_kernels, store_kernels)
         for kernel in vars(module).values()
         if hasattr(kernel, "signatures")
     ]

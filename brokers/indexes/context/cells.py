@@ -7,14 +7,19 @@ for a missing value and excludes every conjunct that asks for one.
 
 Theory of operation
 - A region that is everything has no bit set: it costs a probe nothing, where a list would enumerate it.
-- An update flips the bits of the cells that K wins or loses, most often none to three. So an exact K is nearly as
-  cheap to maintain as none, and `eager` follows I cell by cell.
-- AGILE on cells: a side of I that leaves K takes it to the border of an aligned block of 2^level cells, one
-  level higher at each escalation. A false positive whose K is wider than the cells of I shrinks it by the
-  policy; one that is due to the width of a cell does not count.
-- Rows grow by doubling; then the cells are learned anew, and every K is exact again.
+- An update flips the bits of the cells that K wins or loses, most often none to three. So K is exact, unless it is
+  parked.
+- A value that changes every few messages is not worth following. Its conjuncts are parked on the attribute, by a bit
+  each, which takes precedence over the rows; from then on an update costs what it costs a scan. So it is with every
+  value that changes, for a while, where following has cost more than it saved (`upkeep.py`).
+- Where the rows leave too many candidates, all conjuncts are scanned, as NOINDEX does.
+- Rows are made anew in the background, one attribute at a time, a stretch with each message, into a spare block that
+  then takes the place of the old one: when a sample of the conjuncts says that the borders are quantiles no longer,
+  and when many are parked, to take back those whose values have come to rest.
+- Rows grow by doubling; then all cells are learned anew at once.
 
-Costs: message O(indexed * conjuncts / 64 + candidates), update O(log cells + cells won or lost).
+Costs: message O(indexed * conjuncts / 64 + candidates), at most about that of a scan; update O(log cells + cells
+won or lost). Which conjuncts are parked, and when rows are made, depends on counts alone.
 """
 
 from __future__ import annotations
@@ -22,45 +27,59 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from brokers.errors import InvalidInput
 from brokers.indexes.context import bits
+from brokers.indexes.context import cells_kernels as kernels
+from brokers.indexes.context.cells_kernels import CELLS, ROWS
 from brokers.indexes.context.contract import Schema
 from brokers.indexes.context.filter import Filter
-from brokers.indexes.context.policies import Counter, Fixed, Policy
 from brokers.indexes.context.store import Floats
+from brokers.indexes.context.upkeep import COOL, NEVER, Upkeep
 from brokers.indexes.contract import claim
-from brokers.indexes.intrinsics import prefetch, trailing_zeros
 
-CELLS = 64
-FIXED = Fixed(1000)
-SAMPLE = 1 << 16  # ends of intervals from which the cells are learned
-_ROWS = CELLS + 1  # per attribute; the last one stands for a missing value
-_LEVELS = 6  # 2^6 cells are everything
-_CHUNK = 2048  # words combined at a time
+SAMPLE = 1 << 15  # conjuncts from which the cells are learned at once
+_SAMPLE_STRETCH = 1 << 10  # and in the background
+_SAMPLE_CHECK = 1 << 10  # and that say whether cells are quantiles still
+_UNEVEN = 2  # times the share of ends that a cell had
 _SLOTS_MIN = 1 << 10
-_AHEAD = 32
+_NONE = np.empty(0, np.int64)
+_WAIT_MAX = 1 << 16
 
 
 class CellFilter(Filter):
     """Bitsets per attribute and cell; several indexed attributes cost little."""
 
-    def __init__(
-        self, schema: Schema, indexed: Iterable[str], eager: bool = False, policy: Policy = FIXED
-    ) -> None:
-        super().__init__(schema, indexed)
+    def __init__(self, schema: Schema, indexed: Iterable[str], eager: bool = False) -> None:
+        """`eager` follows every update, whatever that costs."""
+        super().__init__(schema, indexed, scanned=True)
         if not self.indexed:
             raise InvalidInput("no attribute is indexed; name at least one")
         self.eager = eager
-        self.policy = Counter(policy)
-        self._attributes = [list(schema.message).index(name) for name in self.indexed]
+        count = len(self.indexed)
+        self.upkeep = Upkeep(count)
+        if eager:
+            self.upkeep.gap = 0
+        self._attributes = np.array([list(schema.message).index(name) for name in self.indexed])
         self._alive = np.empty(0, np.uint64)
-        self._excluded = np.empty((len(self.indexed) * _ROWS, 0), np.uint64)
-        self._borders = np.zeros((len(self.indexed), CELLS - 1))
-        # By attribute and conjunct: first and last cell of K, level; nothing is [1, 0].
-        self._reach = np.empty((len(self.indexed), 0, 3), np.int8)
+        # By block; the last one is spare at first. A region is its first and last cell; nothing is [1, 0].
+        self._excluded = np.empty(((count + 1) * ROWS, 0), np.uint64)
+        self._parked = np.empty((count + 1, 0), np.uint64)
+        self._parked_count = np.zeros(count + 1, np.int64)
+        self._reach = np.empty((count + 1, 0, 2), np.int8)
+        self._excluded_flat, self._reach_flat = self._excluded.reshape(-1), self._reach.reshape(-1)
+        self._borders = np.zeros((count + 1, CELLS - 1))
+        self._shares = np.zeros((count + 1, CELLS))  # of finite ends, as they were learned
+        self._block = np.arange(count)
+        self._spare = count
+        # In the background: the attribute, and the conjuncts that are done; -1 for none.
+        self._renewing, self._renewed = -1, 0
+        self._uneven = np.zeros(count, np.bool_)
+        self._moves = np.zeros(count, np.int64)  # since it was asked whether cells are quantiles
+        self._wait = np.zeros(count, np.int64)  # messages after rows were made for the parked ones in vain
+        self._not_before = np.zeros(count, np.int64)
+        self._rows_asked = False
 
     def _entered(self, slots: NDArray[np.int64]) -> None:
         room = len(self._alive) * 64
@@ -75,52 +94,162 @@ class CellFilter(Filter):
             return
         bits.put(self._alive, slots, True)
         for i in range(len(self.indexed)):
-            entries, asked = self.store.indexed(slots, i)
-            _write(self._excluded, self._reach[i], self._borders[i], i * _ROWS, slots, entries, asked)
+            entries, asked, hot = self.store.indexed_again(slots, i, self.upkeep.clock, NEVER)
+            self._write(int(self._block[i]), slots, entries, asked, hot)
+            self._moves[i] += len(entries)
+            if i == self._renewing:
+                done = slots[slots < self._renewed]
+                mine = entries < self._renewed
+                self._write(self._spare, done, entries[mine], asked[mine], hot[mine])
+
+    def _write(
+        self, block: int, slots: NDArray[np.int64], entries: NDArray[np.int64], asked: Floats, hot: NDArray[np.bool_]
+    ) -> None:
+        kernels.write(self._excluded, self._parked, self._parked_count, self._reach, self._borders, block, slots,
+                      entries, asked, hot)
 
     def _left(self, slots: NDArray[np.int64]) -> None:
         bits.put(self._alive, slots, False)
+        kernels.leave(self._parked, self._parked_count, slots)
 
     def _learn(self) -> None:
         """Cut the values anew, and fill all rows. O(conjuncts * indexed * cells)."""
-        words = len(self._alive)
-        held = bits.members(self._alive)
-        self._excluded = np.empty((len(self.indexed) * _ROWS, words), np.uint64)
-        self._reach = np.empty((len(self.indexed), 64 * words, 3), np.int8)
+        words, blocks = len(self._alive), len(self.indexed) + 1
+        self._excluded = np.empty((blocks * ROWS, words), np.uint64)
+        self._parked = np.zeros((blocks, words), np.uint64)
+        self._parked_count[:] = 0
+        self._reach = np.empty((blocks, 64 * words, 2), np.int8)
+        self._excluded_flat, self._reach_flat = self._excluded.reshape(-1), self._reach.reshape(-1)
+        self._renewing = -1
         for i in range(len(self.indexed)):
-            entries, asked = self.store.indexed(held, i)
-            self._borders[i] = _quantiles(asked)
-            asks = _reach_of(self._reach[i], self._borders[i], entries, asked)
-            _fill(self._excluded, self._reach[i], asks, i * _ROWS)
+            block = int(self._block[i])
+            self._cut(i, block, SAMPLE)
+            self._fill(i, block, 0, words)
+            self._moves[i], self._uneven[i] = 0, False
+
+    def _cut(self, i: int, block: int, sample: int) -> None:
+        """Borders of a block at the quantiles of a sample."""
+        asked = self._sampled(i, sample)
+        self._borders[block] = _quantiles(asked)
+        found = kernels.shares(self._borders[block], asked)
+        self._shares[block] = np.maximum(found / max(1, found.sum()), 1 / CELLS)
+
+    def _sampled(self, i: int, count: int) -> Floats:
+        """What about so many conjuncts, evenly spread, ask of an attribute."""
+        used = self.store.conjuncts_used
+        slots = np.arange(0, used, used // count + 1)
+        return self.store.indexed(slots[self.store.count[slots] >= 0], i)[1]
+
+    def _fill(self, i: int, block: int, word_begin: int, word_end: int, gap: int = NEVER) -> None:
+        held = bits.members(self._alive[word_begin:word_end]) + 64 * word_begin
+        entries, asked, hot = self.store.indexed_again(held, i, self.upkeep.clock, gap)
+        self._parked_count[block] += kernels.renew(self._excluded, self._parked, self._reach, self._borders, block,
+                                                   word_begin, word_end, entries, asked, hot)
+
+    # ---- messages ----
 
     def _candidates(self, values: Floats) -> NDArray[np.int32]:
-        picked = np.empty(len(self.indexed), np.int64)
-        for i, attribute in enumerate(self._attributes):
-            value = values[attribute]
-            cell = np.searchsorted(self._borders[i], value, "right") if value == value else CELLS
-            picked[i] = i * _ROWS + cell
-        self.counters.probed += len(picked)
-        self.counters.words += len(picked) * len(self._alive)
-        return self._out[: _combine(self._excluded, self._alive, picked, self._out)]
+        upkeep, store = self.upkeep, self.store
+        used = store.conjuncts_used
+        self._rows_asked = not upkeep.skips
+        if self._rows_asked:
+            self.counters.probed += len(self.indexed)
+            self.counters.words += len(self.indexed) * len(self._alive)
+            most = upkeep.most(used)
+            count = kernels.combine(values, self._attributes, self._borders, self._block, self._excluded,
+                                    self._parked, self._parked_count, self._alive, used, most, self._out)
+            if count >= 0:
+                upkeep.answered(used, count)
+                return self._out[:count]
+            upkeep.too_many()
+            self._rows_asked = False
+        else:
+            upkeep.skips -= 1
+        upkeep.scanned(used)
+        return super()._candidates(values)
+
+    def _verified(
+        self, candidates: NDArray[np.int32], values: Floats
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64], int]:
+        if self._renewing >= 0 or not self.upkeep.clock % self.upkeep.look_every:
+            self._renew()
+        if not len(candidates):
+            return _NONE, _NONE, 0
+        return self.store.verify(candidates, values, False, not self._rows_asked)
+
+    def _updated(self, keys: NDArray[np.int64], values: Floats) -> tuple[NDArray[np.int64], Floats]:
+        upkeep = self.upkeep
+        upkeep.updated(len(values))
+        return self.store.update(keys, values, upkeep.clock, upkeep.gap)
 
     def _asked_anew(self, entries: NDArray[np.int64], asked: Floats) -> None:
-        self.policy.updates += len(entries)
-        self.counters.moved += _follow(self._excluded, self._excluded.reshape(-1), self._reach,
-                                       self._reach.reshape(-1), self._borders, entries, asked, self.eager)
+        moved, flipped, left = kernels.follow(
+            self._excluded, self._excluded_flat, self._parked, self._parked_count, self._reach, self._reach_flat,
+            self._borders, self._block, self._spare, self._renewing, self._renewed, entries, asked, self._moves,
+        )  # fmt: skip
+        self.counters.moved += moved
+        self.counters.parked += left
+        self.upkeep.followed(len(entries), flipped, left)
 
-    def _false_positives(self, failed: NDArray[np.int64]) -> None:
-        if self.eager:
+    # ---- rows made anew ----
+
+    def _renew(self) -> None:
+        """Go on making rows anew, as far as there is credit."""
+        upkeep = self.upkeep
+        if upkeep.gap == NEVER:
+            self._renewing = -1
             return
-        wide = failed[_is_wide(self._reach, failed)]
-        for k in self.policy.due(len(wide)).tolist():
-            i, conjunct = wide[k].tolist()
-            entry, asked = np.array([[i, conjunct]]), np.array([self.store.asked(conjunct, i)])
-            self.counters.shrunk += _follow(self._excluded, self._excluded.reshape(-1), self._reach,
-                                            self._reach.reshape(-1), self._borders, entry, asked, True)
+        if self._renewing < 0:
+            if upkeep.credit < upkeep.start_ns:
+                return
+            self._renewing = self._wanted()
+            if self._renewing < 0:
+                return
+            upkeep.credit -= upkeep.start_ns
+            self._renewed = 0
+            self._cut(self._renewing, self._spare, _SAMPLE_STRETCH)
+            self._parked[self._spare], self._parked_count[self._spare] = 0, 0
+            self._moves[self._renewing] = 0
+        stretch = upkeep.credit // (upkeep.stretch_ns * upkeep.stretch) * upkeep.stretch
+        if stretch:
+            upkeep.credit -= stretch * upkeep.stretch_ns
+            self._renew_stretch(stretch)
+
+    def _renew_stretch(self, stretch: int) -> None:
+        begin, i, upkeep = self._renewed, self._renewing, self.upkeep
+        end = min(begin + stretch, 64 * len(self._alive))
+        self._fill(i, self._spare, begin // 64, end // 64, COOL)
+        self._renewed = end
+        if end < self.store.conjuncts_used:
+            return
+        before, after = self._parked_count[self._block[i]], self._parked_count[self._spare]
+        in_vain = 2 * after > before and not self._uneven[i]
+        self._wait[i] = min(2 * self._wait[i] + 1024, _WAIT_MAX) if in_vain else 0
+        self._not_before[i] = upkeep.clock + self._wait[i]
+        self.counters.shrunk += max(0, int(before - after))
+        self.counters.renewed += 1
+        self._block[i], self._spare = self._spare, int(self._block[i])
+        self._uneven[i] = False
+        self._renewing = -1
+        upkeep.renewed()
+
+    def _wanted(self) -> int:
+        """An attribute whose rows are worth making anew; -1 if there is none."""
+        used, upkeep = self.store.conjuncts_used, self.upkeep
+        for i in range(len(self.indexed)):
+            if self._moves[i] >= max(upkeep.check_moves, used // CELLS):
+                self._moves[i] = 0
+                found = kernels.shares(self._borders[self._block[i]], self._sampled(i, _SAMPLE_CHECK))
+                self._uneven[i] = (found > _UNEVEN * found.sum() * self._shares[self._block[i]]).any()
+        parked = self._parked_count[self._block] * upkeep.parked_share > used
+        wanted = np.flatnonzero(self._uneven | (parked & (upkeep.clock >= self._not_before)))
+        return int(wanted[0]) if len(wanted) else -1
+
+    # ---- the rest ----
 
     def memory_bytes(self) -> int:
         """Bytes of all arrays."""
-        arrays = self._alive, self._excluded, self._borders, self._reach
+        arrays = self._alive, self._excluded, self._parked, self._borders, self._shares, self._reach
         return super().memory_bytes() + sum(array.nbytes for array in arrays)
 
     def check(self) -> None:
@@ -129,186 +258,40 @@ class CellFilter(Filter):
         used = self.store.conjuncts_used
         held = bits.members(self._alive)
         claim(np.array_equal(held, np.flatnonzero(self.store.count[:used] >= 0)), "alive are the conjuncts held")
-        rows = np.unpackbits(self._excluded.view(np.uint8), axis=1, bitorder="little")
+        claim(sorted([*self._block.tolist(), self._spare]) == list(range(len(self._borders))), "a block each")
         for i in range(len(self.indexed)):
-            claim((np.diff(self._borders[i]) >= 0).all(), "cells ascend")
-            entries, asked = self.store.indexed(held, i)
-            low, high, level = self._reach[i, entries].T.astype(np.int64)
-            exact = np.searchsorted(self._borders[i], asked, "right")
-            some = asked[:, 0] <= asked[:, 1]
-            covered = (low <= exact[:, 0]) & (exact[:, 1] <= high)
-            claim(covered[some].all(), "a region covers what its conjunct asks")
-            if self.eager:
-                claim((low[~some] > high[~some]).all() and (level == 0).all(), "an eager region is exact")
-                same = (low == exact[:, 0]) & (high == exact[:, 1])
-                claim(same[some].all(), "an eager region is the cells of what its conjunct asks")
-            claim(rows[i * _ROWS + CELLS, entries].all(), "a missing value excludes all that ask for one")
-            for cell in range(CELLS):
-                excluded = rows[i * _ROWS + cell]
-                claim(np.array_equal(excluded[entries] == 0, (low <= cell) & (cell <= high)),
-                      "bits say which cells a region lacks")
-                claim(not excluded[np.setdiff1d(held, entries)].any(), "who asks for nothing is not excluded")
+            self._check_block(i, int(self._block[i]), held)
+            if i == self._renewing:
+                self._check_block(i, self._spare, held[held < self._renewed])
 
-
-# ---- kernels: one family, compiled together ------------------------------------------------------------
-
-_ONE = np.uint64(1)
+    def _check_block(self, i: int, block: int, held: NDArray[np.int64]) -> None:
+        rows = np.unpackbits(self._excluded[block * ROWS : (block + 1) * ROWS].view(np.uint8), axis=1,
+                             bitorder="little")
+        claim((np.diff(self._borders[block]) >= 0).all(), "cells ascend")
+        entries, asked = self.store.indexed(held, i)
+        low, high = self._reach[block, entries].T.astype(np.int64)
+        exact = np.searchsorted(self._borders[block], asked, "right")
+        parked = np.isin(entries, bits.members(self._parked[block]))
+        hot = self.store.indexed_again(held, i, self.upkeep.clock, NEVER)[2]
+        claim(parked.sum() == self._parked_count[block], "parked regions are counted, and of conjuncts that are held")
+        claim(parked[hot].all(), "a region that does not follow its value is parked")
+        some = (asked[:, 0] <= asked[:, 1]) & ~parked
+        none = (asked[:, 0] > asked[:, 1]) & ~parked
+        claim((low[none] > high[none]).all(), "who asks for nothing has no region")
+        claim(((low == exact[:, 0]) & (high == exact[:, 1]))[some].all(), "a region is the cells of what is asked")
+        claim(rows[CELLS, entries].all(), "a missing value excludes all that ask for one")
+        for cell in range(CELLS):
+            claim(np.array_equal(rows[cell, entries] == 0, (low <= cell) & (cell <= high)),
+                  "bits say which cells a region lacks")
+        claim(not rows[:, np.setdiff1d(held, entries)].any(), "who asks for nothing is not excluded")
 
 
 def _quantiles(asked: Floats) -> Floats:
-    """Borders at the quantiles of the finite ends; 0..1 evenly where there are none."""
-    ends = asked[np.isfinite(asked)]
+    """Borders at the quantiles of the finite ends, just beyond the upper ones; 0..1 evenly where there are none."""
+    asked = asked[asked[:, 0] <= asked[:, 1]]
+    ends = np.concatenate([asked[:, 0], np.nextafter(asked[:, 1], np.inf)])
+    ends = ends[np.isfinite(ends)]
     if ends.size == 0:
         return np.arange(1, CELLS) / CELLS
-    ends = np.sort(ends[:: ends.size // SAMPLE + 1])
+    ends = np.sort(ends)
     return np.asarray(ends[np.arange(1, CELLS) * ends.size // CELLS])
-
-
-@njit(cache=True)
-def _cell(borders, value):
-    """The number of borders at or below the value; without a branch, since none could be foreseen."""
-    place, step = 0, CELLS >> 1
-    while step:
-        place += step * int(borders[place + step - 1] <= value)
-        step >>= 1
-    return place
-
-
-@njit(cache=True)
-def _reach_of(reach, borders, entries, asked):
-    """Exact regions for these entries, everything for all others; returns which conjuncts ask for a value."""
-    asks = np.zeros(reach.shape[0], np.bool_)
-    reach[:, 0], reach[:, 1], reach[:, 2] = 0, CELLS - 1, 0
-    for k in range(entries.size):
-        asks[entries[k]] = True
-        if asked[k, 0] <= asked[k, 1]:
-            reach[entries[k], 0], reach[entries[k], 1] = _cell(borders, asked[k, 0]), _cell(borders, asked[k, 1])
-        else:
-            reach[entries[k], 0], reach[entries[k], 1] = 1, 0
-    return asks
-
-
-@njit(cache=True)
-def _fill(excluded, reach, asks, first_row):
-    """All rows of one attribute, word by word."""
-    for cell in range(_ROWS):
-        row = excluded[first_row + cell]
-        for w in range(row.size):
-            word = np.uint64(0)
-            for i in range(64):
-                conjunct = 64 * w + i
-                out = asks[conjunct] if cell == CELLS else not reach[conjunct, 0] <= cell <= reach[conjunct, 1]
-                word |= np.uint64(out) << np.uint64(i)
-            row[w] = word
-
-
-@njit(cache=True)
-def _write(excluded, reach, borders, first_row, slots, entries, asked):
-    """Exact regions for conjuncts that came; `entries`, some of them in the same order, ask for a value."""
-    k = 0
-    for slot in slots:
-        word, bit = slot >> 6, _ONE << np.uint64(slot & 63)
-        low, high = 0, CELLS - 1
-        asks = k < entries.size and entries[k] == slot
-        if asks:
-            low, high = 1, 0
-            if asked[k, 0] <= asked[k, 1]:
-                low, high = _cell(borders, asked[k, 0]), _cell(borders, asked[k, 1])
-            k += 1
-        reach[slot, 0], reach[slot, 1], reach[slot, 2] = low, high, 0
-        for cell in range(_ROWS):
-            out = asks if cell == CELLS else cell < low or cell > high
-            if out:
-                excluded[first_row + cell, word] |= bit
-            else:
-                excluded[first_row + cell, word] &= ~bit
-
-
-@njit(cache=True)
-def _flip(excluded, first_row, conjunct, first, last):
-    word, bit = conjunct >> 6, _ONE << np.uint64(conjunct & 63)
-    for cell in range(first, last + 1):
-        excluded[first_row + cell, word] ^= bit
-
-
-@njit(cache=True)
-def _follow(excluded, excluded_flat, reach, reach_flat, borders, entries, asked, exactly):
-    """Each region follows what its conjunct asks now, in order; how many moved."""
-    moved = 0
-    conjuncts, words = reach.shape[1], excluded.shape[1]
-    for begin in range(0, entries.shape[0], _AHEAD):
-        end = min(begin + _AHEAD, entries.shape[0])
-        for k in range(begin, end):
-            prefetch(reach_flat, 3 * (entries[k, 0] * conjuncts + entries[k, 1]))  # type: ignore[call-arg]
-        if exactly:
-            for k in range(begin, end):  # the rows around the new ends are the likely ones to be written
-                index, word = entries[k, 0], entries[k, 1] >> 6
-                for side in range(2):
-                    cell = _cell(borders[index], asked[k, side])
-                    prefetch(excluded_flat, (index * _ROWS + cell) * words + word)  # type: ignore[call-arg]
-        for k in range(begin, end):
-            index, conjunct = entries[k, 0], entries[k, 1]
-            region = reach[index, conjunct]
-            low, high, level = int(region[0]), int(region[1]), 0
-            if asked[k, 0] <= asked[k, 1]:
-                new_low, new_high = _cell(borders[index], asked[k, 0]), _cell(borders[index], asked[k, 1])
-                if not exactly and low <= high:
-                    if low <= new_low and new_high <= high:
-                        continue
-                    level = min(int(region[2]) + 1, _LEVELS)
-                    new_low = (new_low >> level) << level if new_low < low else low
-                    new_high = new_high | ((1 << level) - 1) if new_high > high else high
-            elif exactly:
-                new_low, new_high = 1, 0
-            else:
-                continue
-            region[2] = level
-            if new_low == low and new_high == high:
-                continue
-            moved += 1
-            region[0], region[1] = new_low, new_high
-            row = index * _ROWS
-            if low > high or new_low > new_high or new_low > high or new_high < low:
-                _flip(excluded, row, conjunct, low, high)
-                _flip(excluded, row, conjunct, new_low, new_high)
-            else:
-                _flip(excluded, row, conjunct, min(low, new_low), max(low, new_low) - 1)
-                _flip(excluded, row, conjunct, min(high, new_high) + 1, max(high, new_high))
-    return moved
-
-
-@njit(cache=True)
-def _is_wide(reach, failed):
-    """Which of these regions have been escalated."""
-    out = np.empty(failed.shape[0], np.bool_)
-    for k in range(out.size):
-        out[k] = reach[failed[k, 0], failed[k, 1], 2] > 0
-    return out
-
-
-@njit(cache=True)
-def _keep_4(left, a, b, c, d):
-    for w in range(left.size):
-        left[w] &= ~((a[w] | b[w]) | (c[w] | d[w]))
-
-
-@njit(cache=True)
-def _combine(excluded, alive, picked, out):
-    """What is alive and in none of the picked rows."""
-    count = 0
-    left = np.empty(_CHUNK, np.uint64)
-    last = picked.size - 1
-    for begin in range(0, alive.size, _CHUNK):
-        end = min(begin + _CHUNK, alive.size)
-        here = left[: end - begin]
-        here[:] = alive[begin:end]
-        for p in range(0, picked.size, 4):  # a row counted twice changes nothing
-            _keep_4(here, excluded[picked[p], begin:end], excluded[picked[min(p + 1, last)], begin:end],
-                    excluded[picked[min(p + 2, last)], begin:end], excluded[picked[min(p + 3, last)], begin:end])
-        for w in range(here.size):
-            word = here[w]
-            while word != 0:
-                out[count] = 64 * (begin + w) + np.int64(trailing_zeros(word))  # type: ignore[call-arg]
-                count += 1
-                word &= word - _ONE
-    return count

@@ -46,7 +46,9 @@ class FilterCounters(WorkCounters):
     updates: int = 0  # context values set
     touched: int = 0  # entries of indexes that these concerned
     moved: int = 0  # of these, entries whose region had to move: index updates, escalations
-    shrunk: int = 0  # entries de-escalated
+    shrunk: int = 0  # entries de-escalated, or taken back
+    parked: int = 0  # entries that cells follow no longer
+    renewed: int = 0  # times that cells made the rows of an attribute anew
     false_positives: int = 0  # candidates that failed on an indexed attribute
 
 
@@ -55,7 +57,7 @@ class Filter(ContextFilter):
 
     counters: FilterCounters
 
-    def __init__(self, schema: Schema, indexed: Iterable[str] = ()) -> None:
+    def __init__(self, schema: Schema, indexed: Iterable[str] = (), scanned: bool = False) -> None:
         self.schema = schema
         self.indexed = tuple(indexed)
         for attribute in self.indexed:
@@ -63,7 +65,7 @@ class Filter(ContextFilter):
         if len(set(self.indexed)) < len(self.indexed) or len(self.indexed) > 250:
             raise InvalidInput(f"indexed attributes {self.indexed}: name each once, and at most 250")
         self.counters = FilterCounters()
-        self.store = Store(schema, self.indexed)
+        self.store = Store(schema, self.indexed, scanned or not self.indexed)
         self._message_codes = {name: i for i, name in enumerate(schema.message)}
         self._context_codes = {name: i for i, name in enumerate(schema.context)}
         self._textual: dict[int, list[Atom]] = {}  # conjunct -> its atoms on strings
@@ -149,7 +151,7 @@ class Filter(ContextFilter):
 
     def _answer(self, values: Floats, asked: Mapping[str, Value]) -> Ids:
         candidates = self._candidates(values)
-        held, failed, tested = self.store.verify(candidates, values, self._exact())
+        held, failed, tested = self._verified(candidates, values)
         counters = self.counters
         counters.events += 1
         counters.verified += tested
@@ -223,7 +225,7 @@ class Filter(ContextFilter):
         keys = self.store.rows(contexts, make=True)
         keys *= len(self._context_codes)
         keys += attributes
-        entries, asked = self.store.update(keys, values)
+        entries, asked = self._updated(keys, values)
         self.counters.updates += len(values)
         self.counters.touched += len(entries)
         if len(entries):
@@ -244,9 +246,19 @@ class Filter(ContextFilter):
         self.counters.verified += self.store.conjuncts_held - count
         return self._out[:count]
 
+    def _verified(
+        self, candidates: NDArray[np.int32], values: Floats
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64], int]:
+        """What `Store.verify` says of the candidates."""
+        return self.store.verify(candidates, values, self._exact())
+
     def _exact(self) -> bool:
         """Whether a candidate is known to hold on all indexed attributes."""
         return False
+
+    def _updated(self, keys: NDArray[np.int64], values: Floats) -> tuple[NDArray[np.int64], Floats]:
+        """What `Store.update` says of these values."""
+        return self.store.update(keys, values)
 
     def _asked_anew(self, entries: NDArray[np.int64], asked: Floats) -> None:
         """Rows of (index, conjunct) now ask for [low, high]."""

@@ -12,8 +12,9 @@ Theory of operation
 - Each context value heads a list of the atoms bound to it. An update is O(atoms bound); its memory accesses do
   not depend on each other, so a batch asks for them ahead.
 - The first intervals of every conjunct also stand in float32. Rounding is monotone, so a value inside stays
-  inside: they rule out, and only what they leave is tested exactly. Without an index these are two columns, made to
-  be scanned; with one, the four that a candidate is tried on, side by side in half a cache line.
+  inside: they rule out, and only what they leave is tested exactly. What is scanned has two in columns; what is
+  indexed has the four that a candidate is tried on, side by side in half a cache line. Cells have both.
+- A value that changes all the time can be left by indexes and heads: it is hot. The heads of its atoms are everything.
 """
 
 from __future__ import annotations
@@ -35,7 +36,10 @@ from brokers.indexes.ids import IdMap
 Floats = NDArray[np.float64]
 
 _LINE = 64  # bytes of a cache line
-CELL = np.dtype([("value", "f8"), ("first", "i4"), ("spare", "i4")])
+_NO_HEADS = np.empty((0, 2 * HEAD), np.float32)
+# `stamp`: the message before which the value changed last, inverted if regions do not follow the value.
+CELL = np.dtype([("value", "f8"), ("first", "i4"), ("stamp", "i4")])
+_SCANNED = ("low", "high", "second")
 BINDING = np.dtype([
     ("epsilon", "f8"), ("constant", "f8"), ("key", "i8"), ("atom", "i4"), ("conjunct", "i4"),
     ("next", "i4"), ("previous", "i4"), ("operator", "i2"), ("place", "i2"), ("spare", "i4"),
@@ -45,10 +49,10 @@ BINDING = np.dtype([
 class Store:
     """Contexts, conjuncts, atoms. Conjuncts are slots that are reused; each knows the profile it is of."""
 
-    def __init__(self, schema: Schema, indexed: tuple[str, ...]) -> None:
+    def __init__(self, schema: Schema, indexed: tuple[str, ...], scanned: bool) -> None:
         names = list(schema.message)
         self.attributes = len(names)
-        self.scanned = not indexed
+        self.scanned, self.headed = scanned, bool(indexed)
         self.context_attributes = len(schema.context)
         rest = [name for name in names if name not in indexed]
         self.rank = np.array([[*indexed, *rest].index(name) for name in names], np.int32)
@@ -56,6 +60,7 @@ class Store:
         self.index_of = np.full(self.attributes + 1, -1, np.int16)
         for i, name in enumerate(indexed):
             self.index_of[names.index(name)] = i
+        self._no_index = np.full_like(self.index_of, -1)
         self.contexts = IdMap()
         self.cells = np.empty(0, CELL)  # row * context_attributes + attribute
         self.profiles = IdMap()  # profile id -> its first conjunct
@@ -68,8 +73,8 @@ class Store:
         self.low = np.empty(0, np.float32)  # the first interval, if scanned
         self.high = np.empty(0, np.float32)
         self.second = np.empty((0, 2), np.float32)
-        self.heads = np.empty((0, 2 * HEAD), np.float32)  # the first four, if not scanned
-        self.codes = np.empty((0, 2 if self.scanned else HEAD), np.int16)  # attributes of these
+        self.heads = np.empty((0, 2 * HEAD), np.float32)  # the first four, if something is indexed
+        self.codes = np.empty((0, HEAD if self.headed else 2), np.int16)  # attributes of these
         # Per block: the attributes that the first intervals of all its conjuncts are on.
         self.uniform = np.empty((0, self.codes.shape[1]), np.int16)
         # by atom
@@ -131,20 +136,24 @@ class Store:
             if needed > len(self.cells):
                 old = len(self.cells)
                 self.cells = grown(self.cells, needed)
-                self.cells["value"][old:], self.cells["first"][old:] = np.nan, -1
+                self.cells["value"][old:], self.cells["first"][old:], self.cells["stamp"][old:] = np.nan, -1, 0
             rows = self.contexts.find(contexts)
         return rows
 
-    def update(self, keys: NDArray[np.int64], values: Floats) -> tuple[NDArray[np.int64], Floats]:
+    def update(
+        self, keys: NDArray[np.int64], values: Floats, clock: int = 0, gap: int = 0
+    ) -> tuple[NDArray[np.int64], Floats]:
         """Set context values, one after the other, NaN for unknown.
 
         Returns what conjuncts ask of indexed attributes after each change, in order: rows of (index, conjunct),
-        and (low, high) each.
+        and (low, high) each. A value that changes again within `gap` messages is followed no longer: that is said
+        once, by the inverted index, until `indexed_again` takes it back.
         """
         return kernels.update(
             keys, values, self.cells, self.cells.view(np.int64), self.bindings, self.bindings.view(np.int64),
             self.bounds, self.bounds.reshape(-1), self.code, self.start, self.count, self.low, self.high,
             self.second, self.second.reshape(-1), self.heads, self.heads.reshape(-1), self.index_of,
+            clock, gap,
         )  # fmt: skip
 
     def asked(self, conjunct: int, index: int) -> tuple[float, float]:
@@ -158,22 +167,37 @@ class Store:
         attribute = int(np.flatnonzero(self.index_of == index)[0])
         return kernels.indexed(conjuncts, attribute, self.start, self.count, self.bounds, self.code)
 
+    def indexed_again(
+        self, conjuncts: NDArray[np.int64], index: int, clock: int, gap: int
+    ) -> tuple[NDArray[np.int64], Floats, NDArray[np.bool_]]:
+        """As `indexed`, and of each whether it hangs on a value that is not followed.
+
+        Values that have not changed in `gap` messages are followed again.
+        """
+        attribute = int(np.flatnonzero(self.index_of == index)[0])
+        return kernels.indexed_again(
+            conjuncts, attribute, clock, gap, self.start, self.count, self.bounds, self.code, self.binding_of,
+            self.bindings, self.cells, self.heads,
+        )  # fmt: skip
+
     def scan(self, message: Floats, out: NDArray[np.int32]) -> int:
         """Append to `out` the conjuncts whose first two intervals do not rule the message out."""
         return int(kernels.scan(message, self.conjuncts_used, self.low, self.high, self.second,
                                 self.second.reshape(-1), self.codes, self.uniform, out))
 
     def verify(
-        self, candidates: NDArray[np.int32], message: Floats, skip_indexed: bool
+        self, candidates: NDArray[np.int32], message: Floats, skip_indexed: bool, scanned: bool = False
     ) -> tuple[NDArray[np.int64], NDArray[np.int64], int]:
         """(conjuncts that hold, rows of (index, conjunct) that failed on an indexed attribute, conjuncts tested).
 
-        With `skip_indexed`, what is asked of indexed attributes is taken to hold.
+        With `skip_indexed`, what is asked of indexed attributes is taken to hold. What `scan` left is not tried
+        on its heads again, and no index is blamed for it.
         """
+        heads = _NO_HEADS if scanned else self.heads
         return kernels.verify(
             candidates, message, skip_indexed, self.start, self.count, self.bounds,
-            self.bounds.reshape(-1), self.code, self.heads, self.heads.reshape(-1), self.codes, self.uniform,
-            self.index_of,
+            self.bounds.reshape(-1), self.code, heads, heads.reshape(-1), self.codes, self.uniform,
+            self._no_index if scanned else self.index_of,
         )  # fmt: skip
 
     # Side by side in memory: whoever needs one needs the other.
@@ -219,10 +243,14 @@ class Store:
                     bound += 1
                     self._check_binding(conjunct, atom, self.bindings[self.binding_of[atom]])
         claim(bound == self._bindings_used - len(self._free_bindings), "a binding is held or free")
-        fresh = tuple(column.copy() for column in self._columns())
+        fresh = {name: column.copy() for name, column in self._columns().items()}
         self._fill(held, fresh)
-        for column, again in zip(self._columns()[:-1], fresh):
-            claim(np.array_equal(column[held], again[held]), "columns repeat the first intervals")
+        for name, column in self._columns().items():
+            same = column[held] == fresh[name][held] if name != "uniform" else column == fresh[name]
+            if name == "heads":  # of a value that is followed again, but that has not been come to
+                open_ = (column[held].reshape(-1, HEAD, 2) == (-np.inf, np.inf)).all(axis=2)
+                same |= open_.repeat(2, axis=1)
+            claim(same.all(), "columns repeat the first intervals")
 
     def _check_binding(self, conjunct: int, atom: int, binding: Any) -> None:
         claim((binding["atom"], binding["conjunct"]) == (atom, conjunct), "a binding names its atom")
@@ -240,14 +268,19 @@ class Store:
             walk, seen = int(self.bindings[walk]["next"]), seen + 1
         claim(False, "a context value reaches the atoms bound to it")
 
-    def _columns(self) -> tuple[NDArray[Any], ...]:
-        first = (self.low, self.high, self.second) if self.scanned else (self.heads,)
-        return *first, self.codes, self.uniform
+    def _columns(self) -> dict[str, NDArray[Any]]:
+        names = (*(_SCANNED if self.scanned else ()), *(("heads",) if self.headed else ()), "codes", "uniform")
+        return {name: getattr(self, name) for name in names}
 
-    def _fill(self, conjuncts: NDArray[np.int64], columns: tuple[NDArray[Any], ...]) -> None:
+    def _fill(self, conjuncts: NDArray[np.int64], columns: dict[str, NDArray[Any]]) -> None:
         """Repeat the first intervals of these conjuncts in the columns."""
-        fill = kernels.fill_columns if self.scanned else kernels.fill_heads
-        fill(conjuncts, self.attributes, self.start, self.count, self.bounds, self.code, *columns)
+        known = (conjuncts, self.attributes, self.start, self.count, self.bounds, self.code)
+        both = columns["codes"], columns["uniform"]
+        if self.headed:
+            bound = self.binding_of, self.bindings, self.cells
+            kernels.fill_heads(*known, *bound, columns["heads"], *both)
+        if self.scanned:
+            kernels.fill_columns(*known, columns["low"], columns["high"], columns["second"], *both)
 
     def _take_conjuncts(self, wanted: int) -> NDArray[np.int64]:
         slots = _reused(self._free_conjuncts, wanted, self.conjuncts_used)
@@ -256,8 +289,8 @@ class Store:
             old = len(self.start)
             size = max(2 * old, self.conjuncts_used, BLOCK)
             size = (size + BLOCK - 1) // BLOCK * BLOCK
-            first = ("low", "high", "second") if self.scanned else ("heads",)
-            for name in ("_spans", "owner", "following", "codes", *first):
+            by_conjunct = [name for name in self._columns() if name != "uniform"]
+            for name in ("_spans", "owner", "following", *by_conjunct):
                 setattr(self, name, grown(getattr(self, name), size, exact=True))
             self.count[old:] = -1
             if self.scanned:

@@ -172,13 +172,51 @@ def fill_columns(slots, attributes, start, count, bounds, code, low, high, secon
 
 
 @njit(cache=True)
-def fill_heads(slots, attributes, start, count, bounds, code, heads, codes, uniform):
+def fill_heads(slots, attributes, start, count, bounds, code, binding_of, bindings, cells, heads, codes, uniform):
     for conjunct in slots:
         for place in range(HEAD):
             lower, upper, attribute = _at_place(conjunct, place, attributes, start, count, bounds, code)
             codes[conjunct, place] = attribute
+            if place < count[conjunct] and _is_hot(start[conjunct] + place, binding_of, bindings, cells):
+                lower, upper = -np.inf, np.inf
             heads[conjunct, 2 * place], heads[conjunct, 2 * place + 1] = lower, upper
             _is_uniform(uniform, place, conjunct, attribute)
+
+
+@njit(cache=True)
+def _is_hot(atom, binding_of, bindings, cells):
+    number = np.int64(binding_of[atom])
+    return number >= 0 and cells[bindings[number].key].stamp < 0
+
+
+@njit(cache=True)
+def indexed_again(conjuncts, attribute, clock, gap, start, count, bounds, code, binding_of, bindings, cells, heads):
+    """As `indexed`, and whether each hangs on a value not followed; one at rest for `gap` messages is, again."""
+    found, asked = np.empty(conjuncts.size, np.int64), np.empty((conjuncts.size, 2))
+    waits = np.empty(conjuncts.size, np.bool_)
+    n = 0
+    for conjunct in conjuncts:
+        first = np.int64(start[conjunct])
+        low, high, asks, hot = -np.inf, np.inf, False, False
+        for place in range(np.int64(count[conjunct])):
+            atom, rests = first + place, False
+            number = np.int64(binding_of[atom])
+            if number >= 0:
+                key = bindings[number].key
+                stamp = np.int64(cells[key].stamp)
+                rests = bool(stamp < 0 and 0 <= clock - ~stamp < gap)
+                if stamp < 0 and not rests:
+                    cells[key].stamp = ~stamp
+                if not rests and place < HEAD and code[atom] >= 0:
+                    heads[conjunct, 2 * place], heads[conjunct, 2 * place + 1] = bounds[atom, 0], bounds[atom, 1]
+            if code[atom] == attribute:
+                low, high = max(low, bounds[atom, 0]), min(high, bounds[atom, 1])
+                asks, hot = True, hot or rests
+        if asks:
+            found[n], waits[n] = conjunct, hot
+            asked[n, 0], asked[n, 1] = (low, high) if low <= high else (np.inf, -np.inf)
+            n += 1
+    return found[:n], asked[:n], waits[:n]
 
 
 @njit(cache=True)
@@ -230,12 +268,12 @@ def indexed(conjuncts, attribute, start, count, bounds, code):
 
 @njit(cache=True)
 def update(keys, values, cells, cell_words, bindings, binding_words, bounds, bounds_flat, code, start, count,
-            low, high, second, second_flat, heads, heads_flat, index_of):
+           low, high, second, second_flat, heads, heads_flat, index_of, clock, gap):
     room = keys.size // 8 + 64
     entries, asked = np.empty((room, 2), np.int64), np.empty((room, 2))
     n = 0
     alone = index_of.size - 1
-    has_heads = heads.shape[0] > 0
+    has_heads, has_columns = heads.shape[0] > 0, low.size > 0
     for begin in range(0, keys.size, _AHEAD):
         end = min(begin + _AHEAD, keys.size)
         for i in range(begin, end):
@@ -251,18 +289,20 @@ def update(keys, values, cells, cell_words, bindings, binding_words, bounds, bou
                 prefetch(bounds_flat, 2 * atom)  # type: ignore[call-arg]
                 prefetch(code, atom)
                 prefetch(start, 2 * conjunct)
-                if has_heads:
-                    if bindings[first].place < HEAD:
-                        prefetch(heads_flat, 2 * HEAD * conjunct)
-                elif bindings[first].place == 0:
+                if has_heads and bindings[first].place < HEAD:
+                    prefetch(heads_flat, 2 * HEAD * conjunct)
+                if has_columns and bindings[first].place == 0:
                     prefetch(low, conjunct)
                     prefetch(high, conjunct)
-                elif bindings[first].place == 1:
+                elif has_columns and bindings[first].place == 1:
                     prefetch(second_flat, 2 * conjunct)
         for i in range(begin, end):
             key, value = keys[i], values[i]
             cells[key].value = value
             number = np.int64(cells[key].first)
+            followed, leaves = True, False  # hot ones are followed no longer; one that becomes hot says so
+            if gap > 0 and number >= 0:
+                followed, leaves = _heat(cells, key, clock, gap)
             for _ in range(bindings.size + 1):
                 if number < 0:
                     break
@@ -272,24 +312,36 @@ def update(keys, values, cells, cell_words, bindings, binding_words, bounds, bou
                 lower, upper = interval(np.int64(b.operator), value, b.epsilon, b.constant, attribute == alone)
                 bounds[atom, 0], bounds[atom, 1] = lower, upper
                 if attribute >= 0:
-                    if has_heads:
-                        if b.place < HEAD:
-                            heads[conjunct, 2 * b.place], heads[conjunct, 2 * b.place + 1] = lower, upper
-                    elif b.place == 0:
-                        low[conjunct], high[conjunct] = lower, upper
-                    elif b.place == 1:
-                        second[conjunct, 0], second[conjunct, 1] = lower, upper
-                    index = np.int64(index_of[attribute])
-                    if index >= 0:
-                        if n + 1 >= entries.shape[0]:
-                            entries, asked = _wider(entries, asked, n)
-                        entries[n, 0], entries[n, 1] = index, conjunct
-                        asked[n] = asked_interval(conjunct, attribute, start, count, bounds, code)
-                        n += 1
+                    if has_columns:
+                        if b.place == 0:
+                            low[conjunct], high[conjunct] = lower, upper
+                        elif b.place == 1:
+                            second[conjunct, 0], second[conjunct, 1] = lower, upper
+                    if followed or leaves:
+                        if has_heads and b.place < HEAD:
+                            heads[conjunct, 2 * b.place] = -np.inf if leaves else lower
+                            heads[conjunct, 2 * b.place + 1] = np.inf if leaves else upper
+                        index = np.int64(index_of[attribute])
+                        if index >= 0:
+                            if n + 1 >= entries.shape[0]:
+                                entries, asked = _wider(entries, asked, n)
+                            entries[n, 0], entries[n, 1] = ~index if leaves else index, conjunct
+                            if not leaves:
+                                asked[n] = asked_interval(conjunct, attribute, start, count, bounds, code)
+                            n += 1
                 number = np.int64(b.next)
             else:
                 raise EndlessWalk("the atoms of a context value form a ring")
     return entries[:n], asked[:n]
+
+
+@njit(cache=True)
+def _heat(cells, key, clock, gap):
+    """Whether regions follow a value that changes now; and if not, whether they followed it until now."""
+    stamp = np.int64(cells[key].stamp)
+    followed = stamp >= 0 and not 0 <= clock - stamp < gap
+    cells[key].stamp = clock if followed else ~clock
+    return followed, not followed and stamp >= 0
 
 
 @njit(cache=True)

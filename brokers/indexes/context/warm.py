@@ -19,7 +19,7 @@ def warm() -> None:
         Eager(schema, ["m"]),
         Agile(schema, ["m", "n"], policy=ALWAYS),
         Agile(schema, ["m"], policy=Auto()),
-        CellFilter(schema, ["m", "n"], policy=ALWAYS),
+        CellFilter(schema, ["m", "n"]),
         CellFilter(schema, ["m"], eager=True),
     ):
         filter_.insert([0, 1], [profile, profile])
