@@ -44,14 +44,6 @@ SERIES_ROWS_MAX = 100
 SHOWN_ROWS_MAX = 10
 _WIDTHS_NS = [10**k * f for k in range(6, 18) for f in (1, 2, 5)]
 _ROWS_PER_TASK = 500_000  # of those that merge
-# What is read of a table, once.
-_READ = {
-    "publications": ("service", "client", "broker", "time_ns"),
-    "deliveries": ("service", "publication", "broker", "client", "published_ns", "time_ns"),
-    "hops": ("broker", "time_ns", "kind", "link", "service", "type", "body", "finish_ns"),
-    "samples": ("time_ns", "broker", "backlog_ns", "queued", "service", "entries"),
-}
-
 
 @dataclass
 class Analysis:
@@ -86,25 +78,26 @@ class _Aggregates:
     @cached_property
     def published(self) -> dict[str, pa.Table]:
         """What the pass over publications found; it says where distances are asked from."""
-        if not self.trace.run.rows("publications"):
-            return {}
-        trace = self.trace.table("publications").select(*_READ["publications"])
-        return _put_together(trace.mapInArrow(self._pass({}).over("publications"), BLOCK))
+        return _put_together(self._looked_through(self._pass({}), ["publications"]))
 
     @cached_property
     def found(self) -> dict[str, pa.Table]:
         """What one pass over all other tables found."""
-        tables = [name for name in ("deliveries", "hops", "samples") if self.trace.has(name)]
-        tables = [name for name in tables if self.trace.run.rows(name)]
         task = self._pass(self.published if self.trace.has("publications") else {})
-        frames = [self.trace.table(name).select(*_READ[name]).mapInArrow(task.over(name), BLOCK) for name in tables]
-        if not frames:
-            return {}
-        blocks = frames[0]
-        for frame in frames[1:]:
-            blocks = blocks.unionByName(frame)
-        dealt = blocks.coalesce(1) if task.tasks == 1 else blocks.repartition(task.tasks, "task")
-        return _put_together(dealt.mapInArrow(task.merged, BLOCK))
+        blocks = self._looked_through(task, ["deliveries", "hops", "samples"])
+        if task.tasks > 1 and blocks is not None:
+            blocks = blocks.repartition(task.tasks, "task").mapInArrow(task.merged, BLOCK)
+        return _put_together(blocks)
+
+    def _looked_through(self, task: Pass, tables: Sequence[str]) -> DataFrame | None:
+        run = self.trace.run
+        names = [name for name in tables if self.trace.has(name)]
+        pieces = [piece for name in names for piece in passes.pieces_of(name, map(str, run.parts(name)))]
+        if not pieces:
+            return None
+        parts = 1 if task.tasks == 1 else len(pieces)
+        numbers = self.trace.spark.range(0, len(pieces), 1, parts)
+        return numbers.mapInArrow(task.at_once(pieces) if parts == 1 else task.over(pieces), BLOCK)
 
     def _pass(self, published: Mapping[str, pa.Table]) -> Pass:
         passes.sent_along()
@@ -161,7 +154,7 @@ class _Aggregates:
         rows = []
         for service in self.trace.services:
             count, each = published.get(service.number, 0), delivered.get((service.number,))
-            row = {"service": service.number, "name": service.name, "publications": count}
+            row: dict[str, Any] = {"service": service.number, "name": service.name, "publications": count}
             row |= _distribution(each, "latency", "deliveries") | {"deliveries": each["count"] if each else 0}
             rows.append(row | {"deliveries_per_publication": row["deliveries"] / count if count else None})
         return _table(rows, service=pa.int16(), name=pa.string(), publications=pa.int64(), **_LATENCY,
@@ -367,8 +360,10 @@ def _write(table: pa.Table, folder: Path) -> None:
         raise EnvironmentProblem(f"cannot write {folder}: {error.strerror}") from None
 
 
-def _put_together(blocks: DataFrame) -> dict[str, pa.Table]:
+def _put_together(blocks: DataFrame | None) -> dict[str, pa.Table]:
     """The blocks that tasks left for the driver, by what they are of."""
+    if blocks is None:
+        return {}
     found: dict[str, list[pa.Table]] = {}
     table = blocks.select("what", "block").toArrow()
     for what, block in zip(table["what"].to_pylist(), table["block"]):

@@ -1,6 +1,6 @@
 """What tasks of Spark do with the rows of a trace to make the aggregates: one pass over each table.
 
-    rows ─► `Pass.over` (per stretch of rows) ─► blocks, dealt out ─► `Pass.merged` ─► blocks for the driver
+    pieces ─► `Pass.over` ─► blocks, dealt out ─► `Pass.merged` ─► blocks for the driver
 
 A block is an Arrow table as bytes, with what it is of and the number of the task that merges it: rows travel through
 Spark's exchange by the ten thousand, not one by one. What is of one publication, one broker or one group meets in one
@@ -18,23 +18,69 @@ cluster need not have brokerlab.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
+import pyarrow.parquet as pq
 
-Array = NDArray[Any]
+from analysis.spark import depths
+from analysis.spark.depths import Array, Moments, begins, links_from
+
 Columns = dict[str, Array]
 Blocks = Iterator[tuple[str, int, Columns]]  # of what, for which task, rows
 
 BLOCK = "what string, task int, block binary"
 KEPT = 10_000
 SHARES = (0.5, 0.9, 0.99)
-STRETCH_ROWS = 1_000_000  # that a task looks at together
+PIECE_ROWS = 600_000
 _MERGED = ("services", "clients", "brokers", "series", "stretch", "queues")
+
+
+# What is read of a table, once.
+COLUMNS = {
+    "publications": ("service", "client", "broker", "time_ns"),
+    "deliveries": ("service", "publication", "broker", "client", "published_ns", "time_ns"),
+    "hops": ("broker", "time_ns", "kind", "link", "service", "type", "body", "finish_ns"),
+    "samples": ("time_ns", "broker", "backlog_ns", "queued", "service", "entries"),
+}
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Some row groups of a part of the trace.
+
+    A task reads them itself: Java would take the columns apart into rows, for Python to have them as columns again.
+    """
+
+    table: str
+    path: str
+    groups: tuple[int, ...]
+
+    def read(self) -> Columns:
+        with pq.ParquetFile(self.path) as part:
+            return _columns(part.read_row_groups(self.groups, COLUMNS[self.table], use_threads=False))
+
+
+def pieces_of(table: str, paths: Iterable[str]) -> list[Piece]:
+    """The pieces of a table, each for one task."""
+    found = []
+    for path in paths:
+        groups: list[int] = []
+        rows = 0
+        with pq.ParquetFile(path) as part:
+            for group in range(part.num_row_groups):
+                size = part.metadata.row_group(group).num_rows
+                if groups and rows + size > PIECE_ROWS:
+                    found.append(Piece(table, path, tuple(groups)))
+                    groups, rows = [], 0
+                groups.append(group)
+                rows += size
+        if rows:
+            found.append(Piece(table, path, tuple(groups)))
+    return found
 
 
 @dataclass(frozen=True)
@@ -55,16 +101,20 @@ class Pass:
     source: Array  # by directed link
     delay_ns: Array
 
-    def over(self, table: str) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-        """The pass over a table of the trace."""
-        make = {"deliveries": _deliveries, "hops": _hops, "samples": _samples, "publications": _publications}[table]
+    def over(self, pieces: Sequence[Piece]) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+        """The pass over pieces of the trace, which a task is given by their numbers."""
 
         def look(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            for columns in _stretches(batches):
-                for what, task, rows in make(self, columns):
-                    yield _block(what, task, rows)
+            for batch in batches:
+                for number in batch.column(0).to_pylist():
+                    for what, task, rows in _LOOKS[pieces[number].table](self, pieces[number].read()):
+                        yield _block(what, task, rows)
 
         return look
+
+    def at_once(self, pieces: Sequence[Piece]) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+        """The same, and what was found put together, where one task does it all."""
+        return lambda batches: self.merged(self.over(pieces)(batches))
 
     def merged(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """All that was dealt to one task, put together."""
@@ -87,10 +137,11 @@ class Pass:
 
 
 def sent_along() -> None:
-    """From now on this module goes to tasks as it is, not as a name to import."""
+    """From now on this module and `depths` go to tasks as they are, not as names to import."""
     from pyspark import cloudpickle
 
-    cloudpickle.register_pickle_by_value(sys.modules[__name__])
+    for module in (depths, sys.modules[__name__]):
+        cloudpickle.register_pickle_by_value(module)
 
 
 def opened(block: Any) -> pa.Table:
@@ -111,18 +162,6 @@ def _block(what: str, task: int, rows: Mapping[str, Any]) -> pa.RecordBatch:
 
 def _columns(table: pa.Table) -> Columns:
     return {name: table.column(name).to_numpy() for name in table.column_names}
-
-
-def _stretches(batches: Iterable[pa.RecordBatch]) -> Iterator[Columns]:
-    """The rows of a task, so many at a time."""
-    waiting: list[pa.RecordBatch] = []
-    for batch in batches:
-        waiting.append(batch)
-        if sum(len(each) for each in waiting) >= STRETCH_ROWS:
-            yield _columns(pa.Table.from_batches(waiting))
-            waiting = []
-    if waiting:
-        yield _columns(pa.Table.from_batches(waiting))
 
 
 # ---- what each table is looked through for
@@ -209,6 +248,11 @@ def _dealt(task: Pass, what: str, rows: Columns, key: Array) -> Blocks:
             yield what, number, {name: column[mine] for name, column in rows.items()}
 
 
+_LOOKS: dict[str, Callable[[Pass, Columns], Blocks]] = {
+    "deliveries": _deliveries, "hops": _hops, "samples": _samples, "publications": _publications,
+}  # fmt: skip
+
+
 # ---- groups
 
 
@@ -225,7 +269,7 @@ def _packed(keys: Mapping[str, Array]) -> tuple[Array, dict[str, tuple[int, int]
     return packed, how
 
 
-def _unpacked(packed: Array, how: Mapping[str, tuple[int, int]]) -> Columns:
+def _unpacked(packed: Array, how: dict[str, tuple[int, int]]) -> Columns:
     found = {}
     for name, (least, bits) in reversed(how.items()):
         found[name] = (packed & (1 << bits) - 1) + least
@@ -239,19 +283,33 @@ def _counted(keys: Mapping[str, Array]) -> Columns:
     return {**_unpacked(groups, how), "count": count}
 
 
+def _as_one(group: Array, values: Array) -> tuple[Array, int, int] | None:
+    """Group and value as one number, which is sorted three times as fast; with the bits and the least of values."""
+    if values.dtype.kind != "i" or not values.size:
+        return None
+    least = int(values.min())
+    bits = int(values.max() - least).bit_length()
+    return (group << bits | (values - least), bits, least) if bits + int(group.max()).bit_length() <= 63 else None
+
+
 def _order(group: Array, values: Array) -> Array:
-    """What sorts by group and value. One number of both is sorted three times as fast as two columns."""
-    if values.dtype.kind == "i" and values.size:
-        least = int(values.min())
-        bits = int(values.max() - least).bit_length()
-        if bits + int(group.max()).bit_length() <= 63:
-            return np.argsort(group << bits | (values - least))
+    """What sorts by group and value."""
+    one = _as_one(group, values)
+    if one is not None:
+        return np.argsort(one[0])
     return np.lexsort((values, group)) if group.any() else np.argsort(values)
 
 
-def _begins(ordered: Array) -> Array:
-    """Where each run of equals begins."""
-    return np.flatnonzero(np.r_[True, ordered[1:] != ordered[:-1]][: ordered.size])
+def _sorted(group: Array, values: Array) -> tuple[Array, Array]:
+    """Both, by group and value."""
+    one = _as_one(group, values)
+    if one is not None:
+        both, bits, least = np.sort(one[0]), *one[1:]
+        return both >> bits, (both & (1 << bits) - 1) + least
+    if not group.any():
+        return group, np.sort(values)
+    order = np.lexsort((values, group))
+    return group[order], values[order]
 
 
 def _dealt_groups(
@@ -261,9 +319,8 @@ def _dealt_groups(
     if not values.size:
         return
     packed, how = _packed(keys)
-    order = _order(packed, values)
-    grouped, ordered = packed[order], values[order]
-    begin = _begins(grouped)
+    grouped, ordered = _sorted(packed, values)
+    begin = begins(grouped)
     groups = grouped[begin]
     count = np.diff(np.r_[begin, values.size])
     every = -(-count // KEPT)
@@ -273,16 +330,16 @@ def _dealt_groups(
     if links is not None:
         at = np.searchsorted(groups, packed)
         rows["links"] = np.bincount(at, links, count.size).astype(np.int64)
-    number = np.arange(values.size) - np.repeat(begin, count)  # in its group
-    stride = np.repeat(every, count)
-    kept = ordered[np.minimum(number // stride * stride + stride // 2, np.repeat(count, count) - 1) == number]
     sizes = -(-count // every)
-    ends = np.cumsum(sizes)
+    kept = [ordered[first : first + size] for first, size in zip(begin.tolist(), count.tolist())]
+    for group in np.flatnonzero(every > 1).tolist():
+        step = int(every[group])
+        kept[group] = kept[group][np.minimum(np.arange(sizes[group]) * step + step // 2, count[group] - 1)]
     mix = sum(rows[name] * (2 * i + 1) for i, name in enumerate(keys))
     to = mix % task.tasks
     for target in np.unique(to).tolist():
         mine = np.flatnonzero(to == target)
-        pieces = [kept[ends[i] - sizes[i] : ends[i]] for i in mine.tolist()]
+        pieces = [kept[i] for i in mine.tolist()]
         offsets = pa.array(np.r_[0, np.cumsum(sizes[mine])], pa.int32())
         values_of = pa.ListArray.from_arrays(offsets, pa.array(np.concatenate(pieces)))
         yield what, target, {**{name: column[mine] for name, column in rows.items()}, "values": values_of}
@@ -314,7 +371,7 @@ def _distributed(table: pa.Table) -> Columns:
         found[f"p{share * 100:g}"] = ordered[np.searchsorted(reach, before + rank)]
     for name in ("sum", "links"):
         order = np.lexsort((parts[name], part_of))  # sums of fractions are the same in whatever order parts come
-        found[name] = np.add.reduceat(parts[name][order], _begins(part_of[order]))
+        found[name] = np.add.reduceat(parts[name][order], begins(part_of[order]))
     found["max"] = np.full(groups.size, parts["max"].min())
     np.maximum.at(found["max"], part_of, parts["max"])
     return found
@@ -325,7 +382,7 @@ def _sampled(rows: Columns) -> Iterator[tuple[str, Columns]]:
     packed, how = _packed({name: rows[name] for name in ("service", "broker")})
     order = np.lexsort((rows["time_ns"], packed))
     packed, entries = packed[order], rows["entries"][order]
-    begin = _begins(packed)
+    begin = begins(packed)
     count = np.diff(np.r_[begin, packed.size])
     yield "tables", {
         **_unpacked(packed[begin], how), "count": count, "sum": np.add.reduceat(entries, begin),
@@ -337,7 +394,7 @@ def _sampled(rows: Columns) -> Iterator[tuple[str, Columns]]:
     new = np.ones(order.size, np.bool_)
     new[1:] = np.any([each[1:] != each[:-1] for each in (broker, time, backlog, queued)], axis=0)
     broker, backlog, queued = broker[new], backlog[new], queued[new]
-    begin = _begins(broker)
+    begin = begins(broker)
     yield "waiting", {
         "broker": broker[begin], "count": np.diff(np.r_[begin, broker.size]),
         "backlog": np.add.reduceat(backlog, begin), "backlog_max": np.maximum.reduceat(backlog, begin),
@@ -353,9 +410,11 @@ def _came_over(task: Pass, steps: Columns, arrived: Columns) -> Columns:
     publications, number = np.unique(steps["publication"], return_inverse=True)
     keys = publications.size * task.brokers
     moments, order = Moments.of(keys, number * task.brokers + steps["broker"], steps["finish_ns"], steps["link"])
-    hops = _links(moments, {name: column[order] for name, column in steps.items()}, number[order], task)
+    ordered = {name: column[order] for name, column in steps.items()}
+    came_from = moments.senders(number[order] * task.brokers, ordered, task.source, task.delay_ns)
+    hops = links_from(came_from)
     # A delivery is made by a copy that was handled there and done then; of several the one that came the shortest way.
-    begin = _begins(moments.code)
+    begin = begins(moments.code)
     hops = np.minimum.reduceat(hops, begin) if hops.size else hops
     number = np.minimum(np.searchsorted(publications, arrived["publication"]), publications.size - 1)
     at = moments.latest(number * task.brokers + arrived["broker"], arrived["finish_ns"])
@@ -369,73 +428,3 @@ def _came_over(task: Pass, steps: Columns, arrived: Columns) -> Columns:
     groups, group, count = np.unique(packed, return_inverse=True, return_counts=True)
     least, known = (np.bincount(group, weight, groups.size).astype(np.int64) for weight in (shortest, path >= 0))
     return {**_unpacked(groups, how), "count": count, "shortest": least, "known": known}
-
-
-def _links(moments: Moments, steps: Columns, number: Array, task: Pass) -> Array:
-    """Over how many links each copy came.
-
-    A copy that reached a broker over a link was sent by an event of its publication at the link's other end,
-    finished at least the link's delay earlier: by the latest such if it finished exactly then, else, since
-    jitter or a queue at the link hides which it was, by the first.
-    """
-    came = np.flatnonzero(steps["link"] >= 0)
-    link = steps["link"][came]
-    sent = steps["time_ns"][came] - task.delay_ns[link]
-    latest = moments.latest(number[came] * task.brokers + task.source[link], sent)
-    fits = latest >= 0
-    came, sent, latest = came[fits], sent[fits], latest[fits]
-    sender = np.full(number.size, -1, np.int64)
-    sender[came] = np.where(moments.finish[latest] == sent, latest, moments.first[latest])
-    hops = (sender >= 0).astype(np.int64)
-    before = sender
-    while (before >= 0).any():  # each round doubles how far back every event has looked
-        ahead = np.maximum(before, 0)
-        hops = hops + np.where(before >= 0, hops[ahead], 0)
-        before = np.where(before >= 0, before[ahead], -1)
-    return hops
-
-
-@dataclass(frozen=True)
-class Moments:
-    """Events by key and the time when they were done, in order, to be asked for the latest up to some time."""
-
-    code: Array  # key and time as one number
-    key: Array
-    finish: Array
-    least: int  # time that is 1 in the code; 0 is before all
-    bits: int
-    times: Array | None  # those there are, where it is their numbers that the code has
-
-    @classmethod
-    def of(cls, keys: int, key: Array, finish: Array, link: Array) -> tuple[Moments, Array]:
-        """The moments, and what sorts events so; the link decides between events of one key and time."""
-        least = int(finish.min())
-        bits = int(finish.max() - least + 2).bit_length()
-        times = None
-        if bits + keys.bit_length() > 63:
-            times = np.unique(finish)
-            bits = int(times.size + 1).bit_length()
-        made = cls(key, key, finish, least, bits, times)
-        code = made._coded(key, finish)
-        order = np.argsort(code)
-        if (code[order][1:] == code[order][:-1]).any():
-            order = np.lexsort((link, code))
-        return cls(code[order], key[order], finish[order], least, bits, times), order
-
-    @property
-    def first(self) -> Array:
-        """By event, the first of its key."""
-        begin = _begins(self.key)
-        return np.repeat(begin, np.diff(np.r_[begin, self.key.size]))
-
-    def latest(self, key: Array, time: Array) -> Array:
-        """The last event of each key that was done by that time; -1 where there is none."""
-        at = np.searchsorted(self.code, self._coded(key, time), side="right") - 1
-        return np.where((at >= 0) & (self.key[np.maximum(at, 0)] == key), at, -1)
-
-    def _coded(self, key: Array, time: Array) -> Array:
-        if self.times is not None:
-            number = np.searchsorted(self.times, time, side="right")
-        else:
-            number = np.clip(time - self.least + 1, 0, (1 << self.bits) - 1)
-        return key << self.bits | number

@@ -103,13 +103,13 @@ def session(
 
     running = SparkSession.getActiveSession()
     if running is not None and master is None and remote is None:
-        with _tuned(running, rows):
+        with _tuned(running, rows, light):
             yield running
         gc.collect()  # frames that wait to be collected here hold their plans and broadcasts in Java
         return
     spark = _connect(remote) if remote is not None else _start(master, config or {}, rows, light)
     try:
-        with _tuned(spark, rows):
+        with _tuned(spark, rows, light):
             yield spark
     finally:
         with contextlib.suppress(Exception):
@@ -205,7 +205,7 @@ def _start(master: str | None, config: Mapping[str, str], rows: int, light: bool
 
 
 @contextlib.contextmanager
-def _tuned(spark: SparkSession, rows: int) -> Iterator[None]:
+def _tuned(spark: SparkSession, rows: int, light: bool = False) -> Iterator[None]:
     """SQL settings for work of this size; what was set before comes back afterwards."""
     few = rows < FEW_ROWS
     partitions = 1 + (rows > VERY_FEW_ROWS) if few else max(8, rows // ROWS_PER_PARTITION)
@@ -215,9 +215,9 @@ def _tuned(spark: SparkSession, rows: int) -> Iterator[None]:
         "spark.sql.autoBroadcastJoinThreshold": str(BROADCAST_BYTES_MAX if partitions > 1 else -1),
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.execution.arrow.maxBytesPerBatch": str(ARROW_BYTES_MAX),
-        # For few rows, planning again and compiling take longer than the work.
-        "spark.sql.adaptive.enabled": str(not few).lower(),
-        "spark.sql.codegen.wholeStage": str(not few).lower(),
+        # For few rows, or none in Java, planning again and compiling take longer than the work.
+        "spark.sql.adaptive.enabled": str(not (few or light)).lower(),
+        "spark.sql.codegen.wholeStage": str(not (few or light)).lower(),
         # Filters of a megabyte each, and a query more for each join, for inputs that only an estimate makes large.
         "spark.sql.optimizer.runtime.bloomFilter.enabled": str(not few).lower(),
     }
