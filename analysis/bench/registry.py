@@ -27,7 +27,7 @@ BENCHES: dict[str, Entry] = {
     ),
     "spark": Entry(
         "analysis.bench.spark:rows",
-        "analyze and audit of ten million hops, Java included; what checkpoints cost",
+        "analyze and audit of ten million hops, Java included, beside DuckDB and polars; what checkpoints cost",
     ),
     "matching": Entry(
         "analysis.bench.matching:rows",

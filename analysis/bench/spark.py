@@ -5,6 +5,8 @@ Rules:
   million hops, in a folder that is removed afterwards. Each command runs as a user runs it, in a process of its own
   that starts Spark and its Java.
 - Memory is that of the whole tree of processes, looked at five times a second; what processes share counts once.
+- Beside `analyze` stand the same aggregates in DuckDB and in polars (`analysis.bench.beside`), on the same Parquet,
+  each in a process of its own; where one is not installed, that is said, and nothing is judged by it.
 - The CPU time of a command stands beside its wall time, which says how busy the machine was with other things.
 - A checkpoint's share of the run is its own time over ten seconds. A run that is over sooner takes no checkpoint every
   ten seconds; what one takes is measured where they are taken more often.
@@ -14,13 +16,14 @@ Rules:
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import resource
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -29,6 +32,8 @@ from analysis.bench.rows import Row, row
 
 SCENARIO = "news"
 CHECKPOINTED = "quickstart"
+ENGINES = ("duckdb", "polars")
+COMMAND = ("-c", "from scenarios.cli import entry; entry()")
 EVERY_S = 10.0  # between checkpoints, as the share is told
 _LOOK_FIRST_S, _LOOK_EVERY_S = 0.005, 0.2  # often at first: a short command has ended soon
 
@@ -40,8 +45,9 @@ class Sizes:
     brokers: int = 320
     rate: str = "50/s"  # of each of the 20 publishers
     seconds: int = 150  # simulated; ten million hops at this rate
-    most_s: float = 180.0
-    most_gb: float = 3.0
+    most_s: float = 90.0
+    most_gb: float = 2.0
+    most_times: float = 1.5  # the CPU time of the same aggregates elsewhere
     checkpoint_seconds: int = 100  # ten times the quickstart
     checkpoint_every: str = "500 ms"
     most_share: float = 0.05
@@ -73,16 +79,29 @@ def reading(sizes: Sizes) -> Iterator[Row]:
         made = run(SCENARIO, engine="inline", overrides=overrides, out=folder).folder
         for table in ("hops", "deliveries", "publications"):
             yield row(f"the trace: {table}", made.rows(table), "")
-        costs = []
+        costs: dict[str, Cost] = {}
         for command in ("analyze", "audit"):
             cost = cost_of(command, str(made.path))
             yield row(f"`brokerlab {command}`", cost.wall_s, "s")
             yield row(f"`brokerlab {command}`: CPU time", cost.cpu_s, "s")
             yield row(f"`brokerlab {command}`: memory, Java included", cost.peak_bytes / 1e9, "GB")
-            costs.append(cost)
-    yield row("analyze and audit", sum(cost.wall_s for cost in costs), "s", most=sizes.most_s)
-    most = max(cost.peak_bytes for cost in costs)
+            costs[command] = cost
+        yield from beside(str(made.path), costs["analyze"], sizes)
+    yield row("analyze and audit", sum(cost.wall_s for cost in costs.values()), "s", most=sizes.most_s)
+    most = max(cost.peak_bytes for cost in costs.values())
     yield row("analyze and audit: memory, Java included", most / 1e9, "GB", most=sizes.most_gb)
+
+
+def beside(path: str, spark: Cost, sizes: Sizes) -> Iterator[Row]:
+    """The same aggregates elsewhere, and how many times their CPU time `analyze` takes."""
+    for engine in ENGINES:
+        label = f"`brokerlab analyze`: CPU time beside {engine}"
+        if importlib.util.find_spec(engine) is None:
+            yield row(f"{label}, which is not installed: pip install 'brokerlab[bench]'", spark.cpu_s, "s")
+            continue
+        there = cost_of(engine, path, program=("-m", "analysis.bench.beside"))
+        yield row(f"the same in {engine}: memory", there.peak_bytes / 1e9, "GB")
+        yield row(label, spark.cpu_s, "s", baseline=there.cpu_s, ratio_most=sizes.most_times, against=engine)
 
 
 def checkpoints(sizes: Sizes) -> Iterator[Row]:
@@ -113,15 +132,18 @@ def checkpoints(sizes: Sizes) -> Iterator[Row]:
 
 
 def cost_of(
-    *arguments: str, environment: Mapping[str, str] | None = None, ends_with: Collection[int] = (0,)
+    *arguments: str,
+    environment: Mapping[str, str] | None = None,
+    ends_with: Collection[int] = (0,),
+    program: Sequence[str] = COMMAND,
 ) -> Cost:
     """One call of the command line, with all the processes that it starts; it has to end with one of these codes."""
     began, ended_s = time.perf_counter(), _ended_s()
-    program = [sys.executable, "-c", "from scenarios.cli import entry; entry()", *arguments]
     with tempfile.TemporaryFile() as said:
         process = subprocess.Popen(
-            program, stdout=subprocess.DEVNULL, stderr=said, env={**os.environ, **(environment or {})}
-        )
+            [sys.executable, *program, *arguments],
+            stdout=subprocess.DEVNULL, stderr=said, env={**os.environ, **(environment or {})},
+        )  # fmt: skip
         cpu_s, peak, pause_s = 0.0, 0, _LOOK_FIRST_S
         while process.poll() is None:
             now_s, now_bytes = tree_cost(process.pid)

@@ -19,7 +19,8 @@ Rules:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import shutil
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from os import PathLike
@@ -27,22 +28,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 
-from analysis.spark.trace import Trace, analysis_folder, checked, glob_safe, rows_of, services_of
-from brokers.errors import InvalidInput
+from analysis.spark import passes
+from analysis.spark.passes import BLOCK, Array, Pass
+from analysis.spark.trace import Trace, checked, in_one_partition, rows_of, services_of
+from brokers.errors import EnvironmentProblem, InvalidInput
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import DataFrame
 
-ACCURACY = 10_000
-PERCENTILES = {"p50": 0.5, "p90": 0.9, "p99": 0.99}
 PAIRS_MAX = 4_000_000  # of publishing broker and broker, for which distances are computed
 SERIES_ROWS_MAX = 100
 SHOWN_ROWS_MAX = 10
 _WIDTHS_NS = [10**k * f for k in range(6, 18) for f in (1, 2, 5)]
-_HOP_ROWS_PER_TASK = 500_000
-
+_ROWS_PER_TASK = 500_000  # of those that merge
 
 @dataclass
 class Analysis:
@@ -65,265 +66,235 @@ class Analysis:
 
 
 class _Aggregates:
-    """The tables of one run, as DataFrames."""
+    """The tables of one run. What tasks found, which is small, is put together here."""
 
     def __init__(self, trace: Trace, warm_up_ns: int) -> None:
         self.trace = trace
         self.warm_up_ns = warm_up_ns
         self.notes: list[str] = []
 
-    def deliveries(self) -> DataFrame:
-        from pyspark.sql import functions as F
-
-        return (
-            self.trace.table("deliveries")
-            .filter(F.col("published_ns") >= self.warm_up_ns)
-            .withColumn("latency_ns", F.col("time_ns") - F.col("published_ns"))
-        )
-
-    def after_warm_up(self, table: str) -> DataFrame:
-        from pyspark.sql import functions as F
-
-        return self.trace.table(table).filter(F.col("time_ns") >= self.warm_up_ns)
-
-    # ---- deliveries and latency
-
-    def services(self) -> DataFrame:
-        from pyspark.sql import functions as F
-
-        published = self.after_warm_up("publications").groupBy("service").agg(F.count("*").alias("publications"))
-        names = self.trace.spark.createDataFrame(
-            [(s.number, s.name) for s in self.trace.services], "service smallint, name string"
-        )
-        delivered = self.deliveries().groupBy("service").agg(*_distribution("latency_ns", "deliveries"))
-        return (
-            names.join(published, "service", "left")
-            .join(delivered, "service", "left")
-            .fillna(0, ["publications", "deliveries"])
-            .withColumn("deliveries_per_publication", F.col("deliveries") / F.nullif(F.col("publications"), F.lit(0)))
-            .orderBy("service")
-        )
-
-    def clients(self) -> DataFrame:
-        from pyspark.sql import functions as F
-
-        latency = _distribution("latency_ns", "deliveries")
-        number = (F.col("client") - F.lit(self.trace.network.brokers)).alias("client")  # of the entity id
-        return self.deliveries().groupBy("service", number, "broker").agg(*latency).orderBy("service", "client")
-
-    def brokers(self) -> DataFrame:
-        latency = _distribution("latency_ns", "deliveries")
-        return self.deliveries().groupBy("service", "broker").agg(*latency).orderBy("service", "broker")
-
-    # ---- load
-
-    def load(self) -> DataFrame:
-        from pyspark.sql import functions as F
-
-        return (
-            self.trace.table("brokers")
-            .select("broker", "name", "messages", "deliveries", "busy_ns")
-            .withColumn("utilisation", F.col("busy_ns") / F.lit(float(self.trace.duration_ns)))
-            .orderBy(F.desc("messages"), "broker")
-        )
-
-    def links(self) -> DataFrame:
-        from pyspark.sql import functions as F
-
-        return (
-            self.trace.table("links")
-            .withColumn("utilisation", F.col("busy_ns") / F.lit(float(self.trace.duration_ns)))
-            .orderBy(F.desc("bytes"), F.desc("messages"), "link")
-        )
-
-    def balance(self) -> DataFrame:
-        brokers, links = self.trace.table("brokers"), self.trace.table("links")
-        measured = [
-            _evenness(brokers, "brokers", "messages"), _evenness(brokers, "brokers", "busy_ns"),
-            _evenness(brokers, "brokers", "deliveries"), _evenness(links, "links", "messages"),
-            _evenness(links, "links", "bytes"),
-        ]  # fmt: skip
-        result = measured[0]
-        for each in measured[1:]:
-            result = result.unionByName(each)
-        return result
-
-    def cost(self) -> DataFrame:
-        """One row for all services; at level full one per service too, where bytes are not known."""
-        from pyspark.sql import functions as F
-
-        none = F.lit(None)
-        sent = self.trace.table("links").agg(F.sum("messages").alias("messages"), F.sum("bytes").alias("bytes"))
-        whole = self.trace.table("brokers").agg(F.sum("deliveries").alias("deliveries"))
-        total = sent.crossJoin(whole).select(
-            F.lit("all").alias("name"), "messages", none.cast("bigint").alias("publication_messages"), "bytes",
-            "deliveries",
-        )  # fmt: skip
-        if self.trace.has("hops"):
-            names = self.trace.spark.createDataFrame(
-                [(s.number, s.name) for s in self.trace.services], "service smallint, name string"
-            )
-            hops = self.after_warm_up("hops").filter(F.col("link") >= 0)
-            handled = hops.groupBy("service").agg(
-                F.count("*").alias("messages"),
-                F.count(F.when(self._publication_hop(), 1)).alias("publication_messages"),
-            )
-            delivered = self.deliveries().groupBy("service").agg(F.count("*").alias("deliveries"))
-            each = names.join(handled, "service", "left").join(delivered, "service", "left").fillna(0)
-            total = total.unionByName(each.withColumn("bytes", none.cast("bigint")).select(*total.columns))
-        over = F.nullif(F.col("deliveries"), F.lit(0))
-        return total.withColumns(
-            {"messages_per_delivery": F.col("messages") / over, "bytes_per_delivery": F.col("bytes") / over}
-        ).orderBy(F.col("name") != "all", "name")
-
-    def _publication_hop(self) -> Column:
-        from pyspark.sql import functions as F
-
-        found = F.lit(False)
-        for service in self.trace.services:
-            mine = (F.col("service") == service.number) & F.col("type").isin(sorted(service.kind.publications))
-            found = found | (mine & (F.col("kind") == 1))
-        return found
-
-    # ---- paths
+    # ---- the passes
 
     @cached_property
-    def paths(self) -> DataFrame:
-        """origin, broker, hops and delay_ns of the quickest way, for brokers at which something was published."""
-        import pyarrow as pa
-        import pyarrow.parquet as pq
+    def published(self) -> dict[str, pa.Table]:
+        """What the pass over publications found; it says where distances are asked from."""
+        return _put_together(self._looked_through(self._pass({}), ["publications"]))
 
-        network = self.trace.network
-        # At most as many rows as there are brokers.
-        origins = sorted(r["broker"] for r in self.after_warm_up("publications").select("broker").distinct().collect())
-        room = max(1, PAIRS_MAX // network.brokers)
-        if len(origins) > room:
-            self.notes.append(
-                f"stretch: from {room:,} of the {len(origins):,} brokers at which something was published"
-            )
-            origins = [origins[i * len(origins) // room] for i in range(room)]
-        n = network.brokers
-        table = pa.table(
-            {
-                "origin": np.repeat(np.array(origins, np.int32), n),
-                "broker": np.tile(np.arange(n, dtype=np.int32), len(origins)),
-                "shortest_ns": _stacked([network.distances(o) for o in origins]),
-                "shortest_hops": _stacked([network.distances(o, "hops") for o in origins]).astype(np.int32),
-            }
-        )
-        folder = analysis_folder(self.trace.run) / "paths"
-        folder.mkdir(exist_ok=True)
-        pq.write_table(table, folder / "part.parquet")
-        return self.trace.spark.read.parquet(glob_safe(folder / "part.parquet"))
+    @cached_property
+    def found(self) -> dict[str, pa.Table]:
+        """What one pass over all other tables found."""
+        task = self._pass(self.published if self.trace.has("publications") else {})
+        blocks = self._looked_through(task, ["deliveries", "hops", "samples"])
+        if task.tasks > 1 and blocks is not None:
+            blocks = blocks.repartition(task.tasks, "task").mapInArrow(task.merged, BLOCK)
+        return _put_together(blocks)
 
-    def _with_origin(self) -> DataFrame:
-        from pyspark.sql import functions as F
+    def _looked_through(self, task: Pass, tables: Sequence[str]) -> DataFrame | None:
+        run = self.trace.run
+        names = [name for name in tables if self.trace.has(name)]
+        pieces = [piece for name in names for piece in passes.pieces_of(name, map(str, run.parts(name)))]
+        if not pieces:
+            return None
+        parts = 1 if task.tasks == 1 else len(pieces)
+        numbers = self.trace.spark.range(0, len(pieces), 1, parts)
+        return numbers.mapInArrow(task.at_once(pieces) if parts == 1 else task.over(pieces), BLOCK)
 
-        publishers = self.trace.table("publications").select(
-            F.col("client").alias("publisher"), F.col("broker").alias("origin")
-        )
-        deliveries = self.deliveries().withColumn("publisher", F.shiftright("publication", 32))
-        return deliveries.join(publishers.distinct(), "publisher")
-
-    def stretch(self) -> DataFrame:
-        """Latency over that of the quickest path, for deliveries at another broker than that of the publisher."""
-        from pyspark.sql import functions as F
-
-        measured = self._with_origin().join(self.paths, ["origin", "broker"]).filter(F.col("shortest_ns") > 0)
-        return (
-            measured.withColumn("stretch", F.col("latency_ns") / F.col("shortest_ns"))
-            .groupBy("service")
-            .agg(*_distribution("stretch", "deliveries"), F.avg("shortest_hops").alias("shortest_hops_mean"))
-            .orderBy("service")
-        )
-
-    def hops(self) -> DataFrame:
-        """How many deliveries came over how many links, beside the fewest that lead there."""
-        from pyspark.sql import functions as F
-
-        depths = self._depths()
-        found = self._with_origin().withColumnRenamed("time_ns", "finish_ns")
-        found = found.join(depths, ["publication", "broker", "finish_ns"])
-        found = found.join(self.paths, ["origin", "broker"], "left")
-        return (
-            found.groupBy("service", "hops")
-            .agg(F.count("*").alias("deliveries"), F.avg("shortest_hops").alias("shortest_hops_mean"))
-            .orderBy("service", "hops")
-        )
-
-    def _depths(self) -> DataFrame:
-        """publication, broker, finish_ns, hops: how many links each handled copy of a publication came over."""
-        from pyspark.sql import functions as F
-
-        hops = self.after_warm_up("hops").filter(self._publication_hop() & (F.col("body") >= 0))
-        tasks = max(2, self.trace.run.rows("hops") // _HOP_ROWS_PER_TASK)
-        network = self.trace.network
-        return (
-            hops.select("body", "broker", "time_ns", "link", "finish_ns")
-            .repartition(tasks, "body")
-            .mapInArrow(
-                depth_finder(network.source, network.delay_ns),
-                "publication bigint, broker int, finish_ns bigint, hops int",
-            )
-        )
-
-    # ---- tables and queues
-
-    def tables(self) -> DataFrame:
-        from pyspark.sql import functions as F
-
-        return (
-            self.after_warm_up("samples")
-            .groupBy("service", "broker")
-            .agg(
-                F.avg("entries").alias("entries_mean"), F.max("entries").alias("entries_max"),
-                F.max_by("entries", "time_ns").alias("entries_last"),
-            )
-            .orderBy("service", F.desc("entries_max"), "broker")
+    def _pass(self, published: Mapping[str, pa.Table]) -> Pass:
+        passes.sent_along()
+        run, network = self.trace.run, self.trace.network
+        rows = sum(run.rows(name) for name in ("deliveries", "hops", "samples") if self.trace.has(name))
+        pairs, path, shortest_ns, shortest_hops = np.empty((2, 0), np.int64), np.full(network.brokers, -1), [], []
+        if published:
+            pairs = np.unique(_arrays(published["publishers"], "client", "broker"), axis=1)
+            origins = self._sampled(np.unique(published["origins"]["broker"].to_numpy()))
+            path[origins] = np.arange(origins.size)
+            shortest_ns = [network.distances(origin) for origin in origins.tolist()]
+            shortest_hops = [network.distances(origin, "hops") for origin in origins.tolist()]
+        return Pass(
+            tasks=1 if in_one_partition(self.trace.spark) else max(2, rows // _ROWS_PER_TASK),
+            brokers=network.brokers,
+            warm_up_ns=self.warm_up_ns,
+            width_ns=self.series_width_ns(),
+            publications={s.number: tuple(sorted(s.kind.publications)) for s in self.trace.services},
+            deep=self.trace.has("hops"),
+            publisher=pairs[0], origin=pairs[1], path=path,
+            shortest_ns=np.array(shortest_ns, np.int64).reshape(-1, network.brokers),
+            shortest_hops=np.array(shortest_hops, np.int32).reshape(-1, network.brokers),
+            source=network.source, delay_ns=network.delay_ns,
         )  # fmt: skip
 
-    def queues(self) -> DataFrame:
-        """Samples see a queue now and then; at level full, waiting_ns is from when each event came to when it began."""
-        from pyspark.sql import functions as F
-
-        samples = self.after_warm_up("samples").select("time_ns", "broker", "backlog_ns", "queued").distinct()
-        result = samples.groupBy("broker").agg(
-            F.avg("backlog_ns").alias("backlog_mean_ns"), F.max("backlog_ns").alias("backlog_max_ns"),
-            F.avg("queued").alias("queued_mean"), F.max("queued").alias("queued_max"),
-        )  # fmt: skip
-        if self.trace.has("hops"):
-            hops = self.after_warm_up("hops").withColumn("in_broker_ns", F.col("finish_ns") - F.col("time_ns"))
-            spent = hops.groupBy("broker").agg(*_distribution("in_broker_ns", "events"))
-            result = result.join(spent, "broker", "full")
-        return result.orderBy(F.desc("backlog_max_ns"), "broker")
-
-    # ---- time
-
-    def series(self) -> DataFrame:
-        from pyspark.sql import functions as F
-
-        width = self.series_width_ns()
-
-        def moment(column: str) -> Column:
-            return (F.floor(F.col(column) / F.lit(width)) * width).cast("bigint").alias("start_ns")
-
-        published = self.after_warm_up("publications").groupBy(moment("time_ns"), "service")
-        result = published.agg(F.count("*").alias("publications"))
-        delivered = self.deliveries().groupBy(moment("time_ns"), "service")
-        result = result.join(delivered.agg(*_distribution("latency_ns", "deliveries")), ["start_ns", "service"], "full")
-        if self.trace.has("hops"):
-            handled = self.after_warm_up("hops").groupBy(moment("time_ns"), "service")
-            result = result.join(handled.agg(F.count("*").alias("events")), ["start_ns", "service"], "full")
-        counts: list[str] = [name for name in ("publications", "deliveries", "events") if name in result.columns]
-        return result.fillna(0, counts).orderBy("service", "start_ns")
+    def _sampled(self, origins: Array) -> Array:
+        room = max(1, PAIRS_MAX // self.trace.network.brokers)
+        if origins.size <= room:
+            return origins
+        self.notes.append(f"stretch: from {room:,} of the {origins.size:,} brokers at which something was published")
+        return origins[np.arange(room) * origins.size // room]
 
     def series_width_ns(self) -> int:
         """The shortest round stretch of time that divides the run into few enough parts."""
         return next(w for w in _WIDTHS_NS if self.trace.duration_ns <= SERIES_ROWS_MAX * w)
 
+    def _groups(
+        self, what: str, *keys: str, source: Mapping[str, pa.Table] | None = None
+    ) -> dict[tuple[int, ...], Any]:
+        """Rows of what was found, by their keys; counts of several parts added up."""
+        found: dict[tuple[int, ...], Any] = {}
+        table = (self.found if source is None else source).get(what)
+        for row in table.to_pylist() if table is not None else ():
+            key = tuple(row.pop(name) for name in keys)
+            known = found.setdefault(key, row)
+            if known is not row:
+                found[key] = {name: known[name] + row[name] for name in row}
+        return found
+
+    # ---- deliveries and latency
+
+    def services(self) -> pa.Table:
+        published, delivered = self._published_by("service"), self._groups("services", "service")
+        rows = []
+        for service in self.trace.services:
+            count, each = published.get(service.number, 0), delivered.get((service.number,))
+            row: dict[str, Any] = {"service": service.number, "name": service.name, "publications": count}
+            row |= _distribution(each, "latency", "deliveries") | {"deliveries": each["count"] if each else 0}
+            rows.append(row | {"deliveries_per_publication": row["deliveries"] / count if count else None})
+        return _table(rows, service=pa.int16(), name=pa.string(), publications=pa.int64(), **_LATENCY,
+                      deliveries_per_publication=pa.float64())  # fmt: skip
+
+    def clients(self) -> pa.Table:
+        groups = self._groups("clients", "service", "client", "broker")
+        rows = [
+            {"service": service, "client": client - self.trace.network.brokers, "broker": broker}
+            | _distribution(each, "latency", "deliveries")
+            for (service, client, broker), each in sorted(groups.items())
+        ]
+        return _table(rows, service=pa.int16(), client=pa.int64(), broker=pa.int32(), **_LATENCY)
+
+    def brokers(self) -> pa.Table:
+        rows = [
+            {"service": service, "broker": broker} | _distribution(each, "latency", "deliveries")
+            for (service, broker), each in sorted(self._groups("brokers", "service", "broker").items())
+        ]
+        return _table(rows, service=pa.int16(), broker=pa.int32(), **_LATENCY)
+
+    def _published_by(self, key: str) -> dict[int, int]:
+        found: dict[int, int] = {}
+        for row in self.published["published"].to_pylist() if self.published else ():
+            found[row[key]] = found.get(row[key], 0) + row["count"]
+        return found
+
+    # ---- load
+
+    def load(self) -> pa.Table:
+        columns = ["broker", "name", "messages", "deliveries", "busy_ns"]
+        table = self._with_utilisation(self.trace.run.read("brokers", columns))
+        return table.sort_by([("messages", "descending"), ("broker", "ascending")])
+
+    def links(self) -> pa.Table:
+        table = self._with_utilisation(self.trace.run.read("links"))
+        return table.sort_by([("bytes", "descending"), ("messages", "descending"), ("link", "ascending")])
+
+    def _with_utilisation(self, table: pa.Table) -> pa.Table:
+        share = table["busy_ns"].to_numpy() / float(self.trace.duration_ns)
+        return table.append_column("utilisation", pa.array(share))
+
+    def balance(self) -> pa.Table:
+        measured = {"brokers": ("messages", "busy_ns", "deliveries"), "links": ("messages", "bytes")}
+        rows = [
+            _evenness(self.trace.run.read(what)[column].to_numpy(), what, column)
+            for what, columns in measured.items()
+            for column in columns
+        ]
+        return _table(rows, of=pa.string(), measure=pa.string(), count=pa.int64(), mean=pa.float64(),
+                      max=pa.float64(), max_over_mean=pa.float64(), gini=pa.float64())  # fmt: skip
+
+    def cost(self) -> pa.Table:
+        """One row for all services; at level full one per service too, where bytes are not known."""
+        links = self.trace.run.read("links", ["messages", "bytes"])
+        total = {name: int(links[name].to_numpy().sum()) for name in ("messages", "bytes")}
+        delivered = int(self.trace.run.read("brokers", ["deliveries"])["deliveries"].to_numpy().sum())
+        rows: list[dict[str, Any]] = [{"name": "all", **total, "deliveries": delivered}]
+        if self.trace.has("hops"):
+            handled = self._groups("handled", "service", "carries")
+            answers = self._groups("services", "service")
+            for service in sorted(self.trace.services, key=lambda s: s.name):
+                carried, other = (handled.get((service.number, flag), {"count": 0})["count"] for flag in (1, 0))
+                got = answers.get((service.number,), {"count": 0})["count"]
+                row = {"name": service.name, "messages": carried + other, "publication_messages": carried}
+                rows.append(row | {"deliveries": got})
+        for row in rows:
+            for name in ("messages", "bytes"):
+                if name in row and row["deliveries"]:
+                    row[f"{name}_per_delivery"] = row[name] / row["deliveries"]
+        return _table(rows, name=pa.string(), messages=pa.int64(), publication_messages=pa.int64(), bytes=pa.int64(),
+                      deliveries=pa.int64(), messages_per_delivery=pa.float64(), bytes_per_delivery=pa.float64(),
+                      )  # fmt: skip
+
+    # ---- paths
+
+    def stretch(self) -> pa.Table:
+        """Latency over that of the quickest path, for deliveries at another broker than that of the publisher."""
+        rows = [
+            {"service": service, **_distribution(each, "stretch", "deliveries", "")}
+            | {"shortest_hops_mean": each["links"] / each["count"]}
+            for (service,), each in sorted(self._groups("stretch", "service").items())
+        ]
+        return _table(rows, service=pa.int16(), **_measures("stretch", "deliveries", "", pa.float64()),
+                      shortest_hops_mean=pa.float64())  # fmt: skip
+
+    def hops(self) -> pa.Table:
+        """How many deliveries came over how many links, beside the fewest that lead there."""
+        rows = [
+            {"service": service, "hops": hops, "deliveries": each["count"]}
+            | {"shortest_hops_mean": each["shortest"] / each["known"] if each["known"] else None}
+            for (service, hops), each in sorted(self._groups("hops", "service", "hops").items())
+        ]
+        return _table(rows, service=pa.int16(), hops=pa.int32(), deliveries=pa.int64(), shortest_hops_mean=pa.float64())
+
+    # ---- tables and queues
+
+    def tables(self) -> pa.Table:
+        rows = [
+            {"service": service, "broker": broker, "entries_mean": each["sum"] / each["count"]}
+            | {"entries_max": each["max"], "entries_last": each["last"]}
+            for (service, broker), each in self._groups("tables", "service", "broker").items()
+        ]
+        rows.sort(key=lambda row: (row["service"], -row["entries_max"], row["broker"]))
+        return _table(rows, service=pa.int16(), broker=pa.int32(), entries_mean=pa.float64(), entries_max=pa.int64(),
+                      entries_last=pa.int64())  # fmt: skip
+
+    def queues(self) -> pa.Table:
+        """Samples see a queue now and then; at level full, waiting_ns is from when each event came to when it began."""
+        waiting, spent = self._groups("waiting", "broker"), self._groups("queues", "broker")
+        rows = []
+        for broker in sorted({*waiting, *spent}):
+            row: dict[str, Any] = {"broker": broker[0]}
+            if each := waiting.get(broker):
+                row |= {"backlog_mean_ns": each["backlog"] / each["count"], "backlog_max_ns": each["backlog_max"]}
+                row |= {"queued_mean": each["queued"] / each["count"], "queued_max": each["queued_max"]}
+            rows.append(row | _distribution(spent.get(broker), "in_broker", "events"))
+        rows.sort(key=lambda row: (-row.get("backlog_max_ns", -1), row["broker"]))
+        more = _measures("in_broker", "events", "_ns", pa.int64()) if self.trace.has("hops") else {}
+        return _table(rows, broker=pa.int32(), backlog_mean_ns=pa.float64(), backlog_max_ns=pa.int64(),
+                      queued_mean=pa.float64(), queued_max=pa.int32(), **more)  # fmt: skip
+
+    # ---- time
+
+    def series(self) -> pa.Table:
+        keys = ("service", "start")
+        published = self._groups("published", *keys, source=self.published)
+        delivered, handled = self._groups("series", *keys), self._groups("events", *keys)
+        rows = []
+        for service, start in sorted({*published, *delivered, *handled}):
+            counts = [of.get((service, start), {"count": 0})["count"] for of in (published, delivered, handled)]
+            row = {"start_ns": start * self.series_width_ns(), "service": service}
+            row |= _distribution(delivered.get((service, start)), "latency", "deliveries")
+            rows.append(row | dict(zip(("publications", "deliveries", "events"), counts)))
+        events = {"events": pa.int64()} if self.trace.has("hops") else {}
+        return _table(rows, start_ns=pa.int64(), service=pa.int16(), publications=pa.int64(), **_LATENCY, **events)
+
 
 # name -> (how, tables it needs)
-AGGREGATES: dict[str, tuple[Callable[[_Aggregates], DataFrame], tuple[str, ...]]] = {
+AGGREGATES: dict[str, tuple[Callable[[_Aggregates], pa.Table], tuple[str, ...]]] = {
     "services": (_Aggregates.services, ("deliveries", "publications")),
     "clients": (_Aggregates.clients, ("deliveries",)),
     "brokers": (_Aggregates.brokers, ("deliveries",)),
@@ -359,7 +330,7 @@ def analyze(
             raise InvalidInput(f"--warm-up: {run.path.name} lasts {duration} ns (got {warm_up_ns} ns)")
         services_of(run, trust=trust)  # what may not be imported is refused before Spark starts
     rows = max(map(rows_of, runs), default=0)
-    with session(master, remote, rows=rows) as spark, explained(runs):
+    with session(master, remote, rows=rows, light=True) as spark, explained(runs):
         return [_analyze(Trace(spark, run, trust=trust), warm_up_ns) for run in runs]
 
 
@@ -371,108 +342,67 @@ def _analyze(trace: Trace, warm_up_ns: int) -> Analysis:
         if missing:
             found.notes.append(missing)
             continue
-        kept = trace.write(make(aggregates).coalesce(1), name)
-        found.rows[name] = kept.count()
-        found.shown[name] = [row.asDict() for row in kept.limit(SHOWN_ROWS_MAX).collect()]
+        kept = make(aggregates)
+        _write(kept, found.folder / name)
+        found.rows[name] = kept.num_rows
+        found.shown[name] = kept.slice(0, SHOWN_ROWS_MAX).to_pylist()
     found.notes += aggregates.notes
     return found
 
 
-def _distribution(column: str, count: str) -> list[Column]:
-    """How many, and how a column is distributed: mean, percentiles, maximum."""
-    from pyspark.sql import functions as F
-
-    stem, unit = (column[:-3], "_ns") if column.endswith("_ns") else (column, "")
-    shares = F.percentile_approx(column, list(PERCENTILES.values()), ACCURACY)
-    return [
-        F.count("*").alias(count),
-        F.avg(column).alias(f"{stem}_mean{unit}"),
-        *(F.get(shares, F.lit(i)).alias(f"{stem}_{name}{unit}") for i, name in enumerate(PERCENTILES)),
-        F.max(column).alias(f"{stem}_max{unit}"),
-    ]
+def _write(table: pa.Table, folder: Path) -> None:
+    """Keep a table in a folder of its own, in place of what was there."""
+    try:
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir()
+        pq.write_table(table, folder / "part-00000.parquet")
+    except OSError as error:
+        raise EnvironmentProblem(f"cannot write {folder}: {error.strerror}") from None
 
 
-def _evenness(frame: DataFrame, what: str, column: str) -> DataFrame:
-    """Gini coefficient, and maximum over mean, of a column: 0 and 1 where all are equal."""
-    from pyspark.sql import Window
-    from pyspark.sql import functions as F
-
-    rank = F.row_number().over(Window.partitionBy("all").orderBy("value"))
-    ranked = frame.select(F.lit(1).alias("all"), F.col(column).cast("double").alias("value")).withColumn("rank", rank)
-    n, total = F.count("*"), F.nullif(F.sum("value"), F.lit(0.0))
-    return ranked.agg(
-        F.lit(what).alias("of"),
-        F.lit(column).alias("measure"),
-        n.alias("count"),
-        F.avg("value").alias("mean"),
-        F.max("value").alias("max"),
-        (F.max("value") * n / total).alias("max_over_mean"),
-        (2 * F.sum(F.col("rank") * F.col("value")) / (n * total) - (n + 1) / n).alias("gini"),
-    )
+def _put_together(blocks: DataFrame | None) -> dict[str, pa.Table]:
+    """The blocks that tasks left for the driver, by what they are of."""
+    if blocks is None:
+        return {}
+    found: dict[str, list[pa.Table]] = {}
+    table = blocks.select("what", "block").toArrow()
+    for what, block in zip(table["what"].to_pylist(), table["block"]):
+        found.setdefault(what, []).append(passes.opened(block.as_buffer()))
+    return {what: pa.concat_tables(tables) for what, tables in found.items()}
 
 
-def _stacked(rows: list[Any]) -> Any:
-    return np.concatenate(rows) if rows else np.empty(0, np.int64)
+def _arrays(table: pa.Table, *columns: str) -> Array:
+    return np.array([table[name].to_numpy() for name in columns], np.int64)
 
 
-def depth_finder(source: Any, delay_ns: Any) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """What a Spark task does to find how far each copy of a publication had come.
+def _measures(stem: str, count: str, unit: str, kind: pa.DataType) -> dict[str, pa.DataType]:
+    percentiles = {f"{stem}_{name}{unit}": kind for name in ("p50", "p90", "p99")}
+    return {count: pa.int64(), f"{stem}_mean{unit}": pa.float64(), **percentiles, f"{stem}_max{unit}": kind}
 
-    A copy that reached a broker over a link was sent by an event of its publication at the link's other end,
-    finished at least the link's delay earlier: by the latest such if it finished exactly then, else, since
-    jitter or a queue at the link hides which it was, by the first. The function carries all it needs, as tasks
-    run in other processes.
-    """
 
-    def depths(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        import numpy as np
-        import pyarrow as pa
+_LATENCY = _measures("latency", "deliveries", "_ns", pa.int64())
 
-        parts = list(batches)
-        if not parts:
-            return
-        table = pa.Table.from_batches(parts)
-        names = ("body", "broker", "time_ns", "link", "finish_ns")
-        body, broker, time, link, finish = (table[name].to_numpy().astype(np.int64) for name in names)
-        came = link >= 0
-        known = np.maximum(link, 0)
-        # Events, and for each that came over a link the question who sent it, in one order.
-        count, asked = body.size, np.flatnonzero(came)
-        sent = time - delay_ns[known]
-        bodies = np.concatenate([body, body[asked]])
-        places = np.concatenate([broker, source[known[asked]]])
-        moments = np.concatenate([finish, sent[asked]])
-        question = np.concatenate([np.zeros(count, np.int8), np.ones(asked.size, np.int8)])
-        order = np.lexsort((question, moments, places, bodies))
-        is_event = order < count
-        events = order[is_event]
-        starts = np.ones(count, np.bool_)
-        starts[1:] = (body[events[1:]] != body[events[:-1]]) | (broker[events[1:]] != broker[events[:-1]])
-        first_of = np.maximum.accumulate(np.where(starts, np.arange(count), 0))
-        rank = (np.cumsum(is_event) - 1)[~is_event]  # of the last event before each question
-        asker = asked[order[~is_event] - count]
-        latest, first = events[np.maximum(rank, 0)], events[first_of[np.maximum(rank, 0)]]
-        fits = (rank >= 0) & (body[latest] == body[asker]) & (broker[latest] == source[known[asker]])
-        sender = np.full(count, -1, np.int64)
-        sender[asker[fits]] = np.where(finish[latest] == sent[asker], latest, first)[fits]
-        # Pointer jumping: each round doubles how far back every event has looked.
-        hops = (sender >= 0).astype(np.int32)
-        before = sender.copy()
-        while (before >= 0).any():
-            ahead = np.maximum(before, 0)
-            hops = hops + np.where(before >= 0, hops[ahead], 0).astype(np.int32)
-            before = np.where(before >= 0, before[ahead], -1)
-        keep = np.lexsort((hops, finish, broker, body))
-        same = np.zeros(count, np.bool_)
-        same[1:] = (
-            (body[keep][1:] == body[keep][:-1])
-            & (broker[keep][1:] == broker[keep][:-1])
-            & (finish[keep][1:] == finish[keep][:-1])
-        )
-        keep = keep[~same]
-        columns = [body[keep], broker[keep].astype(np.int32), finish[keep], hops[keep]]
-        yield pa.RecordBatch.from_arrays(
-            [pa.array(c) for c in columns], names=["publication", "broker", "finish_ns", "hops"]
-        )
 
-    return depths
+def _distribution(each: Mapping[str, Any] | None, stem: str, count: str, unit: str = "_ns") -> dict[str, Any]:
+    """How many, and how they are distributed: mean, percentiles, maximum."""
+    if each is None:
+        return {}
+    measures = {"mean": each["sum"] / each["count"], **{name: each[name] for name in ("p50", "p90", "p99", "max")}}
+    return {count: each["count"], **{f"{stem}_{name}{unit}": value for name, value in measures.items()}}
+
+
+def _evenness(column: Array, what: str, measure: str) -> dict[str, Any]:
+    """Gini coefficient, and maximum over mean: 0 and 1 where all are equal."""
+    values = np.sort(column.astype(np.float64))
+    n, total = values.size, float(values.sum())
+    row: dict[str, Any] = {"of": what, "measure": measure, "count": n}
+    if n:
+        row |= {"mean": total / n, "max": float(values[-1])}
+    if total:
+        ranked = float((np.arange(1, n + 1) * values).sum())
+        row |= {"max_over_mean": values[-1] * n / total, "gini": 2 * ranked / (n * total) - (n + 1) / n}
+    return row
+
+
+def _table(rows: Sequence[Mapping[str, Any]], **columns: pa.DataType) -> pa.Table:
+    return pa.Table.from_pylist(list(rows), pa.schema(list(columns.items())))

@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     from brokers.engine.runfolder import RunFolder
 
 DRIVER_MEMORY = "1536m"  # of heap; the process stays within 2 GB
+LIGHT_MEMORY = "640m"  # what is held for long is held by Python
+ARROW_BYTES_MAX = 8 << 20  # of a batch for Python, which lies outside of the heap, twice while it grows
 BROADCAST_BYTES_MAX = 65_536
 FEW_ROWS = 2_000_000
 VERY_FEW_ROWS = 500_000  # not worth dividing
@@ -85,12 +87,14 @@ def session(
     remote: str | None = None,
     config: Mapping[str, str] | None = None,
     rows: int = 0,
+    light: bool = False,
 ) -> Iterator[SparkSession]:
     """A Spark for the time of a `with` block.
 
     `master` names a cluster, as in spark://host:7077; `remote` a Spark Connect server, as in sc://host:15002.
     `rows` is how many the work is about; a Spark for few is started to be ready soon rather than fast in the
-    long run. A Spark that this process has already is used, and left running.
+    long run, and so is one of which little is asked but to hand rows to Python (`light`). A Spark that this
+    process has already is used, and left running.
     """
     if master is not None and remote is not None:
         raise InvalidInput("give --master or --remote, not both")
@@ -99,13 +103,13 @@ def session(
 
     running = SparkSession.getActiveSession()
     if running is not None and master is None and remote is None:
-        with _tuned(running, rows):
+        with _tuned(running, rows, light):
             yield running
         gc.collect()  # frames that wait to be collected here hold their plans and broadcasts in Java
         return
-    spark = _connect(remote) if remote is not None else _start(master, config or {}, rows)
+    spark = _connect(remote) if remote is not None else _start(master, config or {}, rows, light)
     try:
-        with _tuned(spark, rows):
+        with _tuned(spark, rows, light):
             yield spark
     finally:
         with contextlib.suppress(Exception):
@@ -156,13 +160,13 @@ def _connect(remote: str) -> SparkSession:
         raise EnvironmentProblem(f"cannot use the Spark at {remote}: {first_line(error)}") from None
 
 
-def _start(master: str | None, config: Mapping[str, str], rows: int) -> SparkSession:
+def _start(master: str | None, config: Mapping[str, str], rows: int, light: bool = False) -> SparkSession:
     from pyspark.sql import SparkSession
 
     scratch = _prepare_java()
     # What Spark puts aside it lets everybody read; in this folder nobody else gets to it.
     java = [f"-Dlog4j2.configurationFile=file://{scratch}/log4j2.properties", f"-Djava.io.tmpdir={scratch}"]
-    if rows < FEW_ROWS:
+    if light or rows < FEW_ROWS:
         # With one compiler Java makes room for 48 MB of code, and stops compiling once that is full.
         java += ["-XX:TieredStopAtLevel=1", "-XX:ReservedCodeCacheSize=240m", "-XX:+UseSerialGC"]
     settings = {
@@ -180,7 +184,7 @@ def _start(master: str | None, config: Mapping[str, str], rows: int) -> SparkSes
         # Asked for with each column: where in the source it is from, for messages that `explained` does not show.
         "spark.python.sql.dataFrameDebugging.enabled": "false",
         "spark.driver.extraJavaOptions": " ".join(java),
-        "spark.driver.memory": os.environ.get("SPARK_DRIVER_MEMORY", DRIVER_MEMORY),
+        "spark.driver.memory": os.environ.get("SPARK_DRIVER_MEMORY", LIGHT_MEMORY if light else DRIVER_MEMORY),
     }
     if master is None:
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
@@ -201,7 +205,7 @@ def _start(master: str | None, config: Mapping[str, str], rows: int) -> SparkSes
 
 
 @contextlib.contextmanager
-def _tuned(spark: SparkSession, rows: int) -> Iterator[None]:
+def _tuned(spark: SparkSession, rows: int, light: bool = False) -> Iterator[None]:
     """SQL settings for work of this size; what was set before comes back afterwards."""
     few = rows < FEW_ROWS
     partitions = 1 + (rows > VERY_FEW_ROWS) if few else max(8, rows // ROWS_PER_PARTITION)
@@ -210,9 +214,10 @@ def _tuned(spark: SparkSession, rows: int) -> Iterator[None]:
         "spark.sql.files.minPartitionNum": str(partitions),
         "spark.sql.autoBroadcastJoinThreshold": str(BROADCAST_BYTES_MAX if partitions > 1 else -1),
         "spark.sql.session.timeZone": "UTC",
-        # For few rows, planning again and compiling take longer than the work.
-        "spark.sql.adaptive.enabled": str(not few).lower(),
-        "spark.sql.codegen.wholeStage": str(not few).lower(),
+        "spark.sql.execution.arrow.maxBytesPerBatch": str(ARROW_BYTES_MAX),
+        # For few rows, or none in Java, planning again and compiling take longer than the work.
+        "spark.sql.adaptive.enabled": str(not (few or light)).lower(),
+        "spark.sql.codegen.wholeStage": str(not (few or light)).lower(),
         # Filters of a megabyte each, and a query more for each join, for inputs that only an estimate makes large.
         "spark.sql.optimizer.runtime.bloomFilter.enabled": str(not few).lower(),
     }
