@@ -98,6 +98,7 @@ class Cases(Room):
 
     def close(self, cases: Ints) -> None:
         """Forget those of these that no broker here has open."""
+        cases = np.unique(cases)  # one may have been opened here again, and closed again
         done = cases[(self.opens[cases] == 0) & (self.key[cases] >= 0)]
         if done.size:
             self.case_of.remove(self.key[done])
