@@ -29,7 +29,7 @@ class Setting:
     filters: int = 100_000
     changes_per_s: float = 100.0
     publications_per_s: float = 1000.0
-    seconds: float = 0.5
+    seconds: float = 1.0
     view: str = "auto"
 
 
