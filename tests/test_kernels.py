@@ -52,7 +52,6 @@ ENDED_BY = {
     ("brokers/planning/sizes.py", "_mark"): "steps through the rows of a block",
     ("protocols/context/sieve.py", "_behind"): STRETCH,
     ("protocols/context/sieve.py", "_culprit"): STRETCH,
-    ("protocols/topk/asking_kernels.py", "leads"): "halves what lies between low and high",
     ("protocols/routes.py", "_shortest_paths"): "takes from a heap; distances only fall, by 1 ns at least",
     ("protocols/routes.py", "_hang"): "takes from a stack; goes down a tree, away from the link it came by",
     ("protocols/routes.py", "_number"): "looks at each child of each broker once",
