@@ -16,7 +16,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from brokers.contract import Floats, Ints, Kind
+from brokers.contract import Floats, Ints, Ints32, Kind
 from brokers.fingerprint import hash_rows
 from brokers.wire import decode_body, encode_body
 
@@ -204,6 +204,29 @@ class Bodies:
         self._describe(handle, service, type, time, key, broker, None if uid is None else np.array([uid]))
         return h
 
+    def add_encoded(self, service: int, types: Ints, encoded: Sequence[bytes], like: Ints32) -> NDArray[np.int32]:
+        """New bodies of plain data that is encoded already, read only if somebody asks; returns their handles.
+
+        Each has a type of its own, and stands for what a body that is there stands for (-1: for nothing).
+        """
+        count = len(encoded)
+        handles = self._take(count)
+        salts = {type_: service.to_bytes(2, "little") + type_.to_bytes(2, "little") for type_ in set(types.tolist())}
+        digests = b"".join(
+            [blake2b(data, digest_size=8, salt=salts[t]).digest() for data, t in zip(encoded, types.tolist())]
+        )
+        sizes = np.fromiter(map(len, encoded), np.int64, count)
+        _write_like(
+            handles, like, types, np.frombuffer(digests, np.uint64), sizes, service, self.made, self.hash, self.size,
+            self.time, self.key, self.broker, self.service, self.type, self.row, self.uid,
+        )  # fmt: skip
+        self.made += count
+        names = handles.tolist()
+        self._encoded.update(zip(names, encoded))
+        if self.shared:
+            self._by_uid.update(zip(self.uid[handles].tolist(), names))
+        return handles
+
     def _describe(
         self, handles: Any, service: int, type: int, time: Any, key: Any, broker: Any, uid: Any
     ) -> None:
@@ -239,6 +262,8 @@ class Bodies:
             service, type_ = int(self.service[handle]), int(self.type[handle])
             row = self._rows[(service, type_)].matrix[self.row[handle]]
             found = self._objects[handle] = self.kinds[service].row_to_object(type_, row.copy())
+        elif found is None and handle in self._encoded:
+            found = self._objects[handle] = decode_body(self._encoded[handle])
         return found
 
     def carry(self, handles: Ints, by: int, shard: int = 0) -> None:
@@ -281,7 +306,7 @@ class Bodies:
             code = (self.service[which].astype(np.int64) << 16) | self.type[which]
             for value in np.unique(code).tolist():
                 self._rows[(value >> 16, value & 0xFFFF)].release(rows[numeric][code == value])
-        if self._objects:
+        if self._objects or self._encoded:
             for handle in gone.tolist():
                 self._objects.pop(handle, None)
                 self._encoded.pop(handle, None)
@@ -376,3 +401,17 @@ def _count(handles, refs, by):
     for i in range(handles.size):
         if handles[i] >= 0:
             refs[handles[i]] += by
+
+
+@njit(cache=True)
+def _write_like(
+    handles, like, types, hashes, sizes, of_service, made, hash_, size, time, key, broker, service, type_, row, uid
+):
+    """The columns of new bodies of plain data, each of which stands for what another one does."""
+    for i in range(handles.size):
+        h, about = handles[i], like[i]
+        hash_[h], size[h], row[h], uid[h] = hashes[i], sizes[i] + 16, -1, made + 1 + i
+        service[h], type_[h] = of_service, types[i]
+        time[h] = time[about] if about >= 0 else -1
+        key[h] = key[about] if about >= 0 else -1
+        broker[h] = broker[about] if about >= 0 else -1

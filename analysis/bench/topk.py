@@ -11,10 +11,11 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
+from analysis.bench import topk_views
 from analysis.bench.filters import WEIGHTS, filters, messages
 from analysis.bench.matching import Demand, call_us, faster
 from analysis.bench.rows import Row, row
@@ -46,6 +47,7 @@ class Sizes:
     turns: int = 4
     churn: int = 100_000  # deletes and inserts, one by one
     batch: int = 100_000  # filters per call when an index is filled
+    networks: topk_views.Sizes = field(default_factory=topk_views.Sizes)
 
 
 def rows() -> Iterator[Row]:
@@ -56,6 +58,7 @@ def rows() -> Iterator[Row]:
     yield from more_constraints(sizes)
     yield from rivals(sizes)
     yield from changes(sizes)
+    yield from topk_views.rows(sizes.networks)
 
 
 def filled(name: str, workload: Workload, count: int, sizes: Sizes, weights: str = "uniform") -> RankedIndex:

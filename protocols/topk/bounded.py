@@ -21,14 +21,15 @@ from typing import Annotated, Any, ClassVar
 import numpy as np
 from pydantic import BaseModel, Field
 
-from brokers.contract import TIMER, Demand, Message
+from brokers.contract import TIMER, BrokerProtocol, Demand, Message
 from brokers.indexes.topk.contract import Ranking, merged
 from protocols.expected import to_all
+from protocols.topk.asking import Asking
+from protocols.topk.asking_record import LOWER, QUESTION, REFRESH
 from protocols.topk.bounds import Bounds
-from protocols.topk.gather import QUESTION, Gather, Open, Options, ranking_of
+from protocols.topk.gather import Open, Options, PlainGather, ranking_of
 from protocols.topk.kind import UNSUBSCRIBE
 
-REFRESH, LOWER = 20, 21
 _ENOUGH = 100.0  # filters at a broker of which one more raises its bound in every second case
 
 
@@ -52,8 +53,8 @@ class Search(Open):
     ahead: list[tuple[float, int]] = field(default_factory=list)  # (bound, link), the best last
 
 
-class Bounded(Gather):
-    """See the module."""
+class PlainBounded(PlainGather):
+    """The same as its author would write it: one broker at a time."""
 
     Options: ClassVar[type[BaseModel] | None] = BoundedOptions
     keeps: ClassVar[tuple[Any, ...]] = (Search,)
@@ -220,3 +221,15 @@ class Bounded(Gather):
         assert isinstance(one, Search)
         count = int(np.searchsorted(-found.scores, -one.floor, side="right"))
         return Ranking(found.ids[:count], found.scores[:count], found.receivers[:count])
+
+
+class Bounded(Asking):
+    """The same over all brokers of a shard at once."""
+
+    Options: ClassVar[type[BaseModel] | None] = BoundedOptions
+    plain: ClassVar[type[BrokerProtocol] | None] = PlainBounded
+    bounded: ClassVar[bool] = True
+
+    @classmethod
+    def expected_events(cls, demand: Demand) -> float:
+        return PlainBounded.expected_events(demand)

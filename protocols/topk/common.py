@@ -18,9 +18,8 @@ from brokers.indexes.topk.contract import Answer, RankedIndex, Ranking
 from brokers.node import Body
 from protocols.expected import to_some
 from protocols.routes import shared_tree
+from protocols.topk.asking_record import DELIVERY
 from protocols.topk.kind import PUBLISH, REWEIGHT, SUBSCRIBE, UNSUBSCRIBE, TopK
-
-DELIVERY = 16
 
 
 class Ranked(BrokerProtocol):

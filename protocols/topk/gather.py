@@ -16,12 +16,12 @@ from typing import Annotated, Any, ClassVar
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
-from brokers.contract import NEVER, TIMER, Demand, Message
+from brokers.contract import NEVER, TIMER, BrokerProtocol, Demand, Message
 from brokers.indexes.topk.contract import Ranking, answered, merged
 from brokers.node import Body
+from protocols.topk.asking import Asking
+from protocols.topk.asking_record import ANSWER, QUESTION, TOO_LATE
 from protocols.topk.common import Ranked
-
-QUESTION, ANSWER, TOO_LATE = 17, 18, 19
 
 
 class Options(BaseModel):
@@ -48,8 +48,8 @@ class Open:
     row: Any = None
 
 
-class Gather(Ranked):
-    """See the module."""
+class PlainGather(Ranked):
+    """Gathering as its author would write it: one broker at a time."""
 
     Options: ClassVar[type[BaseModel] | None] = Options
     keeps: ClassVar[tuple[Any, ...]] = (Open, Ranking)
@@ -166,6 +166,17 @@ class Gather(Ranked):
 
     def describe(self) -> dict[str, Any]:
         return {**super().describe(), "open": len(self.open)}
+
+
+class Gather(Asking):
+    """Gathering over all brokers of a shard at once."""
+
+    Options: ClassVar[type[BaseModel] | None] = Options
+    plain: ClassVar[type[BrokerProtocol] | None] = PlainGather
+
+    @classmethod
+    def expected_events(cls, demand: Demand) -> float:
+        return PlainGather.expected_events(demand)
 
 
 def body_of(ranking: Ranking) -> dict[str, Any]:

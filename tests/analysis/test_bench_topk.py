@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
-from analysis.bench import topk
+from analysis.bench import topk, topk_views
 from analysis.bench.filters import WEIGHTS, filters, messages
 from analysis.bench.registry import BENCHES
 from brokers.registry import load
 
-SMALL = topk.Sizes(filters=600, filters_small=300, messages=4, messages_slow=2, turns=2, churn=40, batch=500)
+SETTING = topk_views.Setting(brokers=8, filters=64, publications_per_s=50.0, seconds=0.2)
+SMALL = topk.Sizes(
+    filters=600, filters_small=300, messages=4, messages_slow=2, turns=2, churn=40, batch=500,
+    networks=topk_views.Sizes(1, replace(SETTING, brokers=12), SETTING),
+)
 
 
 @pytest.mark.parametrize("weights", WEIGHTS)
@@ -38,9 +44,11 @@ def test_every_row_is_there_and_every_target_is_named(monkeypatch):
             assert "13.6 times" in sent["target"] and sent["value"] > 0
     assert rows["600 filters: topk-trees, insert"]["target"] == "at most 4 times the scan's"
     assert rows["600 filters: topk-sliced, delete"]["target"] == "at most 8 times the scan's"
+    for protocol in ("topk-gather", "topk-bounded"):
+        assert rows[f"8 brokers, 64 filters, 100 changes/s: {protocol}"]["value"] > 0
     assert rows["600 filters, uniform weights, k = 10: topk-fagin"]["holds"] is None
     assert rows["600 filters, after 40 deletes and inserts, k = 10: topk-trees"]["value"] > 0
-    assert len(rows) == 46
+    assert len(rows) == 50
 
 
 def test_an_index_that_answers_otherwise_is_not_timed():

@@ -76,7 +76,7 @@ def files_of(folder: Path) -> dict[str, bytes]:
 
 
 def test_a_pickle_where_a_broker_is_expected_is_refused_and_nothing_runs(tmp_path):
-    run = Interrupted(tmp_path / "run", "topk-gather")
+    run = Interrupted(tmp_path / "run", "topk-ingress")
     proof = tmp_path / "proof"
 
     class Trap:
@@ -95,13 +95,13 @@ def test_a_pickle_where_a_broker_is_expected_is_refused_and_nothing_runs(tmp_pat
 
 
 def test_a_name_in_a_checkpoint_leads_to_nothing_that_the_protocol_did_not_declare(tmp_path):
-    run = Interrupted(tmp_path / "run", "topk-gather")
+    run = Interrupted(tmp_path / "run", "topk-ingress")
     said = run.read("shard-0000.blf")
     attributes = said["protocols"][0]["brokers"][0][1]
     for place, forged in enumerate(
         (["o", "os:system", ["a"], [1]], ["w", "system", ["touch proof"]], ["r", "Popen", ["true"]], ["shared", "os"])
     ):
-        said["protocols"][0]["brokers"][0][1] = {**attributes, "open": forged}
+        said["protocols"][0]["brokers"][0][1] = {**attributes, "held": forged}
         folder = run.with_other(tmp_path / f"forged-{place}", "shard-0000.blf", said)
         with pytest.raises(RunIncomplete, match=r"does not declare|do not share"):
             run.resume(folder)
@@ -134,10 +134,12 @@ def test_another_version_of_a_protocol_is_refused_by_name_and_both_versions(tmp_
     run = Interrupted(tmp_path / "run", protocol)
     kind = protocol_class(run.model.services[0])
     kind = kind.server if protocol == "channels" else kind
+    kept = kind.state_version
     monkeypatch.setattr(kind, "state_version", 7)
     before = files_of(run.folder)
     name = f"{kind.__module__}:{kind.__qualname__}"
-    with pytest.raises(RunIncomplete, match=f"was kept by {name} in version 1, and here it is {name} in version 7"):
+    told = f"was kept by {name} in version {kept}, and here it is {name} in version 7"
+    with pytest.raises(RunIncomplete, match=told):
         run.resume(run.folder)
     assert files_of(run.folder) == before
 
