@@ -38,7 +38,7 @@ from brokers.tables import check_ids
 from protocols.context import asides, deciding
 from protocols.context.asides import Asides
 from protocols.context.common import ContextBroker, Options
-from protocols.context.kind import ATOM, PUBLISH, SUBSCRIBE, UNSUBSCRIBE, UPDATE, value_of
+from protocols.context.kind import ATOM, CONTEXTS_MAX, PUBLISH, SUBSCRIBE, UNSUBSCRIBE, UPDATE, value_of
 from protocols.context.known import COLUMNS, OWN, RANGE, UNKNOWN
 from protocols.context.shared import BY_CELL, Shared
 from protocols.context.sieve import everything
@@ -198,9 +198,9 @@ class Edge(ShardProtocol):
         if type_ == UNSUBSCRIBE:
             shared.more_gone()
             return row
-        if type_ not in (UPDATE, RANGE, SUBSCRIBE):
+        names = shared.names_in(type_, int(batch.body[row]))
+        if names < 0:
             raise ProtocolFault(f"a message of type {type_} is none of the kind {self.kind!r}")
-        names = shared.atoms_of(batch.body[row : row + 1]) if type_ == SUBSCRIBE else 1
         self._asides.decide(self._desk.address, shared.address(), row, int(batch.broker[row]), names)
         return row + 1
 
@@ -257,7 +257,7 @@ class Edge(ShardProtocol):
         atoms = np.full((len(lines), ATOM), np.nan)
         atoms[:, :3], atoms[:, 5:] = lines[:, :3], lines[:, 4:COLUMNS]
         words = shared.words[lines[bound, 3].astype(np.int64)]
-        atoms[bound, 3], atoms[bound, 4] = value_of(words)  # type: ignore[arg-type]
+        atoms[bound, 3], atoms[bound, 4] = value_of(words)
         taken = shared.cell_keys >= 0
         keys, cells = shared.cell_keys[taken], shared.cell_slots[taken]
         return {
@@ -324,6 +324,9 @@ class Edge(ShardProtocol):
         env, shared = self.env, self.shared
         broker, words = state["cell_broker"], state["cell_value"]
         source, links = state["source"], env.links.source
+        context, attribute = value_of(words)
+        if ((context >= CONTEXTS_MAX) | (attribute >= shared.kind.attributes)).any():
+            raise BadState("a value has a name that none has")
         if ((source >= 0) & (links[np.maximum(source, 0)] != broker)).any():
             raise BadState("a value comes by a link of another broker")
         here = env.local[broker]

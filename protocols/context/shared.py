@@ -12,7 +12,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from brokers.contract import Floats, Ints, Ints32, ShardEnv
+from brokers.contract import NEVER, Floats, Ints, Ints32, ShardEnv
 from brokers.errors import InvalidInput
 from brokers.indexes.context.contract import OPERATORS, checked_profile
 from brokers.indexes.ids import IdMap
@@ -157,6 +157,10 @@ class Shared:
         good &= (attribute >= 0) & (attribute < self.kind.attributes) & (attribute == np.floor(attribute))
         if type == UPDATE:
             good &= ~np.isinf(low)
+        else:  # of another broker's, which may have come out of a file
+            issued, target = rows[:, 4], rows[:, 5]
+            good &= (issued >= -1) & (issued < NEVER) & ~np.isnan(rows[:, 2:4]).any(axis=1)
+            good &= (target >= -1) & (target < self.env.brokers) & (target == np.floor(target))
         fresh, rows = fresh[good], rows[good]
         names = value_word(rows[:, 0].astype(np.int64), rows[:, 1].astype(np.int64))
         self.said_value[fresh] = self.numbers(names)
@@ -328,9 +332,13 @@ class Shared:
         self._free += slots.tolist()
         self._columns = None
 
-    def atoms_of(self, body: Ints32) -> int:
-        """How many atoms the profile has that a body is of."""
-        return int(self.atom_count[self.slot_by.find(self.env.bodies.keys(body))][0])
+    def names_in(self, type: int, body: int) -> int:
+        """How many values a message may name; -1 where it was found to be none of the kind's."""
+        if type == SUBSCRIBE:
+            slot = int(self.slot_by.find(self.env.bodies.keys(np.array([body])))[0])
+            return int(self.atom_count[slot]) if slot >= 0 else -1
+        known = type in (UPDATE, RANGE) and body >= 0
+        return 1 if known and self.said_generation[body] == self.env.bodies.generation[body] else -1
 
     def more_gone(self) -> None:
         """Have room for more slots that nobody knows any more."""
