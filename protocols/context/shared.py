@@ -48,7 +48,9 @@ class Shared:
         self.env, self.routes = env, routes
         self.kind = cast(Context, env.kind)
         brokers = env.brokers
-        self.at_enter = np.argsort(routes.enter[0]).astype(np.int32)
+        reached = np.flatnonzero(routes.leave[0])  # no server of another service
+        self.at_enter = np.zeros(brokers, np.int32)
+        self.at_enter[routes.enter[0, reached]] = reached
         self._words = (brokers + 63) // 64
         self.used = 0  # slots that are or were taken
         self._free: list[int] = []
