@@ -116,7 +116,8 @@ def _first_update(desk, state, asides, i):
     _lean(asides, change, state.first_by[cell])
     if new:
         for home in range(state.entries.size):
-            if home != b and first_of(state, value, home, b, -1) != NOTHING:
+            there = state.at_enter[state.enter[0, home]] == home  # as a server is not
+            if home != b and there and first_of(state, value, home, b, -1) != NOTHING:
                 state.first_by[cell] = change
                 _answer(desk, state, asides, i, value, home)
 

@@ -48,9 +48,10 @@ class Shared:
         self.env, self.routes = env, routes
         self.kind = cast(Context, env.kind)
         brokers = env.brokers
-        reached = np.flatnonzero(routes.leave[0])  # no server of another service
+        reached = routes.leave[0] > 0  # no server of another service, to which a handler is shown a link all the same
         self.at_enter = np.zeros(brokers, np.int32)
-        self.at_enter[routes.enter[0, reached]] = reached
+        self.at_enter[routes.enter[0, reached]] = np.flatnonzero(reached)
+        self.in_tree = routes.in_tree & reached[env.links.source] & reached[env.links.target]
         self._words = (brokers + 63) // 64
         self.used = 0  # slots that are or were taken
         self._free: list[int] = []
@@ -99,7 +100,7 @@ class Shared:
     def _now(self) -> dict[str, NDArray[Any]]:
         routes, bunches = self.routes, (("home", self.at_home), ("naming", self.naming))
         named = {
-            "in_tree": routes.in_tree, "up": routes.up, "enter": routes.enter, "leave": routes.leave,
+            "up": routes.up, "enter": routes.enter, "leave": routes.leave,
             "ids": self.slot_of.keys, "slots": self.slot_of.slots,
             "changes": self.slot_by.keys, "change_slots": self.slot_by.slots,
             **{f"{name}_{part}": getattr(bunch, part) for name, bunch in bunches for part in _PARTS},
