@@ -15,7 +15,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -48,7 +48,7 @@ class Sizes:
     """How much is measured."""
 
     repeats: int = 3
-    beside: Traffic = Traffic(brokers=100, profiles=2_000, seconds=1.0)  # in both views
+    beside: Traffic = Traffic(brokers=100, profiles=500, seconds=1.0)  # in both views
     full: tuple[Traffic, ...] = (Traffic(), Traffic(brokers=10_000, publications_per_s=20.0, seconds=1.0))
 
 
@@ -59,8 +59,6 @@ def rows() -> Iterator[Row]:
 
 def measured(sizes: Sizes) -> Iterator[Row]:
     """The protocols in both views, and at full size."""
-    from dataclasses import replace
-
     for protocol in PROTOCOLS:
         small = replace(sizes.beside, protocol=protocol)
         ours, plain = medians([hops_per_s(small), hops_per_s(replace(small, view="message"))], sizes.repeats)
@@ -132,8 +130,6 @@ def model(traffic: Traffic) -> Model:
 
 def _measure(traffic: Traffic) -> dict[str, Any]:
     """Run it once, after a small one that compiles; figures as plain data."""
-    from dataclasses import replace
-
     from analysis.bench.alone import peak_bytes
     from brokers.engine.simulate import simulate
 

@@ -21,6 +21,10 @@ BENCHES: dict[str, Entry] = {
         "analysis.bench.small:rows",
         "hops per second of small and thin networks, beside a plain event loop that does the same",
     ),
+    "contexts": Entry(
+        "analysis.bench.contexts:rows",
+        "context protocols at full size with everything changing, beside the author's view where it is small enough",
+    ),
     "spark": Entry(
         "analysis.bench.spark:rows",
         "analyze and audit of ten million hops, Java included; what checkpoints cost",

@@ -111,7 +111,9 @@ class Edge(ShardProtocol):
 
     def __init__(self, env: ShardEnv) -> None:
         super().__init__(env)
-        self.routes = Routes(env.links, env.overlay.is_tree, env.publisher_brokers, False)
+        # One tree, as all brokers use it; the author's view has it from each publisher's broker too, and looks at none.
+        root = np.unique(env.publisher_brokers)[:1]
+        self.routes = Routes(env.links, env.overlay.is_tree, root, False)
         self.shared = Shared(env, self.routes)
         self._stood: dict[int, tuple[float, int]] = {}  # values from the start, and the broker of their owner
         self._desk = Desk(env, self)

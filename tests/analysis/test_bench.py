@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 
 from analysis.bench import __main__ as program
-from analysis.bench import engine, small, spark
+from analysis.bench import contexts, engine, small, spark
 from analysis.bench.alone import measure, peak_bytes
 from analysis.bench.baselines import heap_loop, problem, simpy_loop
 from analysis.bench.models import FAST_LINKS_NS, SCAN, Setting, model, overlay
@@ -165,6 +165,14 @@ def test_the_rows_of_one_core_are_well_formed_and_name_the_loop_as_baseline():
     rows = list(engine.one_core(SMALL))
     assert_well_formed(rows)
     assert all(r["baseline"] for r in rows)
+
+
+def test_the_rows_of_contexts_stand_beside_the_authors_view():
+    tiny = contexts.Traffic(brokers=4, profiles=12, seconds=0.2)
+    rows = list(contexts.measured(contexts.Sizes(repeats=1, beside=tiny, full=(tiny,))))
+    assert len(rows) == 3 and rows[0]["ratio"] > 0
+    rows[0]["name"] += ", in both views"
+    assert_well_formed(rows)
 
 
 def test_the_rows_of_small_networks_are_well_formed_and_all_have_a_baseline():
