@@ -9,19 +9,19 @@ from __future__ import annotations
 from typing import Any, cast
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from brokers.contract import NEVER, Floats, Ints, Ints32, ShardEnv
 from brokers.errors import InvalidInput
-from brokers.indexes.context.contract import OPERATORS, checked_profile
+from brokers.indexes.context.contract import checked_profile
 from brokers.indexes.ids import IdMap
 from brokers.indexes.space import array
 from brokers.records import Held
 from protocols.context.asides import cells_of, enter_cells, match
 from protocols.context.bunches import Bunches
-from protocols.context.kind import ATOM, CONTEXTS_MAX, PUBLISH, SUBSCRIBE, UPDATE, Context, value_word
+from protocols.context.kind import CONTEXTS_MAX, PUBLISH, SUBSCRIBE, UPDATE, Context, value_word
 from protocols.context.known import COLUMNS, RANGE, RECORD
+from protocols.context.rows import count_atoms, fill, fill_names, look_over
 from protocols.routes import Routes
 
 _BY_SLOT = {
@@ -38,11 +38,41 @@ _BY_BODY = {
     "said_generation": np.int32, "said_value": np.int64, "said_low": np.float64, "said_high": np.float64,
     "said_issued": np.int64, "said_target": np.int32, "published_generation": np.int32, "published_row": np.int64,
 }  # fmt: skip
-_WITHIN = OPERATORS.index("~")
 
 
 class Shared:
     """See the module."""
+
+    id: Ints
+    change: Ints
+    home: Ints32
+    client: Ints
+    older: Ints
+    start: Ints
+    atom_count: Ints32
+    name_count: Ints32
+    told: NDArray[np.bool_]
+    uses: Ints
+    gone: Ints
+    heard: Ints32
+    heard_generation: Ints32
+    source: Ints32
+    left_out: NDArray[np.bool_]
+    low: Floats
+    high: Floats
+    stamp: Ints
+    revived: Ints
+    first_by: Ints
+    awaited: Ints
+    known: Floats
+    said_generation: Ints32
+    said_value: Ints
+    said_low: Floats
+    said_high: Floats
+    said_issued: Ints
+    said_target: Ints32
+    published_generation: Ints32
+    published_row: Ints
 
     def __init__(self, env: ShardEnv, routes: Routes) -> None:
         self.env, self.routes = env, routes
@@ -258,7 +288,7 @@ class Shared:
 
     def _subscribed(self, ids: Ints, body: Ints32) -> None:
         """Learn the profiles that these bodies are of; what is none is left out."""
-        changes, first = np.unique(self.env.bodies.keys(body), return_index=True)
+        changes, first = np.unique(self.env.bodies.keys(body.astype(np.int64)), return_index=True)
         fresh = self.slot_by.find(changes) < 0
         if not fresh.any():
             return
@@ -273,7 +303,7 @@ class Shared:
 
     def are_profiles(self, rows: Floats) -> NDArray[np.bool_]:
         good = np.empty(len(rows), np.bool_)
-        _look_over(rows, self.kind.attributes, good)
+        look_over(rows, self.kind.attributes, good)
         for i in np.flatnonzero(~good).tolist():  # what is unusual may still be one
             try:
                 checked_profile(self.kind.profile(rows[i]), self.kind.schema)
@@ -287,9 +317,10 @@ class Shared:
         env, clients = self.env, (ids >> 32) - self.env.entity_base
         home = env.client_broker[clients]
         order = np.lexsort((ids, clients, self.routes.enter[0, home]))  # so neighbours on the tree lie together
-        ids, changes, rows, clients, home = (each[order] for each in (ids, changes, rows, clients, home))
+        ids, changes, rows = ids[order], changes[order], rows[order]
+        clients, home = clients[order], home[order]
         counts = np.empty(len(rows), np.int64)
-        _count_atoms(rows, counts)
+        count_atoms(rows, counts)
         slots, starts = self._take_slots(ids.size), self._take_atoms(counts)
         self.id[slots], self.change[slots], self.client[slots], self.home[slots] = ids, changes, clients, home
         self.start[slots], self.atom_count[slots] = starts, counts
@@ -300,13 +331,13 @@ class Shared:
         self.slot_by.add(changes[named], slots[named])
         owner, at = _spread(starts, counts)
         names = np.full(at.size, -1, np.int64)
-        _fill(rows, starts, self.atoms, names, np.cumsum(counts) - counts)
+        fill(rows, starts, self.atoms, names, np.cumsum(counts) - counts)
         numbers = np.full(at.size, -1, np.int64)
         bound = names >= 0
         numbers[bound] = self.numbers(names[bound])
         self.atoms[at, 3] = np.where(bound, numbers, np.nan)
         self.atom_cell[at] = -1
-        _fill_names(slots, counts, starts, names, numbers, self.name_value, self.name_first, self.name_count)
+        fill_names(slots, counts, starts, names, numbers, self.name_value, self.name_first, self.name_count)
         here = bound & env.local[home[owner]]
         self.atom_cell[at[here]] = self.cells(numbers[here], home[owner[here]])
         self.at_home.add(home.astype(np.int64), (clients << 32) | slots)
@@ -430,83 +461,3 @@ def _spread(starts: Ints, counts: Ints) -> tuple[Ints, Ints]:
     """Of everything in these stretches: the number of its stretch, and where it is."""
     owner = np.repeat(np.arange(counts.size), counts)
     return owner, np.repeat(starts - (np.cumsum(counts) - counts), counts) + np.arange(int(counts.sum()))
-
-
-@njit(cache=True)
-def _whole(number, end):
-    """Whether a number is there and is none of 0..end, which makes it wrong."""
-    return number == number and not (0 <= number < end and number == np.floor(number))
-
-
-@njit(cache=True)
-def _look_over(rows, attributes, good):
-    """Whether each row is a profile, beyond doubt: as `Context.profile` and `checked_profile` have it."""
-    for i in range(rows.shape[0]):
-        good[i] = False
-        before = -np.inf
-        for at in range(0, rows.shape[1] - ATOM + 1, ATOM):
-            conjunct, attribute, operator, context, of, constant, epsilon = (
-                rows[i, at], rows[i, at + 1], rows[i, at + 2], rows[i, at + 3], rows[i, at + 4], rows[i, at + 5],
-                rows[i, at + 6],
-            )  # fmt: skip
-            if conjunct != conjunct:
-                continue
-            good[i] = conjunct >= before
-            before = conjunct
-            good[i] &= not (_whole(attribute, attributes) or _whole(operator, len(OPERATORS)))
-            good[i] &= not (_whole(context, CONTEXTS_MAX) or _whole(of, attributes))
-            good[i] &= (context == context) == (of == of)
-            operands = (attribute == attribute) + (context == context) + (constant == constant)
-            good[i] &= operands == (2 if operator == operator else 0)
-            good[i] &= constant != constant or np.isfinite(constant)
-            good[i] &= operator != _WITHIN or (np.isfinite(epsilon) and epsilon >= 0)
-            if not good[i]:
-                break
-
-
-@njit(cache=True)
-def _count_atoms(rows, counts):
-    for i in range(rows.shape[0]):
-        counts[i] = 0
-        for at in range(0, rows.shape[1] - ATOM + 1, ATOM):
-            counts[i] += rows[i, at] == rows[i, at]
-
-
-@njit(cache=True)
-def _fill(rows, starts, atoms, names, firsts):
-    """The atoms of rows, and what names the values in them."""
-    for i in range(rows.shape[0]):
-        to, j = starts[i], firsts[i]
-        for at in range(0, rows.shape[1] - ATOM + 1, ATOM):
-            if rows[i, at] == rows[i, at]:
-                for column in range(3):
-                    atoms[to, column] = rows[i, at + column]
-                atoms[to, 4], atoms[to, 5] = rows[i, at + 5], rows[i, at + 6]
-                if rows[i, at + 3] == rows[i, at + 3]:
-                    names[j] = value_word_of(np.int64(rows[i, at + 3]), np.int64(rows[i, at + 4]))
-                to += 1
-                j += 1
-
-
-value_word_of = njit(cache=True)(value_word)
-
-
-@njit(cache=True)
-def _fill_names(slots, counts, starts, names, numbers, name_value, name_first, name_count):
-    """The values that each profile names, once each, in the order of their names."""
-    at = 0
-    for i in range(slots.size):
-        start, count = starts[i], 0
-        before = np.int64(-1)
-        for _ in range(counts[i]):
-            least = np.int64(-1)
-            for j in range(at, at + counts[i]):
-                if names[j] > before and (least < 0 or names[j] < names[least]):
-                    least = j
-            if least < 0:
-                break
-            before = names[least]
-            name_value[start + count], name_first[start + count] = numbers[least], -1
-            count += 1
-        name_count[slots[i]] = count
-        at += counts[i]
