@@ -134,10 +134,10 @@ class Edge(ShardProtocol):
             return
         slots = shared.learn(ids[~value], np.full((~value).sum(), -1), self._checked(rows[~value]))
         here = np.zeros((1, shared.noted.shape[1] * 64), np.bool_)
-        here[0, : env.local.size] = env.local
+        here[0, : env.brokers] = shared.local
         shared.noted[slots] = np.packbits(here, axis=1, bitorder="little").view(np.uint64)
-        shared.uses[slots] = np.count_nonzero(env.local)
-        shared.entries += slots.size * env.local
+        shared.uses[slots] = np.count_nonzero(shared.local)
+        shared.entries += slots.size * shared.local
 
     def _checked(self, rows: Floats) -> Floats:
         for i in np.flatnonzero(~self.shared.are_profiles(rows)).tolist():
@@ -292,7 +292,7 @@ class Edge(ShardProtocol):
         if not shared.are_profiles(rows).all():
             raise BadState("a profile has lines that are no atoms")
         bits = np.unpackbits(state["noted"].view(np.uint8), axis=1, bitorder="little")[:, : env.brokers] != 0
-        bits &= env.local
+        bits &= shared.local
         slots = self._slots_of(ids, changes)
         fresh = bits.any(axis=1) & (slots < 0)
         if np.unique(np.column_stack((ids, changes)), axis=0).shape[0] < ids.size:

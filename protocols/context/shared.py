@@ -81,6 +81,7 @@ class Shared:
         reached = routes.leave[0] > 0  # no server of another service, to which a handler is shown a link all the same
         self.at_enter = np.zeros(brokers, np.int32)
         self.at_enter[routes.enter[0, reached]] = np.flatnonzero(reached)
+        self.local = env.local & reached
         self.in_tree = routes.in_tree & reached[env.links.source] & reached[env.links.target]
         self._words = (brokers + 63) // 64
         self.used = 0  # slots that are or were taken
