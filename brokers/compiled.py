@@ -239,8 +239,13 @@ class Desk:
             "deliver_event": np.empty(deliveries, np.int64), "deliver_client": np.empty(deliveries, np.int64),
         }  # fmt: skip
 
-    def decide(self, batch: Batch, out: Out, at: int, stop: int) -> None:
-        """Have the handler decide on rows at..stop; one that it leaves to Python is its protocol's fault."""
+    def decide(
+        self, batch: Batch, out: Out, at: int, stop: int, aside: Callable[[int], int] | None = None
+    ) -> None:
+        """Have the handler decide on rows at..stop, and `aside` on those that it leaves, which returns where to go on.
+
+        Without `aside`, one that is left is its protocol's fault.
+        """
         if at == stop:
             return
         cost, answered = np.zeros(batch.size, np.int64), self._answered
@@ -256,6 +261,11 @@ class Desk:
                 out.deliver(found["deliver_event"][:delivered].copy(), found["deliver_client"][:delivered].copy())
             if at < stop:
                 if not sends_wanted + deliveries_wanted:
+                    if aside is not None:
+                        at = aside(at)
+                        desk.follow(body_columns(self._env.bodies))
+                        mine.follow(self._protocol.columns())
+                        continue
                     raise ProtocolFault(
                         f"{type(self._protocol).__name__}: its compiled handler leaves a message of type "
                         f"{int(batch.type[at])} to `handle`, which hands it to the handler"
@@ -266,6 +276,12 @@ class Desk:
         if np.count_nonzero(cost):
             charged = np.flatnonzero(cost)
             out.cost(charged, cost[charged])
+
+    @property
+    def address(self) -> int:
+        """The desk as it was laid last, for kernels that decide on what the handler leaves."""
+        assert self._desk is not None
+        return self._desk.address
 
     def _lay(self, batch: Batch, cost: NDArray[np.int64]) -> tuple[Held, Held]:
         """What the handler is given of a batch."""

@@ -25,6 +25,10 @@ BENCHES: dict[str, Entry] = {
         "analysis.bench.network:rows",
         "networks as a whole: two threads beside one core, dense, matching, thin",
     ),
+    "contexts": Entry(
+        "analysis.bench.contexts:rows",
+        "context protocols at full size with everything changing, beside the author's view where it is small enough",
+    ),
     "spark": Entry(
         "analysis.bench.spark:rows",
         "analyze and audit of ten million hops, Java included, beside DuckDB and polars; what checkpoints cost",

@@ -269,7 +269,7 @@ class ContextBroker(BrokerProtocol):
         home = self.home(id_)
         atoms = self.service.atoms(node.row(message.body))
         keys = self._numbers_of(atoms)
-        named = sorted(set(keys[keys >= 0].tolist()))
+        named = self._named_in(keys)
         for key in named:
             if key in self.left_out and self.source[key] != OWN:
                 self.left_out.discard(key)
@@ -560,6 +560,10 @@ class ContextBroker(BrokerProtocol):
 
     def _kept(self, message: Message) -> Body:
         return Body(message.body) if self.holding is None else self.node.keep(message)
+
+    def _named_in(self, keys: Any) -> list[int]:
+        """The values that atoms name, in the order of their names."""
+        return sorted(set(keys[keys >= 0].tolist()), key=self.words.__getitem__)
 
     def _numbers_of(self, atoms: Floats) -> Any:
         """Of each atom the number of the value it names, or -1."""

@@ -51,9 +51,9 @@ def is_value(word: int) -> bool:
     return bool(word & _VALUE_BIT)
 
 
-def value_of(word: int) -> tuple[int, int]:
-    """The (context, attribute) that a value's name stands for."""
-    word ^= _VALUE_BIT
+def value_of(word: Any) -> tuple[Any, Any]:
+    """The (context, attribute) that a value's name stands for: of a number, or of arrays."""
+    word = word ^ _VALUE_BIT
     return word >> _ATTRIBUTE_BITS, word & ((1 << _ATTRIBUTE_BITS) - 1)
 
 

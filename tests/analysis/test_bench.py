@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 
 from analysis.bench import __main__ as program
-from analysis.bench import engine, network, small, spark
+from analysis.bench import contexts, engine, network, small, spark
 from analysis.bench.alone import measure, peak_bytes
 from analysis.bench.baselines import heap_loop, problem, simpy_loop
 from analysis.bench.models import FAST_LINKS_NS, SCAN, Setting, model, overlay
@@ -177,6 +177,14 @@ def test_the_rows_of_threads_are_of_runs_that_have_windows_and_agree():
     assert [each["unit"] for each in found] == ["µs", *["hops/s"] * 3]
     assert all(each["value"] > 0 for each in found)
     assert all(each["baseline"] for each in found[1:])
+
+
+def test_the_rows_of_contexts_stand_beside_the_authors_view():
+    tiny = contexts.Traffic(brokers=4, profiles=12, seconds=0.2)
+    rows = list(contexts.measured(contexts.Sizes(repeats=1, beside=tiny, full=(tiny,))))
+    assert len(rows) == 3 and rows[0]["ratio"] > 0
+    rows[0]["name"] += ", in both views"
+    assert_well_formed(rows)
 
 
 def test_the_rows_of_small_networks_are_well_formed_and_all_have_a_baseline():

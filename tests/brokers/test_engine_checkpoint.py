@@ -70,6 +70,8 @@ CASES = [
     ("pings:Pings", LOSSY, 2, 3, 0.4),
     ("topk-bounded", CYCLES, 2, 3, 0.5),
     ("context-replicated", SETTLED, 1, 3, 0.4),
+    ("context-edge", CYCLES, 3, 2, 0.5),
+    pytest.param("context-edge", SETTLED, 2, 3, 0.4, marks=pytest.mark.full),
     pytest.param("spatial", CYCLES, 3, 2, 0.5, marks=pytest.mark.full),
     pytest.param("spatial-keyword", LOSSY, 1, 4, 0.4, marks=pytest.mark.full),
     pytest.param("spatial-flooding", STRAINED, 2, 1, 0.6, marks=pytest.mark.full),
