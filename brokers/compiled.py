@@ -236,8 +236,17 @@ class Desk:
 
     def decide(self, batch: Batch, out: Out, at: int, stop: int) -> None:
         """Have the handler decide on rows at..stop; one that it leaves to Python is its protocol's fault."""
+        at = self.reach(batch, out, at, stop)
+        if at < stop:
+            raise ProtocolFault(
+                f"{type(self._protocol).__name__}: its compiled handler leaves a message of type "
+                f"{int(batch.type[at])} to `handle`, which hands it to the handler"
+            )
+
+    def reach(self, batch: Batch, out: Out, at: int, stop: int) -> int:
+        """Have the handler decide on rows from `at` on; returns the row that it leaves to Python, or `stop`."""
         if at == stop:
-            return
+            return stop
         cost, answered = np.zeros(batch.size, np.int64), self._answered
         desk, mine = self._lay(batch, cost)
         while at < stop:
@@ -251,16 +260,14 @@ class Desk:
                 out.deliver(found["deliver_event"][:delivered].copy(), found["deliver_client"][:delivered].copy())
             if at < stop:
                 if not sends_wanted + deliveries_wanted:
-                    raise ProtocolFault(
-                        f"{type(self._protocol).__name__}: its compiled handler leaves a message of type "
-                        f"{int(batch.type[at])} to `handle`, which hands it to the handler"
-                    )
+                    break
                 sizes = found["send_event"].size, found["deliver_event"].size
                 self._room(2 * max(sizes[0], sends_wanted), 2 * max(sizes[1], deliveries_wanted))
                 desk.follow(self._answers)
         if np.count_nonzero(cost):
             charged = np.flatnonzero(cost)
             out.cost(charged, cost[charged])
+        return at
 
     def _lay(self, batch: Batch, cost: NDArray[np.int64]) -> tuple[Held, Held]:
         """What the handler is given of a batch."""
