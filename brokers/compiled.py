@@ -41,7 +41,7 @@ from brokers.records import Held, Record, reader
 from brokers.views import INTS, NARROW, REALS_TABLE
 
 if TYPE_CHECKING:
-    from brokers.contract import Batch, ShardEnv
+    from brokers.contract import Batch, Ints, ShardEnv
     from brokers.out import Out
 
 
@@ -214,10 +214,11 @@ def _fill(crew, a, b, c, d, e, f, g, h):
 class Desk:
     """A desk for one service, to call its handler from Python on rows of a batch."""
 
-    def __init__(self, env: ShardEnv, protocol: Any) -> None:
+    def __init__(self, env: ShardEnv, protocol: Any, handler: Handler | None = None) -> None:
+        """`handler`: in place of the one that the engine calls too."""
         self._env = env
         self._protocol = protocol
-        self._handler: Handler = protocol.compiled
+        self._handler: Handler = protocol.compiled if handler is None else handler
         self._crew = Crew.of([self._handler])
         self._model = np.zeros((env.service + 1, 5))
         self._model[env.service] = env.cost
@@ -255,7 +256,7 @@ class Desk:
             sends, delivered, sends_wanted, deliveries_wanted = answered.tolist()
             found = self._answers
             if sends:
-                out.forward(found["send_event"][:sends].copy(), found["send_link"][:sends].copy())
+                self.hand_on(batch, out, found["send_event"][:sends].copy(), found["send_link"][:sends].copy())
             if delivered:
                 out.deliver(found["deliver_event"][:delivered].copy(), found["deliver_client"][:delivered].copy())
             if at < stop:
@@ -264,10 +265,15 @@ class Desk:
                 sizes = found["send_event"].size, found["deliver_event"].size
                 self._room(2 * max(sizes[0], sends_wanted), 2 * max(sizes[1], deliveries_wanted))
                 desk.follow(self._answers)
+                mine.follow(self._protocol.columns())
         if np.count_nonzero(cost):
             charged = np.flatnonzero(cost)
             out.cost(charged, cost[charged])
         return at
+
+    def hand_on(self, batch: Batch, out: Out, event: Ints, link: Ints) -> None:
+        """What the handler sends; a protocol that is called by its `handle` alone may mean more by it."""
+        out.forward(event, link)
 
     def _lay(self, batch: Batch, cost: NDArray[np.int64]) -> tuple[Held, Held]:
         """What the handler is given of a batch."""

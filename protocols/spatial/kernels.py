@@ -29,9 +29,9 @@ FLOOD, WINDOWED, K_MAX, SINCE = range(4)  # facts
 HEADS, TOPICS = range(2)  # spare
 FRESH, GONE, LEANS = range(3)  # what `revise` finds of a keyword and a link
 
-_MADE_OF = digest(__file__, "kernels.py", "../../brokers/indexes/ids.py")
-RECORD = Record(f"spatial {_MADE_OF}", {
-    "point": REALS_TABLE, "word": NARROW_TABLE, "uses": NARROW,  # by object; keywords ascend, then -1
+MADE_OF = digest(__file__, "kernels.py", "../../brokers/indexes/ids.py")
+FIELDS = {
+    "point": REALS_TABLE, "word": NARROW_TABLE, "uses": NARROW, "bytes": INTS,  # by object; keywords ascend, then -1
     "body_object": NARROW, "body_generation": NARROW, "body_k": NARROW,  # by body
     "head_place": NARROW,  # the table behind `find_head`
     "head_broker": NARROW, "head_id": INTS, "head_object": NARROW, "head_link": NARROW, "head_since": INTS,
@@ -49,7 +49,8 @@ RECORD = Record(f"spatial {_MADE_OF}", {
     "in_tree": FLAGS,  # by link
     "found": NARROW,  # room for answers
     "facts": INTS, "spare": INTS,
-})  # fmt: skip
+}  # fmt: skip
+RECORD = Record(f"spatial {MADE_OF}", FIELDS)
 _record = reader(RECORD)
 
 

@@ -5,7 +5,7 @@ Subscriptions and objects are numbered here, heads and topics by the kernels, wh
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,15 +14,15 @@ from numpy.typing import NDArray
 from brokers.contract import Floats, Ints, Ints32, ShardEnv
 from brokers.indexes.ids import IdMap
 from brokers.indexes.spatial.geometry import geometry_named
+from brokers.records import Record
 from protocols.spatial import asking
-from protocols.spatial.kernels import FLOOD, HEADS, K_MAX, RECORD, TOPICS, WINDOWED, WORD_BITS, rehash
+from protocols.spatial.kernels import FLOOD, HEADS, K_MAX, TOPICS, WINDOWED, WORD_BITS, rehash
 from protocols.spatial.kind import OBJECT_KEYWORDS, Spatial, keywords_of
 
 REFUSED = -2  # in place of an object: the body is none
 
-_FLOATS = {"point", "sub_point", "squared"}
-_WIDE = {"body_k", "head_id", "head_since", "subscriptions", "heads", "facts", "spare"}
-_OBJECTS = ("point", "word", "uses")
+_WIDE = {"head_id", "head_since"}
+_OBJECTS = ("point", "word", "uses", "bytes")
 _HEADS = ("head_broker", "head_id", "head_object", "head_link", "head_since", "head_topic", "head_next", "head_prev")
 _TOPICS = ("topic_broker", "topic_word", "here", "wanting", "first_head", "last_head", "first_sub")
 _SUBS = (
@@ -40,14 +40,46 @@ class Object(NamedTuple):
     bytes: int  # of its payload
 
 
+class Keys(IdMap):
+    """Links and keywords, as `keys_of` makes one number of them, each with a slot that others may come to have."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.used = 0  # slots below this have been given out
+        self._free: list[int] = []
+
+    def enter(self, keys: Ints) -> Ints:
+        """Enter those that are not there; returns them."""
+        fresh: Ints = keys[self.find(keys) < 0]
+        again = min(fresh.size, len(self._free))
+        slots = np.arange(self.used - again, self.used - again + fresh.size)
+        if again:
+            slots[:again] = self._free[-again:]
+            del self._free[-again:]
+        self.used += fresh.size - again
+        self.add(fresh, slots)
+        return fresh
+
+    def leave(self, keys: Ints) -> Ints:
+        """Take out those that are there; returns them."""
+        slots = self.find(keys)
+        gone: Ints = keys[slots >= 0]
+        self._free.extend(slots[slots >= 0].tolist())
+        self.remove(gone)
+        return gone
+
+
 class Known:
     """See the module."""
 
-    def __init__(self, env: ShardEnv, kind: Spatial, in_tree: NDArray[np.bool_], flood: bool, windowed: bool) -> None:
+    def __init__(
+        self, env: ShardEnv, kind: Spatial, in_tree: NDArray[np.bool_], flood: bool, windowed: bool, record: Record
+    ) -> None:
         self.env = env
         self.kind = kind
         self.geometry = geometry_named(kind.geometry)
-        self.wants, self.asked = IdMap(), IdMap()  # link and keyword, as `keys_of` makes one number of them
+        self.wants, self.asked = Keys(), Keys()
+        self.more: dict[str, NDArray[Any]] = {}  # of a record that has more
         self._moved = False  # whether the record names arrays that there are no more
         self.objects: list[Object | None] = []  # by number
         self.sub_id: list[int] = []  # by slot
@@ -60,6 +92,7 @@ class Known:
         axes, capacity = self.geometry.axes, 2 * (kind.k_max + 1)
         self.arrays: dict[str, NDArray[Any]] = {
             "point": np.zeros((0, axes)), "word": np.zeros((0, 1), np.int32), "uses": np.zeros(0, np.int32),
+            "bytes": np.zeros(0, np.int64),
             **{name: np.zeros(0, np.int32) for name in _BODIES},
             **{name: np.zeros(0, np.int64 if name in _WIDE else np.int32) for name in _HEADS[:5]},
             **{name: np.zeros((0, 1), np.int32) for name in _HEADS[5:]},
@@ -81,13 +114,14 @@ class Known:
         self._grow(_SUBS, 64)
         self.arrays["found"] = np.zeros(64, np.int32)
         self.make_room(64)
-        self._held = RECORD.of(self.columns())
+        self._held = record.of(self.columns())
 
     def columns(self) -> dict[str, NDArray[Any]]:
         """The arrays of the record."""
         return {
-            **self.arrays, "want_keys": self.wants.keys, "want_slots": self.wants.slots, "asked_keys": self.asked.keys,
-            "asked_slots": self.asked.slots,
+            **self.arrays, **self.more,
+            "want_keys": self.wants.keys, "want_slots": self.wants.slots,
+            "asked_keys": self.asked.keys, "asked_slots": self.asked.slots,
         }  # fmt: skip
 
     @property
@@ -153,18 +187,14 @@ class Known:
 
     # ---- keywords that neighbours want, and are asked for ------------------------------------------------
 
-    def add_keys(self, table: IdMap, keys: Ints) -> Ints:
+    def add_keys(self, table: Keys, keys: Ints) -> Ints:
         """Enter those that are not there; returns them."""
-        fresh: Ints = keys[table.find(keys) < 0]
-        table.add(fresh, np.zeros(fresh.size, np.int64))
         self._moved = True
-        return fresh
+        return table.enter(keys)
 
-    def remove_keys(self, table: IdMap, keys: Ints) -> Ints:
+    def remove_keys(self, table: Keys, keys: Ints) -> Ints:
         """Take out those that are there; returns them."""
-        gone: Ints = keys[table.find(keys) >= 0]
-        table.remove(gone)
-        return gone
+        return table.leave(keys)
 
     def count_wanting(self, brokers: Ints, words: Ints, by: int) -> None:
         """So many more neighbours of brokers want keywords, or fewer."""
@@ -196,6 +226,7 @@ class Known:
         word[: len(thing.words)] = thing.words
         self.arrays["point"][number] = point
         self.arrays["uses"][number] = 0
+        self.arrays["bytes"][number] = thing.bytes
         self.objects[number] = thing
         self._number_of[thing] = number
         return number
@@ -273,7 +304,9 @@ class Known:
         asking.subscribe(self.record, slot)
         return slot
 
-    def new_slot(self, id: int, place: tuple[float, float], words: tuple[int, ...], broker: int) -> int:
+    def new_slot(
+        self, id: int, place: tuple[float, float], words: tuple[int, ...], broker: int, point: Any = None
+    ) -> int:
         """A slot for a subscription, which has yet to be entered."""
         if not self._free_subs:
             if len(self.sub_id) == len(self.arrays["held"]):
@@ -289,7 +322,7 @@ class Known:
         arrays = self.arrays
         self.sub_id[slot], self.sub_words[slot], self.sub_place[slot] = id, words, place
         self.slot_of[id] = slot
-        arrays["sub_point"][slot] = self.geometry.points([place], 1, "subscriptions")[0]
+        arrays["sub_point"][slot] = self.geometry.points([place], 1, "subscriptions")[0] if point is None else point
         arrays["sub_word"][slot] = -1
         arrays["sub_word"][slot, : len(words)] = words
         arrays["sub_broker"][slot] = broker
@@ -303,14 +336,6 @@ class Known:
         del self.slot_of[self.sub_id[slot]]
         self.sub_id[slot] = -1
         self._free_subs.append(slot)
-
-    def slots_by_broker(self) -> Mapping[int, list[int]]:
-        """The slots of subscriptions, by broker."""
-        found: dict[int, list[int]] = {}
-        broker = self.arrays["sub_broker"].tolist()
-        for slot in self.slot_of.values():
-            found.setdefault(broker[slot], []).append(slot)
-        return found
 
 
 def keys_of(link: Any, words: Any) -> Ints:

@@ -20,10 +20,11 @@ from brokers.indexes.contract import DuplicateId, UnknownId
 from brokers.indexes.spatial.window import LastObjects, LastTime, Window
 from brokers.naming import message_name
 from brokers.out import Out
+from brokers.records import Record
 from protocols.routes import Routes
 from protocols.spatial import asking
 from protocols.spatial.flooding import Flooding
-from protocols.spatial.kernels import WINDOWED, spread
+from protocols.spatial.kernels import RECORD, WINDOWED, spread
 from protocols.spatial.kind import (
     EXPIRE,
     OBJECT_KEYWORDS,
@@ -71,6 +72,7 @@ class RankingShard(ShardProtocol):
 
     kind: ClassVar[str] = "spatial"
     compiled: ClassVar[Handler | None] = spread
+    record: ClassVar[Record] = RECORD
     flood: ClassVar[bool]
     others: ClassVar[frozenset[str]] = frozenset()  # in `state`, beside columns
 
@@ -82,9 +84,9 @@ class RankingShard(ShardProtocol):
     def __init__(self, env: ShardEnv) -> None:
         super().__init__(env)
         self.service = cast(Spatial, env.kind)
-        self.routes = Routes(env.links, env.overlay.is_tree, env.publisher_brokers, False)
+        self.routes = Routes(env.links, env.overlay.is_tree, np.zeros(1, np.int32), False)
         self.windowed = self.service.last is not None or self.service.lifetime_ns is not None
-        self.known = Known(env, self.service, self.routes.in_tree, self.flood, self.windowed)
+        self.known = Known(env, self.service, self.routes.in_tree, self.flood, self.windowed, self.record)
         self.windows: dict[int, list[Window]] = {}  # by broker, over the objects published there
         self._links: dict[int, list[int]] = {}
         self._desk = Desk(env, self)
@@ -253,11 +255,13 @@ class RankingShard(ShardProtocol):
         assert interests.rows is not None
         order = np.argsort(home, kind="stable")  # so that what one broker looks at lies side by side
         mine = order[env.local[home[order]]]
+        rows = interests.rows[mine]
+        points = known.geometry.points(rows[:, :_PLACES], len(rows), "subscriptions")
         slots = []
-        for id_, broker, row in zip(interests.id[mine].tolist(), home[mine].tolist(), interests.rows[mine]):
-            words = keywords_of(row, SUBSCRIPTION_KEYWORDS)
-            slots.append(known.new_slot(id_, (float(row[0]), float(row[1])), words, broker))
-        known.make_room(0, sum(len(known.sub_words[slot]) for slot in slots))
+        for id_, broker, row, point in zip(interests.id[mine].tolist(), home[mine].tolist(), rows, points):
+            place = float(row[0]), float(row[1])
+            slots.append(known.new_slot(id_, place, keywords_of(row, SUBSCRIPTION_KEYWORDS), broker, point))
+        known.make_room(0, sum(map(len, known.sub_words)))
         asking.subscribe_all(known.record, np.array(slots, np.int64))
 
     # ---- what is kept ------------------------------------------------------------------------------------
