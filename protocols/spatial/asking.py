@@ -44,14 +44,15 @@ def take_in(state, broker, id_, object_, link):
 
 @njit(cache=True)
 def take_in_all(state, broker, ids, objects, link, links):
-    """Have a broker know objects that a neighbour told; [i, j]: whether object i was new and goes on over links[j]."""
-    found = np.zeros((ids.size, links.size), np.bool_)
+    """Have a broker know objects that a neighbour told; of each whether it was new, and goes on over links[j]."""
+    new, over = np.zeros(ids.size, np.bool_), np.zeros((ids.size, links.size), np.bool_)
     for i in range(ids.size):
         if wanted_from(state, link, objects[i]) and find_head(state, broker, ids[i]) < 0:
             learn(state, broker, ids[i], objects[i], link)
+            new[i] = True
             for j in range(links.size):
-                found[i, j] = leads_on(state, links[j], link, objects[i])
-    return found
+                over[i, j] = leads_on(state, links[j], link, objects[i])
+    return new, over
 
 
 @njit(cache=True)

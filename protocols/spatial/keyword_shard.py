@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from brokers.columns import BadState, Column
-from brokers.contract import BrokerProtocol, Interests, Ints, ShardEnv
+from brokers.contract import NEVER, BrokerProtocol, Interests, Ints, ShardEnv
 from protocols.spatial import asking
 from protocols.spatial.kernels import FRESH, GONE, WORD_BITS
 from protocols.spatial.keyword import HEADS, STANDING, UNWANT, WANT, Asked, Keyword
@@ -54,11 +54,11 @@ class KeywordShard(RankingShard):
     def hear(self, told: Told) -> None:
         said = self.env.bodies.object(told.body)
         if told.type == WANT:
-            self._hear_want(told, said)
+            self.hear_want(told, said)
         elif told.type == UNWANT:
-            self._hear_unwant(told, said)
+            self.hear_unwant(told, said)
         elif told.type == HEADS:
-            self._hear_heads(told, said)
+            self.hear_heads(told, said)
 
     def send(self, told: Told, link: int, type: int, body: Any) -> None:
         """Send plain data over a link."""
@@ -80,7 +80,7 @@ class KeywordShard(RankingShard):
         self._revise(told, words)
         self._answer(told)
 
-    def _hear_want(self, told: Told, said: dict[str, Any]) -> None:
+    def hear_want(self, told: Told, said: dict[str, Any]) -> None:
         words = said["words"]
         fresh = self.known.add_keys(self.known.wants, keys_of(told.link, words))
         self.known.count_wanting(np.full(fresh.size, told.broker), fresh & _WORD, 1)
@@ -89,7 +89,7 @@ class KeywordShard(RankingShard):
         self.open.setdefault(told.broker, []).append((told.link, said["number"], words, needs))
         self._answer(told)
 
-    def _hear_unwant(self, told: Told, words: list[int]) -> None:
+    def hear_unwant(self, told: Told, words: list[int]) -> None:
         gone = self.known.remove_keys(self.known.wants, keys_of(told.link, words))
         self.known.count_wanting(np.full(gone.size, told.broker), gone & _WORD, -1)
         self._revise(told, words)
@@ -122,6 +122,7 @@ class KeywordShard(RankingShard):
         number = self.questions[told.broker] = self.questions.get(told.broker, 0) + 1
         keys = keys_of(link, words)
         fresh = set(self.known.add_keys(self.known.asked, keys).tolist())
+        self.asked_for(told, link, keys, fresh)
         for key in keys.tolist():
             before = self.details.get(key)
             first, answered = (0, 0) if before is None else (before.first, before.answered)
@@ -129,6 +130,7 @@ class KeywordShard(RankingShard):
         self.send(told, link, WANT, {"number": number, "words": words})
 
     def _take_back(self, told: Told, link: int, words: list[int]) -> None:
+        self.taken_back(link, keys_of(link, words))
         for key in self.known.remove_keys(self.known.asked, keys_of(link, words)).tolist():
             self.details.pop(key, None)
         self.send(told, link, UNWANT, words)
@@ -136,6 +138,15 @@ class KeywordShard(RankingShard):
             came_by = self.known.arrays["head_link"][head]
             if came_by == link and not asking.asked_for(self.known.record, link, self.known.head_object(head)):
                 self.forget(told, head)
+
+    def asked_for(self, told: Told, link: int, keys: Ints, fresh: set[int]) -> None:
+        """A neighbour is asked for keywords, some of which it was not asked for before."""
+
+    def taken_back(self, link: int, keys: Ints) -> None:
+        """A neighbour will not be asked for keywords any more."""
+
+    def learned(self, told: Told, objects: Ints) -> None:
+        """A neighbour told of objects that were not known."""
 
     # ---- answers ---------------------------------------------------------------------------------------
 
@@ -186,7 +197,7 @@ class KeywordShard(RankingShard):
         assert thing is not None
         return _listed(int(self.known.arrays["head_id"][head]), thing)
 
-    def _hear_heads(self, told: Told, said: dict[str, Any]) -> None:
+    def hear_heads(self, told: Told, said: dict[str, Any]) -> None:
         """An answer to a question; or, with no keywords, heads that a neighbour was answered with."""
         known, link, number = self.known, told.link, said["number"]
         keys = keys_of(link, said["words"])
@@ -212,9 +223,10 @@ class KeywordShard(RankingShard):
         numbers = np.array([known.number(thing) for thing in listed.values()], np.int64)
         ids = np.array(list(listed), np.int64)
         known.make_room(ids.size)
-        over = asking.take_in_all(
+        new, over = asking.take_in_all(
             known.record, told.broker, ids, numbers, told.link, np.array(links, np.int64)
         )
+        self.learned(told, numbers[new])
         for j in np.flatnonzero(over.any(axis=0)).tolist():
             heads = [_listed(id_, listed[id_]) for id_ in ids[over[:, j]].tolist()]
             self.send(told, links[j], HEADS, {"number": 0, "words": [], "heads": heads})
@@ -230,28 +242,45 @@ class KeywordShard(RankingShard):
         home, words = env.client_broker[interests.client][row], words[row, column].astype(np.int64)
         child = np.flatnonzero(routes.up[0] >= 0)
         up = routes.up[0, child].astype(np.int64)
-        enter, leave = routes.enter[0], routes.leave[0]
-        together = max(1, _STAND_CELLS // (routes.brokers + 1))
+        together = max(1, _STAND_CELLS // (routes.brokers + 2))
         used = np.unique(words)
         for at in range(0, used.size, together):
             part = used[at : at + together]
             chosen = (words >= part[0]) & (words <= part[-1])
-            counts = np.zeros((routes.brokers + 1, part.size), np.int64)
-            np.add.at(counts, (enter[home[chosen]] + 1, np.searchsorted(part, words[chosen])), 1)
-            total = np.cumsum(counts, axis=0)
-            inside = total[leave[child]] - total[enter[child]]
-            below, above = inside > 0, total[-1] - inside > 0
-            self._stand(up ^ 1, below, above, part)  # a parent, and what is below its child
-            self._stand(up, above, below, part)
+            below, above = self._first(home[chosen], np.searchsorted(part, words[chosen]), row[chosen], part.size)
+            self._stand(up ^ 1, below[child], above[child], part)  # a parent, and what is below its child
+            self._stand(up, above[child], below[child], part)
 
-    def _stand(self, links: Ints, wanted: Any, needed: Any, words: Ints) -> None:
+    def _first(self, home: Ints, word: Ints, number: Ints, words: int) -> tuple[Ints, Ints]:
+        """By broker and keyword the first of these interests in its subtree, and the first elsewhere, or NEVER."""
+        routes = self.routes
+        enter, leave, up = routes.enter[0], routes.leave[0], routes.up[0]
+        below = np.full((routes.brokers, words), NEVER, np.int64)
+        np.minimum.at(below, (home, word), number)
+        outer = np.full((2, routes.brokers + 2, words), NEVER, np.int64)  # of those before a place, and from it on
+        there = np.flatnonzero((up >= 0) | (np.arange(up.size) == 0))  # a server hangs on no tree
+        outer[0, enter[there] + 1] = outer[1, enter[there]] = below[there]
+        np.minimum.accumulate(outer[0], axis=0, out=outer[0])
+        np.minimum.accumulate(outer[1, ::-1], axis=0, out=outer[1, ::-1])
+        for broker in there[np.argsort(-enter[there], kind="stable")].tolist():
+            if up[broker] >= 0:
+                parent = below[self.env.links.target[up[broker]]]
+                np.minimum(parent, below[broker], out=parent)
+        return below, np.minimum(outer[0, enter], outer[1, leave])
+
+    def _stand(self, links: Ints, wanted: Ints, needed: Ints, words: Ints) -> None:
         """What the brokers that these links leave know: what is wanted behind, and needed before."""
-        local = self.env.local[self.env.links.source[links]]
-        for table, which in ((self.known.wants, wanted), (self.known.asked, needed)):
-            row, column = np.nonzero(which & local[:, None])
-            self.known.add_keys(table, keys_of(links[row], words[column]))
-            if table is self.known.wants:
-                self.known.count_wanting(self.env.links.source[links[row]].astype(np.int64), words[column], 1)
+        known, source = self.known, self.env.links.source.astype(np.int64)
+        local = self.env.local[source[links]][:, None]
+        row, column = np.nonzero((wanted < NEVER) & local)
+        known.add_keys(known.wants, keys_of(links[row], words[column]))
+        known.count_wanting(source[links[row]], words[column], 1)
+        row, column = np.nonzero((needed < NEVER) & local)
+        known.add_keys(known.asked, keys_of(links[row], words[column]))
+        self.stood(links[row], words[column], needed[row, column])
+
+    def stood(self, links: Ints, words: Ints, first: Ints) -> None:
+        """Neighbours were asked for these keywords before the start, and which interest asked first."""
 
     # ---- what is kept ----------------------------------------------------------------------------------
 

@@ -73,13 +73,14 @@ class Known:
     """See the module."""
 
     def __init__(
-        self, env: ShardEnv, kind: Spatial, in_tree: NDArray[np.bool_], flood: bool, windowed: bool, record: Record
+        self, env: ShardEnv, kind: Spatial, in_tree: NDArray[np.bool_], flood: bool, windowed: bool, record: Record,
+        more: dict[str, NDArray[Any]],
     ) -> None:
         self.env = env
         self.kind = kind
         self.geometry = geometry_named(kind.geometry)
         self.wants, self.asked = Keys(), Keys()
-        self.more: dict[str, NDArray[Any]] = {}  # of a record that has more
+        self._more_columns = more  # of a record that has more; its owner replaces them
         self._moved = False  # whether the record names arrays that there are no more
         self.objects: list[Object | None] = []  # by number
         self.sub_id: list[int] = []  # by slot
@@ -119,10 +120,14 @@ class Known:
     def columns(self) -> dict[str, NDArray[Any]]:
         """The arrays of the record."""
         return {
-            **self.arrays, **self.more,
+            **self.arrays, **self._more_columns,
             "want_keys": self.wants.keys, "want_slots": self.wants.slots,
             "asked_keys": self.asked.keys, "asked_slots": self.asked.slots,
         }  # fmt: skip
+
+    def moved(self) -> None:
+        """An array was replaced."""
+        self._moved = True
 
     @property
     def record(self) -> Any:

@@ -24,7 +24,7 @@ SPATIAL = KindManifest(
             "objects whole to the brokers where a subscription has one of their keywords",
         ),
         "spatial": Entry(
-            "protocols.spatial.summarised:Summarised",
+            "protocols.spatial.summarised_shard:SummarisedShard",
             "heads of objects travel by keyword, their payloads only to where they may matter",
         ),
     },

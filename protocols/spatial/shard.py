@@ -73,6 +73,8 @@ class RankingShard(ShardProtocol):
     kind: ClassVar[str] = "spatial"
     compiled: ClassVar[Handler | None] = spread
     record: ClassVar[Record] = RECORD
+    swift: ClassVar[tuple[int, ...]] = (PUBLISH, EXPIRE)  # types that the handler decides on
+    carriers: ClassVar[tuple[int, ...]] = (PUBLISH,)  # types whose bodies are objects
     flood: ClassVar[bool]
     others: ClassVar[frozenset[str]] = frozenset()  # in `state`, beside columns
 
@@ -86,14 +88,24 @@ class RankingShard(ShardProtocol):
         self.service = cast(Spatial, env.kind)
         self.routes = Routes(env.links, env.overlay.is_tree, np.zeros(1, np.int32), False)
         self.windowed = self.service.last is not None or self.service.lifetime_ns is not None
-        self.known = Known(env, self.service, self.routes.in_tree, self.flood, self.windowed, self.record)
+        self.known = Known(
+            env, self.service, self.routes.in_tree, self.flood, self.windowed, self.record, self.extra()
+        )
         self.windows: dict[int, list[Window]] = {}  # by broker, over the objects published there
         self._links: dict[int, list[int]] = {}
-        self._desk = Desk(env, self)
+        self._desk = self.new_desk()
         self.out: Out
         self.batch: Batch
 
     # ---- what a subclass decides -----------------------------------------------------------------------
+
+    def extra(self) -> dict[str, NDArray[Any]]:
+        """What its record has beside what all have."""
+        return {}
+
+    def new_desk(self) -> Desk:
+        """The desk of the handler."""
+        return Desk(self.env, self)
 
     def hear(self, told: Told) -> None:
         """A message of the protocol's own."""
@@ -112,19 +124,24 @@ class RankingShard(ShardProtocol):
         self.known.make_room(batch.size)
         at, stop, types = 0, batch.size, batch.type.tolist()
         while at < stop:
-            if types[at] in (PUBLISH, EXPIRE):
-                at = self._desk.reach(batch, out, at, stop)
-            if at < stop:
-                self._one(at)
-                self.known.make_room(stop - at)
-                at += 1
+            if types[at] in self.swift:
+                at, left = self.reached(self._desk.reach(batch, out, at, stop), stop)
+                if not left:
+                    continue
+            self._one(at)
+            self.known.make_room(stop - at)
+            at += 1
+
+    def reached(self, row: int, stop: int) -> tuple[int, bool]:
+        """The handler has come to this row: the one to go on with, and whether the handler leaves it to Python."""
+        return row, row < stop
 
     def prepare(self, type: Ints32, word: Ints, body: Ints32, now: int) -> None:
         self._make_ready(type, body)
 
     def _make_ready(self, type: Ints32, body: Ints32) -> None:
         """Know the objects that are published."""
-        published = body[type == PUBLISH]
+        published = body[np.isin(type, self.carriers)]
         if published.size:
             self.known.note(published)
 
@@ -140,15 +157,19 @@ class RankingShard(ShardProtocol):
             found = self._links[broker] = mine[self.routes.in_tree[mine]].tolist()
         return found
 
-    def _one(self, row: int) -> None:
-        """A message that the handler leaves to Python."""
+    def told(self, row: int) -> Told:
+        """A row of the batch."""
         batch = self.batch
         cause = int(batch.cause[row])
-        told = Told(
+        return Told(
             row, int(batch.time[row]), int(batch.broker[row]), int(batch.link[row]), int(batch.type[row]),
             int(batch.body[row]), int(batch.word[row]),
             -1 if cause < 0 else int(self.env.causes.keys(np.array([cause]))[0]),
         )  # fmt: skip
+
+    def _one(self, row: int) -> None:
+        """A message that the handler leaves to Python."""
+        told = self.told(row)
         if told.type == PUBLISH:
             self._publish(told)
         elif told.type == EXPIRE:
@@ -175,6 +196,7 @@ class RankingShard(ShardProtocol):
         facts[WINDOWED] = 0
         self.known.make_room(1)
         self._desk.decide(self.batch, self.out, told.row, told.row + 1)
+        self.reached(told.row + 1, told.row + 1)
         facts[WINDOWED] = self.windowed
         self._close(told, [told.word])
 
@@ -306,13 +328,16 @@ class RankingShard(ShardProtocol):
         """What `state` gives, for `load` to check."""
         return _STATE
 
+    def sizes(self) -> dict[str, int]:
+        """What numbers in `state` lie below."""
+        env = self.env
+        keywords = self.service.params["keywords"]
+        return {"brokers": env.overlay.brokers, "links": env.links.source.size, "keywords": keywords}
+
     def load(self, states: Sequence[dict[str, Any]], handle_of: Mapping[int, int]) -> None:
         env = self.env
-        sizes = {
-            "brokers": env.overlay.brokers, "links": env.links.source.size, "keywords": self.service.params["keywords"],
-        }  # fmt: skip
         for state in states:
-            check_columns(state, self.state_columns(), dict(sizes), self.others)
+            check_columns(state, self.state_columns(), self.sizes(), self.others)
         for state in states:
             self._load_subscriptions(state)
         for state in states:
