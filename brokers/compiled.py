@@ -25,7 +25,7 @@ stops before a row for which there is no room (`fits` says so, and asks for it),
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -226,6 +226,7 @@ class Desk:
         self._answered = np.zeros(4, np.int64)
         self._desk: Held | None = None
         self._mine: Held | None = None
+        self._columns: Mapping[str, NDArray[Any]] = {}  # of `mine`
         self._room(64, 64)
 
     def _room(self, sends: int, deliveries: int) -> None:
@@ -265,7 +266,8 @@ class Desk:
                 sizes = found["send_event"].size, found["deliver_event"].size
                 self._room(2 * max(sizes[0], sends_wanted), 2 * max(sizes[1], deliveries_wanted))
                 desk.follow(self._answers)
-                mine.follow(self._protocol.columns())
+                self._columns = self._protocol.columns()
+                mine.follow(self._columns)
         if np.count_nonzero(cost):
             charged = np.flatnonzero(cost)
             out.cost(charged, cost[charged])
@@ -290,7 +292,9 @@ class Desk:
             self._desk, self._mine = DESK.of({**laid, **always}), self._handler.record.of(columns)
         else:
             self._desk.follow(laid)
-            self._mine.follow(columns)
+            if columns is not self._columns:
+                self._mine.follow(columns)
+        self._columns = columns
         return self._desk, self._mine
 
 

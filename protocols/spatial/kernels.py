@@ -41,7 +41,7 @@ FIELDS = {
     "topic_broker": NARROW, "topic_word": NARROW, "here": NARROW, "wanting": NARROW,
     "first_head": NARROW, "last_head": NARROW, "first_sub": NARROW, "topic_free": NARROW,
     "sub_point": REALS_TABLE, "sub_word": NARROW_TABLE, "sub_broker": NARROW, "sub_client": NARROW,
-    "waiting": FLAGS,
+    "sub_id": INTS, "waiting": FLAGS,
     "sub_topic": NARROW_TABLE, "sub_next": NARROW_TABLE, "sub_prev": NARROW_TABLE,
     "near": NARROW_TABLE, "squared": REALS_TABLE, "held": NARROW,  # heads, distances, how many
     "subscriptions": INTS, "heads": INTS,  # by broker

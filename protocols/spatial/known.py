@@ -26,8 +26,8 @@ _OBJECTS = ("point", "word", "uses", "bytes")
 _HEADS = ("head_broker", "head_id", "head_object", "head_link", "head_since", "head_topic", "head_next", "head_prev")
 _TOPICS = ("topic_broker", "topic_word", "here", "wanting", "first_head", "last_head", "first_sub")
 _SUBS = (
-    "sub_point", "sub_word", "sub_broker", "sub_client", "waiting", "sub_topic", "sub_next", "sub_prev", "near",
-    "squared", "held",
+    "sub_point", "sub_word", "sub_broker", "sub_client", "sub_id", "waiting", "sub_topic", "sub_next", "sub_prev",
+    "near", "squared", "held",
 )  # fmt: skip
 _BODIES = ("body_object", "body_generation", "body_k")
 
@@ -82,6 +82,7 @@ class Known:
         self.wants, self.asked = Keys(), Keys()
         self._more_columns = more  # of a record that has more; its owner replaces them
         self._moved = False  # whether the record names arrays that there are no more
+        self._columns: dict[str, NDArray[Any]] | None = None
         self.objects: list[Object | None] = []  # by number
         self.sub_id: list[int] = []  # by slot
         self.sub_words: list[tuple[int, ...]] = []
@@ -102,6 +103,7 @@ class Known:
             "topic_place": np.full(8, -1, np.int32), "topic_free": np.zeros(0, np.int32),
             "sub_point": np.zeros((0, axes)), "sub_word": np.zeros((0, 1), np.int32),
             "sub_broker": np.zeros(0, np.int32), "sub_client": np.zeros(0, np.int32), "waiting": np.zeros(0, np.bool_),
+            "sub_id": np.zeros(0, np.int64),
             **{name: np.zeros((0, 1), np.int32) for name in ("sub_topic", "sub_next", "sub_prev")},
             "near": np.zeros((0, capacity), np.int32), "squared": np.zeros((0, capacity)),
             "held": np.zeros(0, np.int32), "found": np.zeros(0, np.int32),
@@ -118,7 +120,12 @@ class Known:
         self._held = record.of(self.columns())
 
     def columns(self) -> dict[str, NDArray[Any]]:
-        """The arrays of the record."""
+        """The arrays of the record; the same dict as long as they are the same arrays."""
+        if self._columns is None:
+            self._columns = self._named()
+        return self._columns
+
+    def _named(self) -> dict[str, NDArray[Any]]:
         return {
             **self.arrays, **self._more_columns,
             "want_keys": self.wants.keys, "want_slots": self.wants.slots,
@@ -127,7 +134,7 @@ class Known:
 
     def moved(self) -> None:
         """An array was replaced."""
-        self._moved = True
+        self._moved, self._columns = True, None
 
     @property
     def record(self) -> Any:
@@ -144,7 +151,7 @@ class Known:
     # ---- room ----------------------------------------------------------------------------------------
 
     def _grow(self, names: Iterable[str], rows: int) -> None:
-        self._moved = True
+        self.moved()
         for name in names:
             old = self.arrays[name]
             grown = np.zeros((rows, *old.shape[1:]), old.dtype)
@@ -171,13 +178,15 @@ class Known:
         free[: size - old] = np.arange(size - 1, old - 1, -1)
         free[size - old : size - old + spare] = arrays[f"{what}_free"][:spare]
         arrays[f"{what}_free"] = free
+        self.moved()
         self.spare[which] = size - old + spare
         arrays[f"{what}_place"] = np.full(1 << (2 * size - 1).bit_length(), -1, np.int32)
         rehash(arrays[f"{what}_place"], arrays[f"{what}_broker"], arrays[numbers].astype(np.int64), used)
 
     def _widen(self, name: str, nodes: tuple[str, ...], ends: tuple[str, ...], width: int) -> None:
         """So many keywords at most; nodes of lists, a row and a column in one number, become others."""
-        arrays, self._moved = self.arrays, True
+        arrays = self.arrays
+        self.moved()
         old = arrays[name].shape[1]
 
         def moved(numbers: NDArray[Any]) -> NDArray[Any]:
@@ -194,8 +203,9 @@ class Known:
 
     def add_keys(self, table: Keys, keys: Ints) -> Ints:
         """Enter those that are not there; returns them."""
-        self._moved = True
-        return table.enter(keys)
+        fresh = table.enter(keys)
+        self.moved()
+        return fresh
 
     def remove_keys(self, table: Keys, keys: Ints) -> Ints:
         """Take out those that are there; returns them."""
@@ -244,7 +254,7 @@ class Known:
             self._grow(_BODIES, table.capacity)
             arrays["body_generation"][old:] = -1
         stale = arrays["body_generation"][bodies] != table.generation[bodies]
-        if not stale.any():
+        if not np.count_nonzero(stale):
             return
         fresh = np.unique(bodies[stale])
         if len(self._free_objects) < len(fresh) and len(self.objects) + len(fresh) > len(arrays["point"]):
@@ -330,7 +340,7 @@ class Known:
         arrays["sub_point"][slot] = self.geometry.points([place], 1, "subscriptions")[0] if point is None else point
         arrays["sub_word"][slot] = -1
         arrays["sub_word"][slot, : len(words)] = words
-        arrays["sub_broker"][slot] = broker
+        arrays["sub_broker"][slot], arrays["sub_id"][slot] = broker, id
         arrays["sub_client"][slot] = (id >> 32) - self.env.entity_base
         arrays["waiting"][slot] = False
         return slot

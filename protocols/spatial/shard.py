@@ -141,7 +141,10 @@ class RankingShard(ShardProtocol):
 
     def _make_ready(self, type: Ints32, body: Ints32) -> None:
         """Know the objects that are published."""
-        published = body[np.isin(type, self.carriers)]
+        carried = type == self.carriers[0]
+        for other in self.carriers[1:]:
+            carried |= type == other
+        published = body[carried]
         if published.size:
             self.known.note(published)
 

@@ -20,6 +20,7 @@ from brokers.contract import TIMER, Batch, BrokerProtocol, Interests, Ints, Ints
 from brokers.indexes.spatial.summary import Summary, boxes_of
 from brokers.out import SAME, Out
 from brokers.records import Record
+from protocols.spatial import shrink_kernels
 from protocols.spatial import summary_kernels as kernels
 from protocols.spatial.kernels import WORD_BITS
 from protocols.spatial.keyword_shard import KeywordShard
@@ -28,14 +29,10 @@ from protocols.spatial.known import keys_of
 from protocols.spatial.reach import (
     Reach,
     covers,
-    extent,
     grown,
-    lets_through,
     packed,
     packed_bytes,
     rounded,
-    shrunk,
-    together,
     unpacked,
 )
 from protocols.spatial.shard import Told
@@ -43,7 +40,6 @@ from protocols.spatial.summarised import (
     HEAD,
     ROOM,
     SHRINK,
-    SMALLER,
     STANDING,
     SUMMARY,
     WIDER,
@@ -61,14 +57,13 @@ _ROWS = ("boxes", "box", "reach")
 class _HeadDesk(Desk):
     """A desk whose handler sends heads of objects too."""
 
-    as_head: NDArray[np.bool_]
-
     def _room(self, sends: int, deliveries: int) -> None:
         super()._room(sends, deliveries)
-        self.as_head = np.zeros(sends, np.bool_)
+        self._protocol.more["as_head"] = np.zeros(sends, np.bool_)
+        self._protocol.known.moved()
 
     def hand_on(self, batch: Batch, out: Out, event: Ints, link: Ints) -> None:
-        as_head = self.as_head[: event.size]
+        as_head = self._protocol.more["as_head"][: event.size]
         if not as_head.any():
             out.forward(event, link)
             return
@@ -122,10 +117,6 @@ class SummarisedShard(KeywordShard):
 
     def new_desk(self) -> Desk:
         return _HeadDesk(self.env, self, kernels.walk)
-
-    def columns(self) -> Mapping[str, NDArray[Any]]:
-        self.more["as_head"] = self._desk.as_head
-        return super().columns()
 
     def head_sizes(self, bodies: Ints32) -> list[int]:
         """On the wire, of the heads of these objects."""
@@ -204,7 +195,7 @@ class SummarisedShard(KeywordShard):
 
     def handle(self, batch: Batch, out: Out) -> None:
         self._fit(("rings", "row_cause"), batch.size)
-        self.more["row_cause"][: batch.size] = self.env.causes.keys(batch.cause.astype(np.int64))
+        self.more["row_cause"][: batch.size] = self.env.causes.keys(batch.cause)
         super().handle(batch, out)
 
     def reached(self, row: int, stop: int) -> tuple[int, bool]:
@@ -349,8 +340,8 @@ class SummarisedShard(KeywordShard):
 
     def shrink(self, told: Told, words: list[int] | None = None, came_by: int = -1) -> None:
         """Tell neighbours of smaller summaries where that pays: of these keywords, or of those it may pay for."""
-        more = self.more
-        for link in self.links(told.broker):
+        more, links = self.more, np.array(self.links(told.broker), np.int64)
+        for link in links.tolist():
             if link == came_by:
                 continue
             if words is None:
@@ -359,81 +350,31 @@ class SummarisedShard(KeywordShard):
                 slots = self.known.asked.find(keys_of(link, np.array(words, np.int64)))
                 slots = slots[slots >= 0]
                 slots = slots[more["let_in"][slots] > more["looked"][slots]]
-            fresh: dict[int, Reach] = {}
-            for slot, word in zip(slots.tolist(), more["told_word"][slots].tolist()):
-                parts = self._behind(told.broker, link, word)
-                if parts is None:
-                    continue
-                reach = self._reach("told", slot)
-                smaller = shrunk(reach, together(parts), self.boxes)
-                if smaller is not None and extent(smaller) <= SMALLER * extent(reach):
-                    fresh[word] = smaller
-            if fresh:
-                self.tell(told, link, fresh)
+            if slots.size:
+                said, boxes, squared = shrink_kernels.shrink(
+                    self.known.record, told.broker, links, link, slots, self.boxes
+                )
+                if len(said):
+                    self.tell(told, link, said, boxes, squared)
 
-    def _behind(self, broker: int, link: int, word: int) -> list[Reach] | None:
-        """The summaries of all that is on this side of a link; None if anything may matter there."""
-        known = self.known
-        others = np.array([other for other in self.links(broker) if other != link], np.int64)
-        slots = known.wants.find(keys_of(others, word))
-        rows = self.more["far"][slots[slots >= 0]]
-        if (rows < 0).any():
-            return None
-        parts: list[Reach] = [self.reaches[row] for row in rows.tolist()]
-        here = kernels.subscriptions_with(known.record, broker, word)
-        if here.size:
-            squared = self._squared(here)
-            if np.isinf(squared).any():
-                return None
-            order = np.argsort(np.array([known.sub_id[slot] for slot in here.tolist()]))
-            points = known.arrays["sub_point"][here[order]]
-            mine = rounded(Summary(np.concatenate([points, points], axis=1), squared[order]), ROOM)
-            if mine is None:
-                return None
-            parts.insert(0, mine)
-        return parts
-
-    def tell(self, told: Told, link: int, fresh: dict[int, Reach]) -> None:
-        """Tell a neighbour of these summaries, as far as they pay."""
-        said, more = [], self.more
-        for word, gain in self.gains(told.broker, link, fresh).items():
-            slot = int(self.known.asked.find(keys_of(link, [word]))[0])
-            more["looked"][slot] = more["let_in"][slot]
-            gain, cost = min(gain, int(more["let_in"][slot])), packed_bytes(fresh[word])
+    def tell(self, told: Told, link: int, found: Ints, boxes: Any, squared: Any) -> None:
+        """Tell a neighbour of these summaries, (slot, gain, how many boxes) each, as far as they pay."""
+        said, more, at = [], self.more, 0
+        for slot, gain, count in found.tolist():
+            reach = Summary(boxes[at : at + count].copy(), squared[at : at + count].copy())
+            at += count
+            let_in = int(more["let_in"][slot])
+            more["looked"][slot] = let_in
+            gain, cost = min(gain, let_in), packed_bytes(reach)
             if gain >= cost + max(0, -int(more["saved"][slot])):
-                self._set("told", slot, fresh[word])
+                self._set("told", slot, reach)
                 more["stake"][slot] = gain
                 more["saved"][slot] -= cost
                 more["let_in"][slot] = more["looked"][slot] = 0
-                said.append([word, packed(fresh[word])])
+                said.append([int(more["told_word"][slot]), packed(reach)])
         if said:
             body = self.out.body(said, SUMMARY, told.row)
             self.out.send(told.row, link, SUMMARY, body, cause=-1)
-
-    def gains(self, broker: int, link: int, fresh: dict[int, Reach]) -> dict[int, int]:
-        """By keyword, the payload of known objects that came by a link and would not have, had this been told."""
-        known = self.known
-        objects = kernels.heads_from(known.record, broker, link, np.array(list(fresh), np.int64))
-        gains = dict.fromkeys(fresh, 0)
-        if not objects.size:
-            return gains
-        points, sizes = known.arrays["point"][objects], known.arrays["bytes"][objects]
-        words = known.arrays["word"][objects]
-        slots = np.where(words >= 0, known.asked.find(keys_of(link, words.ravel())).reshape(words.shape), -1)
-        needed = np.zeros(objects.size, np.int64)
-        changing: dict[int, Ints] = {}
-        for word, slot in dict(zip(words[slots >= 0].tolist(), slots[slots >= 0].tolist())).items():
-            rows = np.flatnonzero((words == word).any(axis=1))
-            through = lets_through(self._reach("told", slot), points[rows])
-            if word in fresh:
-                still = lets_through(fresh[word], points[rows])
-                changing[word] = rows[through & ~still]
-                needed[changing[word]] += 1
-                through &= still
-            sizes[rows[through]] = 0
-        for word, rows in changing.items():
-            gains[word] = int((sizes[rows] // needed[rows]).sum())
-        return gains
 
     # ---- who wants what --------------------------------------------------------------------------------
 
