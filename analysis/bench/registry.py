@@ -21,6 +21,10 @@ BENCHES: dict[str, Entry] = {
         "analysis.bench.small:rows",
         "hops per second of small and thin networks, beside a plain event loop that does the same",
     ),
+    "nearby": Entry(
+        "analysis.bench.spatial:rows",
+        "hops per second of the spatial protocols in both views, and over a thousand brokers",
+    ),
     "spark": Entry(
         "analysis.bench.spark:rows",
         "analyze and audit of ten million hops, Java included; what checkpoints cost",
