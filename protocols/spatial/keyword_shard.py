@@ -239,15 +239,15 @@ class KeywordShard(RankingShard):
         env, routes = self.env, self.routes
         words = interests.rows[:, SUBSCRIPTION_KEYWORDS:]
         row, column = np.nonzero(words == words)
-        home, words = env.client_broker[interests.client][row], words[row, column].astype(np.int64)
+        home, numbers = env.client_broker[interests.client][row], words[row, column].astype(np.int64)
         child = np.flatnonzero(routes.up[0] >= 0)
         up = routes.up[0, child].astype(np.int64)
         together = max(1, _STAND_CELLS // (routes.brokers + 2))
-        used = np.unique(words)
+        used = np.unique(numbers)
         for at in range(0, used.size, together):
             part = used[at : at + together]
-            chosen = (words >= part[0]) & (words <= part[-1])
-            below, above = self._first(home[chosen], np.searchsorted(part, words[chosen]), row[chosen], part.size)
+            chosen = (numbers >= part[0]) & (numbers <= part[-1])
+            below, above = self._first(home[chosen], np.searchsorted(part, numbers[chosen]), row[chosen], part.size)
             self._stand(up ^ 1, below[child], above[child], part)  # a parent, and what is below its child
             self._stand(up, above[child], below[child], part)
 

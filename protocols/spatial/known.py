@@ -263,7 +263,7 @@ class Known:
         good = self._good(rows)
         points = self.geometry.points(np.where(good[:, None], rows[:, :2], 0.0), len(rows), "objects")
         for body, row, point, well in zip(fresh.tolist(), rows, points, good.tolist()):
-            number, k = REFUSED, 0
+            number, k = REFUSED, 0.0
             if well:
                 x, y, k, size = map(float, row[:OBJECT_KEYWORDS].tolist())
                 thing = Object((x, y), keywords_of(row, OBJECT_KEYWORDS), int(size))

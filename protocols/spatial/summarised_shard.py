@@ -122,7 +122,7 @@ class SummarisedShard(KeywordShard):
         """On the wire, of the heads of these objects."""
         objects = self.known.objects
         numbers = self.known.arrays["body_object"][bodies].tolist()
-        return [head_bytes(objects[number].words) for number in numbers]  # type: ignore[union-attr]
+        return [head_bytes(thing.words) for thing in map(objects.__getitem__, numbers) if thing is not None]
 
     # ---- tables ------------------------------------------------------------------------------------------
 
@@ -195,7 +195,7 @@ class SummarisedShard(KeywordShard):
 
     def handle(self, batch: Batch, out: Out) -> None:
         self._fit(("rings", "row_cause"), batch.size)
-        self.more["row_cause"][: batch.size] = self.env.causes.keys(batch.cause)
+        self.more["row_cause"][: batch.size] = self.env.causes.keys(batch.cause.astype(np.int64))
         super().handle(batch, out)
 
     def reached(self, row: int, stop: int) -> tuple[int, bool]:
