@@ -25,7 +25,7 @@ stops before a row for which there is no room (`fits` says so, and asks for it),
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -41,7 +41,7 @@ from brokers.records import Held, Record, reader
 from brokers.views import INTS, NARROW, REALS_TABLE
 
 if TYPE_CHECKING:
-    from brokers.contract import Batch, ShardEnv
+    from brokers.contract import Batch, Ints, ShardEnv
     from brokers.out import Out
 
 
@@ -219,10 +219,11 @@ def _fill(crew, a, b, c, d, e, f, g, h):
 class Desk:
     """A desk for one service, to call its handler from Python on rows of a batch."""
 
-    def __init__(self, env: ShardEnv, protocol: Any) -> None:
+    def __init__(self, env: ShardEnv, protocol: Any, handler: Handler | None = None) -> None:
+        """`handler`: in place of the one that the engine calls too."""
         self._env = env
         self._protocol = protocol
-        self._handler: Handler = protocol.compiled
+        self._handler: Handler = protocol.compiled if handler is None else handler
         self._crew = Crew.of([self._handler])
         self._model = np.zeros((env.service + 1, 5))
         self._model[env.service] = env.cost
@@ -230,6 +231,7 @@ class Desk:
         self._answered = np.zeros(4, np.int64)
         self._desk: Held | None = None
         self._mine: Held | None = None
+        self._columns: Mapping[str, NDArray[Any]] = {}  # of `mine`
         self._room(64, 64)
 
     def _room(self, sends: int, deliveries: int) -> None:
@@ -246,8 +248,19 @@ class Desk:
 
         Without `aside`, one that is left is its protocol's fault.
         """
+        at = self.reach(batch, out, at, stop, aside)
+        if at < stop:
+            raise ProtocolFault(
+                f"{type(self._protocol).__name__}: its compiled handler leaves a message of type "
+                f"{int(batch.type[at])} to `handle`, which hands it to the handler"
+            )
+
+    def reach(
+        self, batch: Batch, out: Out, at: int, stop: int, aside: Callable[[int], int] | None = None
+    ) -> int:
+        """As `decide`; returns the row that is left to Python, or `stop`."""
         if at == stop:
-            return
+            return stop
         cost, answered = np.zeros(batch.size, np.int64), self._answered
         desk, mine = self._lay(batch, cost)
         while at < stop:
@@ -256,26 +269,30 @@ class Desk:
             sends, delivered, sends_wanted, deliveries_wanted = answered.tolist()
             found = self._answers
             if sends:
-                out.forward(found["send_event"][:sends].copy(), found["send_link"][:sends].copy())
+                self.hand_on(batch, out, found["send_event"][:sends].copy(), found["send_link"][:sends].copy())
             if delivered:
                 out.deliver(found["deliver_event"][:delivered].copy(), found["deliver_client"][:delivered].copy())
             if at < stop:
                 if not sends_wanted + deliveries_wanted:
-                    if aside is not None:
-                        at = aside(at)
-                        desk.follow(body_columns(self._env.bodies))
-                        mine.follow(self._protocol.columns())
-                        continue
-                    raise ProtocolFault(
-                        f"{type(self._protocol).__name__}: its compiled handler leaves a message of type "
-                        f"{int(batch.type[at])} to `handle`, which hands it to the handler"
-                    )
+                    if aside is None:
+                        break
+                    at = aside(at)
+                    desk.renew()
+                    mine.follow(self._protocol.columns())
+                    continue
                 sizes = found["send_event"].size, found["deliver_event"].size
                 self._room(2 * max(sizes[0], sends_wanted), 2 * max(sizes[1], deliveries_wanted))
                 desk.follow(self._answers)
+                self._columns = self._protocol.columns()
+                mine.follow(self._columns)
         if np.count_nonzero(cost):
             charged = np.flatnonzero(cost)
             out.cost(charged, cost[charged])
+        return at
+
+    def hand_on(self, batch: Batch, out: Out, event: Ints, link: Ints) -> None:
+        """What the handler sends; a protocol that is called by its `handle` alone may mean more by it."""
+        out.forward(event, link)
 
     @property
     def address(self) -> int:
@@ -300,7 +317,9 @@ class Desk:
             self._mine = self._handler.record.of(columns)
         else:
             self._desk.renew()
-            self._mine.follow(columns)
+            if columns is not self._columns:
+                self._mine.follow(columns)
+        self._columns = columns
         _point(self._desk.table, _PLACES, *rows)
         return self._desk, self._mine
 

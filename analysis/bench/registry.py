@@ -29,6 +29,10 @@ BENCHES: dict[str, Entry] = {
         "analysis.bench.contexts:rows",
         "context protocols at full size with everything changing, beside the author's view where it is small enough",
     ),
+    "nearby": Entry(
+        "analysis.bench.spatial:rows",
+        "hops per second of the spatial protocols in both views, and over a thousand brokers",
+    ),
     "spark": Entry(
         "analysis.bench.spark:rows",
         "analyze and audit of ten million hops, Java included, beside DuckDB and polars; what checkpoints cost",

@@ -16,15 +16,15 @@ SPATIAL = KindManifest(
     warm="brokers.indexes.spatial.warm:warm",
     protocols={
         "spatial-flooding": Entry(
-            "protocols.spatial.flooding:Flooding",
+            "protocols.spatial.shard:FloodingShard",
             "every object whole to every broker, which ranks for its own clients",
         ),
         "spatial-keyword": Entry(
-            "protocols.spatial.keyword:Keyword",
+            "protocols.spatial.keyword_shard:KeywordShard",
             "objects whole to the brokers where a subscription has one of their keywords",
         ),
         "spatial": Entry(
-            "protocols.spatial.summarised:Summarised",
+            "protocols.spatial.summarised_shard:SummarisedShard",
             "heads of objects travel by keyword, their payloads only to where they may matter",
         ),
     },

@@ -72,7 +72,8 @@ def may_matter(summary: Reach, point: Floats) -> bool:
 
 def extent(summary: Reach) -> float:
     """How large the boxes are with all that they reach, added up."""
-    return float("inf") if summary is None else float(_extents(summary.boxes, summary.squared).sum())
+    # One after the other: what NumPy's `sum` adds first depends on how many there are.
+    return float("inf") if summary is None else float(np.cumsum([0.0, *_extents(*summary)])[-1])
 
 
 def together(parts: list[Reach]) -> Reach:

@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from brokers.errors import InvalidInput
 from brokers.indexes.spatial.contract import ReverseTopK
@@ -43,7 +44,11 @@ def summaries(index: ReverseTopK, k: int, boxes_max: int = BOXES_MAX) -> dict[st
 def by_keyword(index: ReverseTopK, k: int, ids: Any = None) -> dict[int, Summary]:
     """By number of keyword, these subscriptions of an index or all of them, each in a box of its own."""
     slots, squared = index.kth_squared(k, ids)
-    words, points = index.subscriptions.words[slots], index.subscriptions.points[slots]
+    return boxes_of(index.subscriptions.words[slots], index.subscriptions.points[slots], squared)
+
+
+def boxes_of(words: NDArray[np.int32], points: Floats, squared: Floats) -> dict[int, Summary]:
+    """The same of subscriptions with these keywords, places and squared k-th distances."""
     row, column = np.nonzero(words != NONE)
     word = words[row, column]
     row = row[np.argsort(word, kind="stable")]
