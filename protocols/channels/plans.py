@@ -220,7 +220,7 @@ def _planned(
         found = replanner.plan()
     else:
         algorithm = {"unicast": "separate", "identical": "identical"}.get(options.mode, options.algorithm)
-        found = plan(BoxProblem(queries, costs, size, options.procedure), algorithm, seed)
+        found = plan(BoxProblem(queries, costs, size, options.procedure), algorithm, seed, bounded=False)
     sent = [
         Sent(("channel", period_ns, each.message.channel), listening[each.message.channel], each)
         if listening
@@ -274,7 +274,7 @@ def _allocation(options: Options, problem: BoxProblem, seed: int) -> Allocation:
     """Clients on channels."""
 
     def merge(part: BoxProblem) -> Plan:
-        return plan(part, options.algorithm, seed)
+        return plan(part, options.algorithm, seed, bounded=False)
 
     plain = options.algorithm == "pair-merging"
     allocator = _allocator(options, seed)
