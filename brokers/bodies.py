@@ -1,9 +1,10 @@
 """Message bodies of one shard: created once, shared by every hop, freed when nothing needs them.
 
 A message under way carries a handle, a small integer. Behind it stands the body: a row of numbers (most
-publications and subscriptions) or plain data that msgpack can carry, and arrays in the place of lists of numbers. `refs` counts the messages under way;
-the engine keeps it. A body without references that no protocol holds is freed between windows, and its
-handle is used again under another `generation`.
+publications and subscriptions) or plain data that msgpack can carry, with arrays in the place of lists of numbers.
+Plain data is kept as the bytes that it is encoded to; what readers make of them is made once for the shard. `refs`
+counts the messages under way; the engine keeps it. A body without references that no protocol holds is freed between
+windows, and its handle is used again under another `generation`.
 """
 
 from __future__ import annotations
@@ -240,6 +241,10 @@ class Bodies:
             row = self._rows[(service, type_)].matrix[self.row[handle]]
             found = self._objects[handle] = self.kinds[service].row_to_object(type_, row.copy())
         return found
+
+    def encoded(self, handle: int) -> bytes:
+        """The bytes of a body of plain data."""
+        return self._encoded[handle]
 
     def read(self, handle: int, reader: Callable[[bytes], Any]) -> Any:
         """What a reader makes of the bytes of a body of plain data; made once for all of a shard, and kept until freed.

@@ -130,8 +130,8 @@ class Node:
     def read(self, message: Message, reader: Callable[[bytes], Any]) -> Any:
         """What a reader makes of the bytes that the message carries as plain data; made once for all of a shard.
 
-        `reader` is a pure function at the top level of a module, as those of `brokers.wire.numbers`; nobody changes what
-        it returns.
+        `reader` is a pure function at the top level of a module, as those of `brokers.wire.numbers`; what it returns,
+        nobody changes.
         """
         return self.env.bodies.read(message[6], reader)
 

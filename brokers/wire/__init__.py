@@ -18,8 +18,8 @@ in C order. Nothing else is allowed, and nothing is guessed: bytes that differ f
 `WireError`, which says what is wrong and at which offset of the frame.
 
 A *body* is the content of one message: the same plain data, and canonical. Maps are written in the order of their keys
-and each NaN in one form, so equal objects give equal bytes whoever wrote them. An array in a body is written as the list
-of its numbers, and read as one.
+and each NaN in one form, so equal objects give equal bytes whoever wrote them. An array in a body is written as the
+list of its numbers, and read as one.
 
 The version goes up when a reader of the old one would misread the new. docs/wire.md says the same at length.
 """

@@ -13,6 +13,7 @@ Rules:
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import Any, ClassVar, cast
 
 import numpy as np
@@ -21,9 +22,11 @@ from brokers.aside import Aside
 from brokers.contract import TIMER, BrokerProtocol, Message
 from brokers.node import Body
 from brokers.planning.model import Queries
+from brokers.wire import Encoded
 from protocols.channels.answers import body_of, size_bytes
 from protocols.channels.database import marks
 from protocols.channels.kind import SUBSCRIBE, Asked, Channels
+from protocols.channels.listening import rows_of
 from protocols.channels.plans import (
     Job,
     Options,
@@ -170,11 +173,7 @@ class Server(BrokerProtocol):
                 self.numbers[channel] = self.numbered
                 self.numbered += 1
         self.numbers = {channel: number for channel, number in self.numbers.items() if channel in listeners}
-        listening: dict[int, list[int]] = {}
-        for channel, clients in listeners.items():
-            for client in clients:
-                listening.setdefault(client, []).append(self.numbers[channel])
-        body = [[client, sorted(listening[client])] for client in sorted(listening)]
+        body = Encoded(_who_listens([(self.numbers[channel], clients) for channel, clients in listeners.items()]))
         self.node.send(message, self.node.links[0], LISTEN, body)
         for plan in planned:
             self.record_plan(message, plan, began_ns)
@@ -279,3 +278,13 @@ class Server(BrokerProtocol):
             "merged": {period: len(plan.sent) for period, plan in sorted(self.plans.items())},
             "channels": len(self.numbers),
         }
+
+
+def _who_listens(channels: list[tuple[int, tuple[int, ...]]]) -> bytes:
+    """What brokers are told: each client with its channels, both ascending."""
+    sizes = [len(clients) for _, clients in channels]
+    client = np.fromiter(chain.from_iterable(clients for _, clients in channels), np.int64, sum(sizes))
+    number = np.repeat(np.array([number for number, _ in channels], np.int64), sizes)
+    order = np.lexsort((number, client))
+    named, start = np.unique(client[order], return_index=True)
+    return rows_of(named, np.append(start, client.size), number[order])

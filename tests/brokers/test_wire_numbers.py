@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import struct
 
@@ -133,10 +134,8 @@ def test_what_is_no_list_of_floats_is_not_read_as_one(body):
 @settings(deadline=None)
 def test_any_bytes_are_read_or_refused(data):
     for reader in (read_ints, read_floats):
-        try:
+        with contextlib.suppress(WireError):
             reader(data)
-        except WireError:
-            pass
     for cut in range(len(data)):
         with pytest.raises(WireError):
             read_ints(pack_numbers(np.arange(40))[:cut])
