@@ -45,6 +45,10 @@ BENCHES: dict[str, Entry] = {
         "analysis.bench.agile:rows",
         "context filters over half a million profiles: messages and updates, and which approach is ahead when",
     ),
+    "maps": Entry(
+        "analysis.bench.maps:rows",
+        "a thousand map queries to a server over two hundred brokers, beside the same in the author's view",
+    ),
     "merging": Entry(
         "analysis.bench.merging:rows",
         "query merging: optimum, pair merging and directed search beside the plain algorithms; channel allocation",

@@ -3,12 +3,14 @@
 - Changes of queries climb: all of a batch in one call.
 - What a broker hears of who listens stays in bytes: those of the rows below each of its links are its part.
 - An answer is read and sifted once for the shard, for all clients in its header; a broker looks up who of its own
-  listens. Only answers in several parts wait at brokers until all are there.
+  listens, and remembers what came of it as long as neither changes. Only answers in several parts wait at brokers
+  until all are there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -32,7 +34,7 @@ from protocols.channels.listening import NOBODY, Listening, heard
 from protocols.channels.plain import PlainChannels
 from protocols.channels.plans import Options
 from protocols.channels.server import ANSWER, LISTEN, Server
-from protocols.channels.sifting import Came, Line, came
+from protocols.channels.sifting import Came, Sifted, came
 from protocols.routes import Routes
 
 _PARTS = frozenset({"said", "waiting"})
@@ -47,17 +49,24 @@ class _Place(NamedTuple):
     down: list[int]  # the same
 
 
+class _Handed(NamedTuple):
+    """What a broker makes of an answer on a channel, for as long as both stay the same."""
+
+    sifted: Sifted
+    links: list[int]
+    clients: list[int]
+    size: int  # on a link
+    irrelevant: list[int]  # to each client
+    lines: Ints  # rows of client, query, objects, marks and irrelevant objects: what its clients take
+    whole: bool  # nothing has to wait for other parts
+
+
 class _Answers:
-    """What the brokers of a batch answer, as columns."""
+    """What the brokers of a batch answer."""
 
     def __init__(self) -> None:
-        self.sends: list[tuple[int, int, int, int, int, int]] = []  # event, link, type, body, word, size
-        self.parts: list[tuple[bytes, int]] = []  # bodies to be made, and the bodies they stand for
-        self.deliveries: list[tuple[int, int]] = []  # event, client
-        self.work: list[tuple[int, int, int]] = []  # event, entries, matches
-        self.heard: list[tuple[int, int, int, int, int]] = []  # event, publication, client, objects, irrelevant
-        # event, client, query, period, round, objects, marks, irrelevant
-        self.received: list[tuple[int, int, int, int, int, int, int, int]] = []
+        self.told: list[tuple[int, int, bytes, int]] = []  # event, link, bytes of a body, and the body it stands for
+        self.handed: list[tuple[int, int, int, Came, _Handed, Ints]] = []  # event, body, channel, and lines to be noted
 
 
 class Channels(ShardProtocol):
@@ -118,8 +127,7 @@ class Channels(ShardProtocol):
         links, parts = self._learn(broker, self.env.bodies.encoded(body))
         for link, part in zip(links, parts):
             if part != self.told.get(link, NOBODY):
-                answers.sends.append((event, link, LISTEN, -1 - len(answers.parts), 0, -1))
-                answers.parts.append((part, body))
+                answers.told.append((event, link, part, body))
                 self.told[link] = part
 
     def _learn(self, broker: int, data: bytes) -> tuple[list[int], list[bytes]]:
@@ -143,77 +151,82 @@ class Channels(ShardProtocol):
         known = self.listening.get(broker)
         if known is None:
             return
-        clients, links = known.of(channel)
-        if not clients and not links:
-            return
         message: Came = self.env.bodies.read(body, came)
-        sifted = message.sifted
-        if links:
-            size = sifted.size_bytes(self._object_bytes)
-            answers.sends += [(event, link, ANSWER, body, channel, size) for link in links]
-        answers.work.append((event, len(clients), len(links)))
-        if not clients:
-            return
-        publication, objects, base = int(self.env.bodies.key[body]), len(sifted.ids), self.env.entity_base
-        for client in clients:
-            irrelevant, lines = sifted.clients.get(client, (objects, ()))
-            answers.deliveries.append((event, client))
-            answers.heard.append((event, publication, client + base, objects, irrelevant))
-            for line in lines:
-                if line.parts == 1 and (broker, line.query) not in self.waiting:
-                    answers.received.append(
-                        (event, client + base, line.query, message.period_ns, message.round, line.objects, line.marks,
-                         objects - line.objects)
-                    )  # fmt: skip
-                else:
-                    self._unite(answers, event, broker, client + base, line, message)
+        handed: _Handed | None = known.handed.get(channel)
+        if handed is None or handed.sifted is not message.sifted:
+            handed = known.handed[channel] = self._prepared(known, channel, message.sifted)
+        if handed.whole and not self.waiting:
+            lines = handed.lines
+        else:
+            lines = self._united(broker, handed.clients, message)
+        if handed.links or handed.clients:
+            answers.handed.append((event, body, channel, message, handed, lines))
 
-    def _unite(
-        self, answers: _Answers, event: int, broker: int, client: int, line: Line, message: Came
-    ) -> None:
-        """Take what answers a query out of an answer; note it once all parts of the round are there."""
-        key = broker, line.query
-        parts = self.waiting.pop(key, [])
-        if parts and (parts[0].period_ns, parts[0].round) != (message.period_ns, message.round):
-            parts = []  # a link lost the others
-        parts = [*parts, message]
-        if len(parts) < line.parts:
-            self.waiting[key] = parts
-            return
-        found, irrelevant = {}, 0
-        for part in parts:
-            mine = next(each for _, lines in part.sifted.clients.values() for each in lines if each.query == line.query)
-            found.update(dict.fromkeys(part.sifted.ids[part.sifted.wanted[mine.row]].tolist()))
-            irrelevant += len(part.sifted.ids) - mine.objects
-        total = int(marks(np.array([*found], np.int64)).sum())
-        answers.received.append(
-            (event, client, line.query, message.period_ns, message.round, len(found), total, irrelevant)
-        )
+    def _prepared(self, known: Listening, channel: int, sifted: Sifted) -> _Handed:
+        (clients, links), objects = known.of(channel), len(sifted.ids)
+        mine = [sifted.clients.get(client, (objects, ())) for client in clients]
+        lines = [
+            (client + self.env.entity_base, line.query, line.objects, line.marks, objects - line.objects)
+            for client, (_, of_client) in zip(clients, mine) for line in of_client
+        ]  # fmt: skip
+        whole = all(line.parts == 1 for _, of_client in mine for line in of_client)
+        size = sifted.size_bytes(self._object_bytes)
+        irrelevant = [each for each, _ in mine]
+        return _Handed(sifted, links, clients, size, irrelevant, np.array(lines, np.int64).reshape(-1, 5), whole)
+
+    def _united(self, broker: int, clients: list[int], message: Came) -> Ints:
+        """The lines to be noted where queries may wait for parts: those of which all parts of the round are there."""
+        found = []
+        for client in clients:
+            for line in message.sifted.clients.get(client, (0, ()))[1]:
+                key = broker, line.query
+                parts = self.waiting.pop(key, [])
+                if parts and (parts[0].period_ns, parts[0].round) != (message.period_ns, message.round):
+                    parts = []  # a link lost the others
+                parts = [*parts, message]
+                if len(parts) < line.parts:
+                    self.waiting[key] = parts
+                else:
+                    found.append((client + self.env.entity_base, line.query, *_union(parts, line.query)))
+        return np.array(found, np.int64).reshape(-1, 5)
 
     # ---- what is said ----------------------------------------------------------------------------------
 
     def _tell(self, answers: _Answers, out: Out) -> None:
         """Hand everything on, in a few calls."""
-        env = self.env
-        if answers.sends:
-            event, link, type_, body, word, size = np.array(answers.sends, np.int64).T.copy()
-            if answers.parts:
-                bodies = env.bodies
-                about = np.array([source for _, source in answers.parts], np.int64)
-                stands_for = bodies.time[about], bodies.key[about], bodies.broker[about]
-                made = bodies.add_encoded(env.service, LISTEN, [data for data, _ in answers.parts], *stands_for)
-                fresh = body < 0
-                body[fresh] = made[-1 - body[fresh]]
-            out.send(event, link, type_, body, word, size)
-        if answers.work:
-            out.work(*np.array(answers.work, np.int64).T)
-        if answers.deliveries:
-            event, client = np.array(answers.deliveries, np.int64).T.copy()
-            out.deliver(event, client)
-            _record(out, "heard", answers.heard, ("publication", "client", "objects", "irrelevant"))
-        if answers.received:
-            names = ("client", "query", "period_ns", "round", "objects", "marks", "irrelevant")
-            _record(out, "received", answers.received, names)
+        if answers.told:
+            event, link, parts, source = zip(*answers.told)
+            bodies, about = self.env.bodies, np.array(source)
+            stands_for = bodies.time[about], bodies.key[about], bodies.broker[about]
+            made = bodies.add_encoded(self.env.service, LISTEN, parts, *stands_for)
+            out.send(np.array(event), np.array(link), LISTEN, made)
+        if answers.handed:
+            self._tell_handed(answers, out)
+
+    def _tell_handed(self, answers: _Answers, out: Out) -> None:
+        event, body, channel, message, handed, lines = zip(*answers.handed)
+        facts = np.array([event, body, channel, [each.size for each in handed]])
+        links = np.array([len(each.links) for each in handed])
+        clients = np.array([len(each.clients) for each in handed])
+        out.work(facts[0], clients, links)
+        if links.any():
+            at, carried, word, size = np.repeat(facts, links, axis=1)
+            out.send(at, np.array(_flat(each.links for each in handed)), ANSWER, carried, word, size)
+        if clients.any():
+            at, carried = np.repeat(facts[:2], clients, axis=1)
+            client = np.array(_flat(each.clients for each in handed))
+            out.deliver(at, client)
+            out.record(
+                "heard", at, publication=self.env.bodies.key[carried], client=client + self.env.entity_base,
+                objects=np.repeat([len(each.sifted.ids) for each in handed], clients),
+                irrelevant=np.array(_flat(each.irrelevant for each in handed)),
+            )  # fmt: skip
+        if any(map(len, lines)):
+            when = np.array([facts[0], [each.period_ns for each in message], [each.round for each in message]])
+            at, period_ns, number = np.repeat(when, [len(each) for each in lines], axis=1)
+            columns = np.concatenate(lines).T
+            names = ("client", "query", "objects", "marks", "irrelevant")
+            out.record("received", at, period_ns=period_ns, round=number, **dict(zip(names, columns)))
 
     def entries(self) -> Ints:
         """Channels that lead to a broker, or through it."""
@@ -249,9 +262,19 @@ class Channels(ShardProtocol):
         return bool(self.env.local[broker])
 
 
-def _record(out: Out, table: str, rows: list[Any], names: tuple[str, ...]) -> None:
-    event, *columns = np.array(rows, np.int64).T
-    out.record(table, event, **dict(zip(names, columns)))
+def _flat(lists: Iterable[list[int]]) -> list[int]:
+    return list(chain.from_iterable(lists))
+
+
+def _union(parts: list[Came], query: int) -> tuple[int, int, int]:
+    """What all parts together have for a query: objects, their marks, and objects in vain."""
+    found: list[Ints] = []
+    for part in parts:
+        row = next(line.row for _, lines in part.sifted.clients.values() for line in lines if line.query == query)
+        found.append(part.sifted.ids[part.sifted.wanted[row]])
+    objects = np.unique(np.concatenate(found))
+    irrelevant = sum(len(part.sifted.ids) - len(mine) for part, mine in zip(parts, found))
+    return len(objects), int(marks(objects).sum()), irrelevant
 
 
 def _read_again(data: Any, query: int) -> Came:

@@ -25,7 +25,7 @@ _NONE: list[int] = []
 class Listening:
     """For each channel that leads to a broker: its clients that listen, and the links behind which others do."""
 
-    __slots__ = ("_at", "_client_start", "_clients", "_link_start", "_links", "channels")
+    __slots__ = ("_at", "_client_start", "_clients", "_link_start", "_links", "channels", "handed")
 
     def __init__(self, channels: Ints, client_start: Ints, clients: Ints, link_start: Ints, links: Ints) -> None:
         self.channels = channels
@@ -34,6 +34,7 @@ class Listening:
         self._link_start: Any = link_start
         self._links: Any = links
         self._at: dict[int, int] | None = None
+        self.handed: dict[int, Any] = {}  # what came of the last answer on a channel
 
     def of(self, channel: int) -> tuple[list[int], list[int]]:
         """(Clients, links) of a channel, both ascending. O(1), but the first time."""

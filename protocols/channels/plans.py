@@ -143,12 +143,13 @@ class Job(NamedTuple):
 class Sent:
     """A merged query: the channel it goes on, who listens there (client numbers), and its answer, once it is due."""
 
-    __slots__ = ("_answer", "_make", "channel", "listeners")
+    __slots__ = ("_answer", "_make", "body", "channel", "listeners")
 
     def __init__(self, channel: tuple[Any, ...], listeners: tuple[int, ...], make: Callable[[], Answer]) -> None:
         self.channel, self.listeners = channel, listeners
         self._make = make
         self._answer: Answer | None = None
+        self.body: dict[str, Any] | None = None  # of the last message with it; of the next, only the round is another
 
     @property
     def answer(self) -> Answer:

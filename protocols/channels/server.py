@@ -22,7 +22,7 @@ from brokers.aside import Aside
 from brokers.contract import TIMER, BrokerProtocol, Message
 from brokers.node import Body
 from brokers.planning.model import Queries
-from brokers.wire import Encoded
+from brokers.wire import Encoded, encode_body
 from protocols.channels.answers import body_of, size_bytes
 from protocols.channels.database import marks
 from protocols.channels.kind import SUBSCRIBE, Asked, Channels
@@ -199,30 +199,37 @@ class Server(BrokerProtocol):
         planned = self.plans.get(period)
         if planned is not None:
             self.node.work(message, len(planned.sent), sum(len(each.answer.objects) for each in planned.sent))
-            for each in planned.sent:
-                self.send_answer(message, planned, each)
+            self.send_answers(message, planned)
         if any(asked.period_ns == period for asked in self.queries.values()):
             self.set_round(message, period)
         else:
             self.rounds.discard(period)
 
-    def send_answer(self, message: Message, planned: Planned, each: Any) -> None:
-        node, period = self.node, planned.period_ns
-        answer, channel = each.answer, self.numbers[each.channel]
-        publication = (node.broker << 32) | self.sent
-        self.sent += 1
-        body = body_of(answer, period, message.time // period, planned.parts)
-        lines, objects = len(answer.message.header), len(answer.objects)
-        size = size_bytes(answer, self.service.params["object_bytes"])
-        # A publication of the server's own, so that deliveries count for it, and their latency from now.
-        handle = node.env.bodies.add_object(
-            node.env.service, ANSWER, body, message.time, publication, node.broker
-        )
-        node.send(message, node.links[0], ANSWER, Body(handle), channel, size, cause=-1)
-        node.record(
-            message, "answers", publication=publication, period_ns=period, round=message.time // period,
-            channel=channel, queries=lines, listeners=len(each.listeners), objects=objects, size_bytes=size,
-        )  # fmt: skip
+    def send_answers(self, message: Message, planned: Planned) -> None:
+        """Each on its channel."""
+        node, period, number = self.node, planned.period_ns, message.time // planned.period_ns
+        object_bytes = self.service.params["object_bytes"]
+        rows = []
+        for each in planned.sent:
+            answer, channel = each.answer, self.numbers[each.channel]
+            publication = (node.broker << 32) | self.sent
+            self.sent += 1
+            if each.body is None:
+                body = body_of(answer, period, number, planned.parts)
+                each.body = {**body, "header": Encoded(encode_body(body["header"]))}
+            each.body["round"] = number
+            size = size_bytes(answer, object_bytes)
+            # A publication of the server's own, so that deliveries count for it, and their latency from now.
+            handle = node.env.bodies.add_object(
+                node.env.service, ANSWER, each.body, message.time, publication, node.broker
+            )
+            node.send(message, node.links[0], ANSWER, Body(handle), channel, size, cause=-1)
+            lines, objects = len(answer.message.header), len(answer.objects)
+            rows.append((publication, channel, lines, len(each.listeners), objects, size))
+        if rows:
+            names = ("publication", "channel", "queries", "listeners", "objects", "size_bytes")
+            columns = dict(zip(names, np.array(rows, np.int64).T))
+            node.record(message, "answers", period_ns=period, round=number, **columns)
 
     # ---- checkpoints -----------------------------------------------------------------------------------
 
