@@ -102,7 +102,7 @@ class BoxProblem(Problem):
         if not self.bounding or not len(groups):
             return super().total(groups)
         costs, (size, received) = self.costs, self.hulls(groups)
-        each = np.full(len(groups), costs.per_message)
+        each = np.full(len(groups), costs.per_message, np.float64)
         each += costs.per_object * size if costs.per_object else 0.0
         each += costs.irrelevant * received if costs.irrelevant else 0.0
         total = 0.0  # one by one, as above
