@@ -1,14 +1,15 @@
 """Message bodies of one shard: created once, shared by every hop, freed when nothing needs them.
 
 A message under way carries a handle, a small integer. Behind it stands the body: a row of numbers (most
-publications and subscriptions) or plain data that msgpack can carry. `refs` counts the messages under way;
-the engine keeps it. A body without references that no protocol holds is freed between windows, and its
-handle is used again under another `generation`.
+publications and subscriptions) or plain data that msgpack can carry, with arrays in the place of lists of numbers.
+Plain data is kept as the bytes that it is encoded to; what readers make of them is made once for the shard. `refs`
+counts the messages under way; the engine keeps it. A body without references that no protocol holds is freed between
+windows, and its handle is used again under another `generation`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from hashlib import blake2b
 from typing import Any
 
@@ -18,7 +19,7 @@ from numpy.typing import NDArray
 
 from brokers.contract import Floats, Ints, Ints32, Kind
 from brokers.fingerprint import hash_rows
-from brokers.wire import decode_body, encode_body
+from brokers.wire import decode_body, encoded_body
 
 _COLUMNS = {
     "hash": np.uint64,
@@ -105,6 +106,7 @@ class Bodies:
         self._rows: dict[tuple[int, int], _Rows] = {}
         self._objects: dict[int, Any] = {}  # of bodies that are no rows, and of those whose author has seen one
         self._encoded: dict[int, bytes] = {}
+        self._read: dict[int, dict[Any, Any]] = {}  # what readers made of them
         self._used = np.zeros(self._capacity, np.bool_)
         self._shard = shard
         self.made = shard << 48
@@ -188,23 +190,14 @@ class Bodies:
         encoded: bytes | None = None,
     ) -> int:
         """A new body of plain data; returns its handle."""
-        data = encode_body(body) if encoded is None else encoded
-        handle = self._take(1)
-        h = int(handle[0])
-        self.row[h] = -1
-        self.hash[h] = int.from_bytes(
-            blake2b(
-                data, digest_size=8, salt=service.to_bytes(2, "little") + type.to_bytes(2, "little")
-            ).digest(),
-            "little",
-        )
-        self.size[h] = len(data) + 16
-        self._objects[h] = body
-        self._encoded[h] = data
-        self._describe(handle, service, type, time, key, broker, None if uid is None else np.array([uid]))
+        data, plain = (encoded, True) if encoded is not None else encoded_body(body)
+        uids = None if uid is None else np.array([uid])
+        h = int(self.add_encoded(service, type, [data], time, key, broker, uids)[0])
+        if plain:  # else who asks gets what was encoded: lists, as on any other shard
+            self._objects[h] = body
         return h
 
-    def add_encoded(self, service: int, types: Ints, encoded: Sequence[bytes], like: Ints32) -> NDArray[np.int32]:
+    def add_encoded_like(self, service: int, types: Ints, encoded: Sequence[bytes], like: Ints32) -> NDArray[np.int32]:
         """New bodies of plain data that is encoded already, read only if somebody asks; returns their handles.
 
         Each has a type of its own, and stands for what a body that is there stands for (-1: for nothing).
@@ -225,6 +218,27 @@ class Bodies:
         self._encoded.update(zip(names, encoded))
         if self.shared:
             self._by_uid.update(zip(self.uid[handles].tolist(), names))
+        return handles
+
+    def add_encoded(
+        self,
+        service: int,
+        type: int,
+        encoded: Sequence[bytes],
+        time: Ints | int = -1,
+        key: Ints | int = -1,
+        broker: NDArray[np.int32] | int = -1,
+        uid: Ints | None = None,
+    ) -> NDArray[np.int32]:
+        """New bodies of plain data that is encoded already, by `encode_body` or in the same form; their handles."""
+        handles = self._take(len(encoded))
+        salt = service.to_bytes(2, "little") + type.to_bytes(2, "little")
+        hashes = b"".join([blake2b(data, digest_size=8, salt=salt).digest() for data in encoded])
+        self.row[handles] = -1
+        self.hash[handles] = np.frombuffer(hashes, "<u8")
+        self.size[handles] = [len(data) + 16 for data in encoded]
+        self._encoded.update(zip(handles.tolist(), encoded))
+        self._describe(handles, service, type, time, key, broker, uid)
         return handles
 
     def _describe(
@@ -258,12 +272,29 @@ class Bodies:
     def object(self, handle: int) -> Any:
         """A body as its author sees it: plain data, or what the kind makes of a row. Kept until freed."""
         found = self._objects.get(handle)
-        if found is None and self.row[handle] >= 0:
+        if found is None and self.row[handle] < 0:
+            found = self._objects[handle] = decode_body(self._encoded[handle])
+        elif found is None:
             service, type_ = int(self.service[handle]), int(self.type[handle])
             row = self._rows[(service, type_)].matrix[self.row[handle]]
             found = self._objects[handle] = self.kinds[service].row_to_object(type_, row.copy())
-        elif found is None and handle in self._encoded:
-            found = self._objects[handle] = decode_body(self._encoded[handle])
+        return found
+
+    def encoded(self, handle: int) -> bytes:
+        """The bytes of a body of plain data."""
+        return self._encoded[handle]
+
+    def read(self, handle: int, reader: Callable[[bytes], Any]) -> Any:
+        """What a reader makes of the bytes of a body of plain data; made once for all of a shard, and kept until freed.
+
+        A pure function at the top level of a module; nobody changes what it returns.
+        """
+        made = self._read.get(handle)
+        if made is None:
+            made = self._read[handle] = {}
+        elif reader in made:
+            return made[reader]
+        made[reader] = found = reader(self._encoded[handle])
         return found
 
     def carry(self, handles: Ints, by: int, shard: int = 0) -> None:
@@ -310,6 +341,7 @@ class Bodies:
             for handle in gone.tolist():
                 self._objects.pop(handle, None)
                 self._encoded.pop(handle, None)
+                self._read.pop(handle, None)
         self._free[self._free_count : self._free_count + gone.size] = gone[::-1]
         self._free_count += int(gone.size)
         return int(gone.size)

@@ -341,6 +341,7 @@ class ShardProtocol(ABC):
     guarantees: Guarantees = Guarantees()  # `guarantees_for` may know better: it knows the overlay
     Options: ClassVar[type[BaseModel] | None] = None
     plain: ClassVar[type[BrokerProtocol] | None] = None  # the same protocol in the author's view
+    server: ClassVar[type[BrokerProtocol] | None] = None  # what a server runs, which `handle` passes over
     state_version: ClassVar[int] = 1  # goes up when `load` would misread what `state` gave before
     compiled: ClassVar[Handler | None] = None  # decides as `handle` does, in compiled code, on what it can
 

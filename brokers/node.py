@@ -6,6 +6,7 @@ number.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -126,6 +127,14 @@ class Node:
     def body(self, message: Message) -> Any:
         """What the message carries: plain data, or what the kind makes of a row of numbers."""
         return None if message[6] < 0 else self.env.bodies.object(message[6])
+
+    def read(self, message: Message, reader: Callable[[bytes], Any]) -> Any:
+        """What a reader makes of the bytes that the message carries as plain data; made once for all of a shard.
+
+        `reader` is a pure function at the top level of a module, as those of `brokers.wire.numbers`; what it returns,
+        nobody changes.
+        """
+        return self.env.bodies.read(message[6], reader)
 
     def row(self, handle: int) -> Any:
         """The numbers of a numeric body."""

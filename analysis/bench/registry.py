@@ -61,6 +61,10 @@ BENCHES: dict[str, Entry] = {
         "analysis.bench.hard_context:rows",
         "inputs made against the context index, and values that drift: the default beside the scan and a fresh index",
     ),
+    "maps": Entry(
+        "analysis.bench.maps:rows",
+        "a thousand map queries to a server over two hundred brokers, beside the same in the author's view",
+    ),
     "merging": Entry(
         "analysis.bench.merging:rows",
         "query merging: optimum, pair merging and directed search beside the plain algorithms; channel allocation",

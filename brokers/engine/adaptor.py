@@ -34,22 +34,23 @@ RUN_FROM = 16  # messages in a stretch from which `on_run` is called
 
 
 class PlainAdaptor(ShardProtocol):
-    """A shard of brokers that are objects."""
+    """A shard of brokers that are objects; with `server_only` the server, which passes over all that is not its own."""
 
-    def __init__(self, env: ShardEnv, protocol: type[BrokerProtocol], runs: bool = True) -> None:
+    def __init__(self, env: ShardEnv, protocol: Any, runs: bool = True, server_only: bool = False) -> None:
         super().__init__(env)
         self.kind = protocol.kind  # type: ignore[misc]
         self.protocol = protocol
         self.home = TableHome(env)
         self.shared: dict[str, Any] = {}
         self._outgoing = Outgoing(env)
-        local = np.flatnonzero(env.local[: env.overlay.brokers])
+        local = np.flatnonzero(env.local[: env.overlay.brokers]) if not server_only else np.empty(0, np.int64)
         self.brokers = {b: protocol(self._node(b)) for b in local.tolist()}
         if env.server >= 0 and env.local[env.server]:
             if protocol.server is None:
                 raise ProtocolFault(f"{protocol.__name__} names no class for its server; set `server`")
             self.brokers[env.server] = protocol.server(self._node(env.server))
-        self._runs = runs and protocol.on_run is not None
+        self._runs = runs and getattr(protocol, "on_run", None) is not None
+        self._all = not server_only
 
     def _node(self, broker: int) -> Node:
         return Node(self.env, broker, self.home.table(), self._outgoing, self.shared)
@@ -122,7 +123,7 @@ class PlainAdaptor(ShardProtocol):
 
     def handle(self, batch: Batch, out: Out) -> None:
         self._outgoing.out = out
-        if self._runs and batch.size >= RUN_FROM:
+        if (self._runs and batch.size >= RUN_FROM) or not self._all:
             self._handle_stretches(batch)
         else:
             brokers = self.brokers
@@ -134,10 +135,13 @@ class PlainAdaptor(ShardProtocol):
         """Brokers one after the other, those with many messages by `on_run`."""
         starts = batch.starts.tolist()
         at = batch.broker[batch.starts[:-1]].tolist()
-        messages = messages_of(self.env, batch, 0, batch.size) if batch.size < RUN_FROM * len(at) else None
+        at_once = self._all and (not self._runs or batch.size < RUN_FROM * len(at))
+        messages = messages_of(self.env, batch, 0, batch.size) if at_once else None
         for broker, (start, stop) in zip(at, pairwise(starts)):
+            if not self._all and broker not in self.brokers:
+                continue
             protocol = self.brokers[broker]
-            if stop - start >= RUN_FROM:
+            if self._runs and stop - start >= RUN_FROM:
                 self._handle_runs(batch, protocol, start, stop)
             else:
                 on_message = protocol.on_message

@@ -32,6 +32,7 @@ from brokers.engine.collect import Answers
 from brokers.engine.inputs import Inputs
 from brokers.engine.links import Links
 from brokers.engine.model import Model, ServiceSpec, protocol_class
+from brokers.engine.served import Served
 from brokers.errors import BrokerlabError, InvalidInput, ProtocolFault
 from brokers.out import Out
 
@@ -170,7 +171,7 @@ class Services:
         if issubclass(protocol, BrokerProtocol):
             return PlainAdaptor(env, protocol, runs=spec.view != "message")
         if issubclass(protocol, ShardProtocol):
-            return protocol(env)
+            return protocol(env) if spec.server < 0 or protocol.server is None else Served(env, protocol)
         raise InvalidInput(
             f"service {spec.name!r}: {spec.protocol_target!r} is neither a BrokerProtocol nor a ShardProtocol"
         )

@@ -28,6 +28,7 @@ from brokers.planning import greedy, plain
 from brokers.planning.model import BadAllocation, Floats, TooLarge
 from brokers.planning.plan import Plan, by_first_row
 from brokers.planning.problem import BoxProblem
+from brokers.planning.ranked import ranked
 from brokers.planning.sizes import SizeTable
 
 LEAVES_MAX = 1_000_000
@@ -88,7 +89,7 @@ class ChannelCosts:
         np.cumsum([len(rows) for rows in self.rows], out=starts[1:])
         costs, queries = problem.costs, problem.queries
         self.boxes = Boxes(
-            problem.size.table, queries.low, queries.high, np.concatenate(self.rows), starts, self.own,
+            *ranked(problem.size, queries.low, queries.high), np.concatenate(self.rows), starts, self.own,
             costs.per_message, np.array([costs.on_channel(count).per_object for count in range(len(starts))]),
             costs.irrelevant, costs.irrelevant + costs.share,
         )  # fmt: skip

@@ -26,7 +26,8 @@ from brokers.planning.kernels import set_cost
 from brokers.planning.model import Floats
 from brokers.planning.plan import Plan
 from brokers.planning.problem import BoxProblem, constants
-from brokers.planning.sizes import AREA, hull_size
+from brokers.planning.ranked import ranked
+from brokers.planning.sizes import AREA, RANKED, hull_size, ranked_hull
 
 EPSILON = 1e-12  # as in `plain`
 GRID_QUERIES_MIN = 256
@@ -73,7 +74,7 @@ def merge_boxes(problem: BoxProblem) -> tuple[Ids, int, int]:
     fixed = constants(problem.costs)
     reach_known = table.kind == AREA and n >= GRID_QUERIES_MIN and fixed[1] + fixed[2] > 0
     axes = min(queries.dimensions, 2) if reach_known else 0
-    return merge_pairs(table, queries.low, queries.high, fixed, axes)[:3]
+    return merge_pairs(*ranked(problem.size, queries.low, queries.high), fixed, axes)[:3]
 
 
 @njit(cache=True)
@@ -93,6 +94,7 @@ def merge_pairs(table, low, high, constants, axes):
     grid = _grid_of(low, high, axes)
     sets = Sets(bottom, top, members, alive)
     area, density = table.kind == AREA, table.density
+    by_rank, below, columns = table.kind == RANKED, table.below, table.cells[-1] if table.cells.size else 0
     heap, held = np.empty(n, np.int64), 0  # sets by their best pair
     gain, partner = np.empty(2 * n), np.empty(2 * n, np.int64)
     count, evaluated = 0, 0
@@ -143,6 +145,8 @@ def merge_pairs(table, low, high, constants, axes):
             if area:
                 for k in range(d):
                     size *= max(top[a, k], top[b, k]) - min(bottom[a, k], bottom[b, k])
+            elif by_rank:
+                size = ranked_hull(below, columns, bottom, top, a, b)
             else:
                 size = hull_size(table, bottom, top, a, b)
             apart = cost[a] + cost[b]

@@ -38,8 +38,11 @@ class Algorithm:
     prose: str
 
 
-def plan(problem: Problem, algorithm: str = "pair-merging", seed: int = 0) -> Plan:
-    """Plan by a named algorithm; the plan has a lower bound."""
+def plan(problem: Problem, algorithm: str = "pair-merging", seed: int = 0, bounded: bool = True) -> Plan:
+    """Plan by a named algorithm; the plan has a lower bound, without `bounded` only what the algorithm knows of one.
+
+    For few queries a bound takes longer than a plan.
+    """
     if algorithm not in ALGORITHMS:
         close = get_close_matches(algorithm, ALGORITHMS, n=1)
         hint = f"did you mean {close[0]!r}?" if close else f"known: {', '.join(sorted(ALGORITHMS))}"
@@ -48,6 +51,8 @@ def plan(problem: Problem, algorithm: str = "pair-merging", seed: int = 0) -> Pl
     found = chosen.run(problem, seed)
     if chosen.exact:
         return found
+    if not bounded:
+        return replace(found, algorithm=algorithm)
     bound = min(lower_bound(problem, PRICED_QUERIES_MAX), found.cost)
     return replace(found, algorithm=algorithm, lower_bound=bound)
 

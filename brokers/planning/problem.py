@@ -98,6 +98,26 @@ class BoxProblem(Problem):
     def estimate(self, members: Any) -> Estimate:
         return self.procedure.estimate(self.size, self.queries.low[members], self.queries.high[members])
 
+    def total(self, groups: Sequence[Any]) -> float:
+        if not self.bounding or not len(groups):
+            return super().total(groups)
+        costs, (size, received) = self.costs, self.hulls(groups)
+        each = np.full(len(groups), costs.per_message, np.float64)
+        each += costs.per_object * size if costs.per_object else 0.0
+        each += costs.irrelevant * received if costs.irrelevant else 0.0
+        total = 0.0  # one by one, as above
+        for cost in each.tolist():
+            total += cost
+        return total
+
+    def hulls(self, groups: Sequence[Any]) -> tuple[Floats, Floats]:
+        """(Size, received) of what `estimate` says for each set, where sets are merged into bounding boxes."""
+        counts = np.array([len(group) for group in groups])
+        members, starts = np.concatenate(groups), np.cumsum(counts) - counts
+        low = np.minimum.reduceat(self.queries.low[members], starts)
+        size = self.size.of_boxes(low, np.maximum.reduceat(self.queries.high[members], starts))
+        return size, counts * size
+
     def union_size(self) -> float:
         return self.size.of_union(self.queries.low, self.queries.high)
 

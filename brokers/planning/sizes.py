@@ -19,7 +19,7 @@ from brokers.indexes.contract import Ids, checked_ids
 from brokers.planning.geometry import disjoint, union_volume
 from brokers.planning.model import DIMENSIONS_MAX, BadQuery, Floats
 
-AREA, HISTOGRAM, COUNT = 0, 1, 2
+AREA, HISTOGRAM, COUNT, RANKED = 0, 1, 2, 3  # the last for boxes in ranks: see `ranked`
 
 BINS_PER_AXIS = 64
 HISTOGRAM_BINS_MAX = 1 << 22
@@ -96,6 +96,7 @@ class Database:
         self.ids = numbers[order]
         self.starts = np.zeros(int(np.prod(self.cells)) + 1, np.int64)
         np.cumsum(np.bincount(cell, minlength=len(self.starts) - 1), out=self.starts[1:])
+        self._along: tuple[list[Floats], list[NDArray[np.int64]]] | None = None
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -109,6 +110,19 @@ class Database:
         return SizeTable(
             COUNT, 0.0, self.origin, self.step, self.cells, np.empty(0), self.starts, self.points
         )
+
+    def along(self) -> tuple[list[Floats], list[NDArray[np.int64]]]:
+        """On each axis the objects' coordinates ascending, and the place of each object among them.
+
+        O(objects log objects) the first time.
+        """
+        if self._along is None:
+            order = [np.argsort(column, kind="stable") for column in self.points.T]
+            places = [np.empty(len(each), np.int64) for each in order]
+            for place, each in zip(places, order):
+                place[each] = np.arange(len(each))
+            self._along = [column[each] for column, each in zip(self.points.T, order)], places
+        return self._along
 
     def inside(self, low: Floats, high: Floats) -> Ids:
         """Rows of `points` and `ids` in the union of boxes, ascending. O(objects of the cells they touch)."""
@@ -215,11 +229,24 @@ def hull_size(table, low, high, a, b):
         for k in range(d):
             size *= max(high[a, k], high[b, k]) - min(low[a, k], low[b, k])
         return size
+    if table.kind == RANKED:
+        return ranked_hull(table.below, table.cells[d - 1], low, high, a, b)
     bottom, top = np.empty(d), np.empty(d)
     for k in range(d):
         bottom[k] = min(low[a, k], low[b, k])
         top[k] = max(high[a, k], high[b, k])
     return box_size(table, bottom, top)
+
+
+@njit(cache=True, inline="always")
+def ranked_hull(below, columns, low, high, a, b):
+    """The objects in the hull of boxes a and b, all in ranks."""
+    bottom, top = int(min(low[a, 0], low[b, 0])), int(max(high[a, 0], high[b, 0]))
+    if low.shape[1] == 1:
+        return below[top] - below[bottom]
+    left, right = int(min(low[a, 1], low[b, 1])), int(max(high[a, 1], high[b, 1]))
+    bottom, top = bottom * columns, top * columns
+    return below[top + right] - below[bottom + right] - below[top + left] + below[bottom + left]
 
 
 @njit(cache=True)
@@ -232,6 +259,8 @@ def box_size(table, low, high):
         return size
     if table.kind == HISTOGRAM:
         return _mass(table, low, high)
+    if table.kind == RANKED:
+        return ranked_hull(table.below, table.cells[low.size - 1], low.reshape(1, -1), high.reshape(1, -1), 0, 0)
     return float(_count(table, low, high))
 
 

@@ -17,13 +17,14 @@ number of its dimensions (1 or 2), six of zero, each dimension as uint64, then t
 in C order. Nothing else is allowed, and nothing is guessed: bytes that differ from this in any way raise
 `WireError`, which says what is wrong and at which offset of the frame.
 
-A *body* is the content of one message: the same plain data without arrays, and canonical. Maps are written
-in the order of their keys and each NaN in one form, so equal objects give equal bytes whoever wrote them.
+A *body* is the content of one message: the same plain data, and canonical. Maps are written in the order of their keys
+and each NaN in one form, so equal objects give equal bytes whoever wrote them. An array in a body is written as the
+list of its numbers, and read as one.
 
 The version goes up when a reader of the old one would misread the new. docs/wire.md says the same at length.
 """
 
-from brokers.wire.bodies import decode_body, encode_body
+from brokers.wire.bodies import Encoded, decode_body, encode_body, encoded_body
 from brokers.wire.frames import VERSION, decode_frame, encode_frame
 
-__all__ = ["VERSION", "decode_body", "decode_frame", "encode_body", "encode_frame"]
+__all__ = ["VERSION", "Encoded", "decode_body", "decode_frame", "encode_body", "encode_frame", "encoded_body"]

@@ -37,20 +37,22 @@ def refuse(
     wanted: str,
     array_fault: Callable[[np.ndarray], str] | None = None,
     depth: int = 0,
+    ready: type | None = None,
 ) -> None:
-    """Raise InvalidInput, with its path, for the first thing within that cannot be sent."""
+    """Raise InvalidInput, with its path, for the first thing within that cannot be sent; `ready` is not looked into."""
     kind = type(value)
-    if kind in (list, dict) and depth >= DEPTH_MAX:
+    levels = value.ndim if kind is np.ndarray and ready is not None else int(kind in (list, dict))
+    if levels and depth + levels > DEPTH_MAX:
         raise InvalidInput(f"{path[:100]}…: more than {DEPTH_MAX} lists and dicts within each other")
     if kind is dict:
         for key, item in value.items():
             if type(key) is not str:
                 raise InvalidInput(f"{path}: the key {key!r:.60} is of type {type(key).__name__}; use str")
             _refuse_text(key, path)
-            refuse(item, f"{path}.{key}", wanted, array_fault, depth + 1)
+            refuse(item, f"{path}.{key}", wanted, array_fault, depth + 1, ready)
     elif kind is list:
         for i, item in enumerate(value):
-            refuse(item, f"{path}[{i}]", wanted, array_fault, depth + 1)
+            refuse(item, f"{path}[{i}]", wanted, array_fault, depth + 1, ready)
     elif kind is str:
         _refuse_text(value, path)
     elif kind is int:
@@ -60,7 +62,7 @@ def refuse(
     elif kind is np.ndarray and array_fault is not None:
         if fault := array_fault(value):
             raise InvalidInput(f"{path}: {fault}")
-    elif kind not in PLAIN_TYPES:
+    elif kind is not ready and kind not in PLAIN_TYPES:
         name = kind.__name__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__name__}"
         advice = _ADVICE.get(name, "call .tolist()" if isinstance(value, np.generic | np.ndarray) else "")
         raise InvalidInput(f"{path}: type {name} cannot be sent; {advice + '; ' if advice else ''}{wanted}")

@@ -29,12 +29,12 @@ class Received(NamedTuple):
 
 
 def body_of(answer: Answer, period_ns: int, round: int, parts: dict[int, int]) -> dict[str, Any]:
-    """Plain data. O(objects + header), and tags."""
+    """Plain data, with the header as an array. O(objects + header), and tags."""
     lines = answer.message.header
     body: dict[str, Any] = {
         "period_ns": period_ns,
         "round": round,
-        "header": [[line.client, line.query, parts[line.query]] for line in lines],
+        "header": np.array([(line.client, line.query, parts[line.query]) for line in lines], np.int64).reshape(-1, 3),
     }
     if answer.tags is None:
         body["low"] = np.array([line.low for line in lines]).tobytes()
@@ -75,8 +75,14 @@ def received(body: dict[str, Any]) -> Received:
 def size_bytes(answer: Answer, object_bytes: int) -> int:
     """What an answer takes on a link: its objects with their tags, if any, and per line of the header client, query,
     parts and, without tags, the box."""
-    lines, (objects, dimensions) = len(answer.message.header), answer.points.shape
+    tags = -1 if answer.tags is None else len(answer.tags[1])
+    objects, dimensions = answer.points.shape
+    return size_of(len(answer.message.header), objects, dimensions, tags, object_bytes)
+
+
+def size_of(lines: int, objects: int, dimensions: int, tags: int, object_bytes: int) -> int:
+    """The same by numbers; -1 tags: lines carry boxes."""
     size = _MESSAGE_BYTES + objects * object_bytes
-    if answer.tags is None:
+    if tags < 0:
         return size + lines * _NUMBER_BYTES * (3 + 2 * dimensions)
-    return size + lines * _NUMBER_BYTES * 3 + _TAG_BYTES * (objects + len(answer.tags[1]))
+    return size + lines * _NUMBER_BYTES * 3 + _TAG_BYTES * (objects + tags)

@@ -1,175 +1,286 @@
-"""channels: queries climb to the server, answers come down on channels, clients sift.
+"""channels over the arrays of a shard: decides as `plain` does, broker by broker, which says the rules.
 
-Rules:
-- Brokers and server form a tree whose root is the server. A change of a query climbs to it over every broker.
-- The server says who listens to which channel; every broker passes on what concerns the brokers below each of its
-  links, where that has changed. So each channel has a multicast tree: an answer goes over a link only if a client
-  below it listens to its channel.
-- A client gets every answer on its channels, and takes for each of its queries in the header what answers it. Here
-  its broker does that in its name, and notes it in the trace.
+- Changes of queries climb: all of a batch in one call.
+- What a broker hears of who listens stays in bytes: those of the rows below each of its links are its part.
+- An answer is read and sifted once for the shard, for all clients in its header; a broker looks up who of its own
+  listens, and remembers what came of it as long as neither changes. Only answers in several parts wait at brokers
+  until all are there.
 """
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, cast
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from pydantic import BaseModel
 
-from brokers.contract import BrokerProtocol, Demand, Guarantees, Message
-from brokers.node import Body
-from brokers.planning.answers import Answer, extract
-from brokers.planning.plan import MergedQuery, Wanted
-from protocols.channels.answers import Received, received, size_bytes
+from brokers.columns import BadState, check_columns
+from brokers.contract import (
+    Batch,
+    BrokerProtocol,
+    Demand,
+    Guarantees,
+    Interests,
+    Ints,
+    ShardEnv,
+    ShardProtocol,
+)
+from brokers.out import Out
+from brokers.wire import decode_body
 from protocols.channels.database import marks
-from protocols.channels.kind import Channels as ChannelsKind
-from protocols.channels.plans import Options, expected_planning_s
+from protocols.channels.listening import NOBODY, Listening, heard
+from protocols.channels.plain import PlainChannels
+from protocols.channels.plans import Options
 from protocols.channels.server import ANSWER, LISTEN, Server
-from protocols.expected import to_root, to_some
-from protocols.routes import shared_tree
+from protocols.channels.sifting import Came, Sifted, came
+from protocols.routes import Routes
 
-_TOLD = 0.4  # part of the brokers with clients below them that hear of a new plan: few channels change
-_UNHEARD: tuple[tuple[int, ...], tuple[int, ...]] = ((), ())
+_PARTS = frozenset({"said", "waiting"})
 
 
-class Channels(BrokerProtocol):
+class _Place(NamedTuple):
+    """A broker in the tree."""
+
+    enter: int
+    below: Ints  # where the brokers below come in the numbering of the tree
+    links: Ints  # to them
+    down: list[int]  # the same
+
+
+class _Handed(NamedTuple):
+    """What a broker makes of an answer on a channel, for as long as both stay the same."""
+
+    sifted: Sifted
+    links: list[int]
+    clients: list[int]
+    size: int  # on a link
+    irrelevant: list[int]  # to each client
+    lines: Ints  # rows of client, query, objects, marks and irrelevant objects: what its clients take
+    whole: bool  # nothing has to wait for other parts
+
+
+class _Answers:
+    """What the brokers of a batch answer."""
+
+    def __init__(self) -> None:
+        self.told: list[tuple[int, int, bytes, int]] = []  # event, link, bytes of a body, and the body it stands for
+        self.handed: list[tuple[int, int, int, Came, _Handed, Ints]] = []  # event, body, channel, and lines to be noted
+
+
+class Channels(ShardProtocol):
     """See the module."""
 
     kind: ClassVar[str] = "channels"
-    guarantees: Guarantees = Guarantees(exact=True, no_duplicates=True, fifo_per_publisher=True)
+    guarantees: Guarantees = PlainChannels.guarantees
     Options: ClassVar[type[BaseModel] | None] = Options
+    plain: ClassVar[type[BrokerProtocol] | None] = PlainChannels
     server: ClassVar[type[BrokerProtocol] | None] = Server
-    keeps: ClassVar[tuple[Any, ...]] = (Received, Answer, MergedQuery, Wanted)
-    remade: ClassVar[tuple[str, ...]] = ("routes", "up", "down")
+    state_version: ClassVar[int] = 2
 
     @classmethod
     def expected_events(cls, demand: Demand) -> float:
-        changes = float(demand.changes.sum())
-        events = to_root(demand, demand.changes, demand.server)
-        rounds = [each for every in demand.more("rounds") for each in every]
-        plans = 1.0 / (1.0 / changes + expected_planning_s(demand.options, rounds)) if changes else 0.0
-        events += plans * (2.0 + _TOLD * cls._to_listeners(demand, 1e9))  # two timers, and who listens
-        for period_s, queries, apart in rounds:
-            answers = apart if demand.options.mode in ("merged", "channels") else queries
-            if answers:
-                listeners = queries / answers
-                if demand.options.mode == "channels":
-                    listeners = queries / min(demand.options.channels, queries)
-                events += (1.0 + answers * cls._to_listeners(demand, listeners)) / period_s
-        return events
+        return PlainChannels.expected_events(demand)
 
-    @classmethod
-    def _to_listeners(cls, demand: Demand, count: float) -> float:
-        """Brokers that a message from the server passes on its way to so many clients."""
-        one = np.zeros(demand.nodes)
-        one[demand.server] = 1.0
-        return to_some(demand, one, demand.interests, count) - 1.0
+    def __init__(self, env: ShardEnv) -> None:
+        super().__init__(env)
+        self.routes = Routes(env.links, env.overlay.is_tree, np.array([env.server], np.int32), True)
+        self._up = self.routes.up[0].astype(np.int64)
+        self._enter = self.routes.enter[0][env.client_broker]  # by client
+        self._places: dict[int, _Place] = {}
+        self.said: dict[int, bytes] = {}  # what each broker heard last
+        self.listening: dict[int, Listening] = {}
+        self.told: dict[int, bytes] = {}  # by link
+        self.waiting: dict[tuple[int, int], list[Came]] = {}  # (broker, query) -> its answers of the round at hand
+        self._entries = np.zeros(env.brokers, np.int64)
+        self._object_bytes = int(env.kind.params["object_bytes"])
 
-    def __init__(self, node: Any) -> None:
-        super().__init__(node)
-        env = node.env
-        self.routes = shared_tree(node, env.server)
-        self.up = int(self.routes.up[0, node.broker])
-        children = self.routes.children(0, node.broker).tolist()
-        self.down = {child: int(self.routes.up[0, child]) ^ 1 for child in children}
-        self.channels: dict[int, tuple[tuple[int, ...], tuple[int, ...]]] = {}  # -> (clients here, links down)
-        self.told: dict[int, list[Any]] = {link: [] for link in self.down.values()}
-        self.parts: dict[int, list[Received]] = {}  # query -> its answers of the round at hand
-
-    @property
-    def service(self) -> ChannelsKind:
-        return cast(ChannelsKind, self.node.env.kind)
-
-    def on_message(self, message: Message) -> None:
-        if message.type == ANSWER:
-            self.hand_on(message)
-        elif message.type == LISTEN:
-            self.listen(message)
-        else:
-            self.node.forward(message, self.up)
-
-    def on_standing(self, id: int, client: int, broker: int, row: Any) -> None:
+    def stand(self, interests: Interests) -> None:
         """Nothing: only the server has to know."""
+
+    def handle(self, batch: Batch, out: Out) -> None:
+        server = self.env.server
+        brokers, types = batch.broker.tolist(), batch.type.tolist()
+        climbing: list[int] = []
+        own: list[int] = []
+        for row, (broker, type_) in enumerate(zip(brokers, types)):
+            if broker != server:
+                (climbing if type_ < LISTEN else own).append(row)
+        if climbing:
+            out.forward(np.array(climbing), self._up[[brokers[row] for row in climbing]])
+        if not own:
+            return
+        answers = _Answers()
+        bodies, words = batch.body.tolist(), batch.word.tolist()
+        for row in own:
+            if types[row] == ANSWER:
+                self._hand_on(answers, row, brokers[row], bodies[row], words[row])
+            else:
+                self._listen(answers, row, brokers[row], bodies[row])
+        self._tell(answers, out)
 
     # ---- channels --------------------------------------------------------------------------------------
 
-    def listen(self, message: Message) -> None:
+    def _listen(self, answers: _Answers, event: int, broker: int, body: int) -> None:
         """Learn who of the clients below listens to what, and tell the brokers below their part of it."""
-        node, home = self.node, self.node.env.client_broker
-        clients: dict[int, list[int]] = {}
-        links: dict[int, set[int]] = {}
-        told: dict[int, list[Any]] = {link: [] for link in self.down.values()}
-        for client, channels in node.body(message):
-            link = self.towards(int(home[client]))
-            if link >= 0:
-                told[link].append([client, channels])
-            for channel in channels:
-                if link >= 0:
-                    links.setdefault(channel, set()).add(link)
-                else:
-                    clients.setdefault(channel, []).append(client)
-        self.channels = {
-            channel: (tuple(clients.get(channel, ())), tuple(sorted(links.get(channel, ()))))
-            for channel in sorted({*clients, *links})
-        }
-        for link, part in told.items():
-            if part != self.told[link]:
-                node.send(message, link, LISTEN, part)
-        self.told = told
+        links, parts = self._learn(broker, self.env.bodies.encoded(body))
+        for link, part in zip(links, parts):
+            if part != self.told.get(link, NOBODY):
+                answers.told.append((event, link, part, body))
+                self.told[link] = part
 
-    def towards(self, broker: int) -> int:
-        """The link down that leads to a broker; -1 for this one."""
-        if broker == self.node.broker:
-            return -1
-        return next(link for child, link in self.down.items() if self.routes.is_below(0, child, broker))
+    def _learn(self, broker: int, data: bytes) -> tuple[list[int], list[bytes]]:
+        """(Links down, what the brokers below each are to know)."""
+        place = self._places.get(broker)
+        if place is None:
+            children = self.routes.children(0, broker)
+            enter, links = self.routes.enter[0], self._up[children] ^ 1
+            place = self._places[broker] = _Place(
+                int(enter[broker]), enter[children].astype(np.int64), links, links.tolist()
+            )
+        self.listening[broker], parts = heard(data, self._enter, place.enter, place.below, place.links)
+        self.said[broker] = data
+        self._entries[broker] = self.listening[broker].channels.size
+        return place.down, parts
 
     # ---- answers ---------------------------------------------------------------------------------------
 
-    def hand_on(self, message: Message) -> None:
+    def _hand_on(self, answers: _Answers, event: int, broker: int, body: int, channel: int) -> None:
         """Pass an answer on along its channel, and hand it to the clients here that listen."""
-        node = self.node
-        clients, links = self.channels.get(message.word, _UNHEARD)
-        if not clients and not links:
+        known = self.listening.get(broker)
+        if known is None:
             return
-        came = received(node.body(message))
-        header = came.answer.message.header
-        size = size_bytes(came.answer, self.service.params["object_bytes"])
-        for link in links:
-            node.send(message, link, ANSWER, Body(message.body), message.word, size)
-        node.work(message, len(clients), len(links))
+        message: Came = self.env.bodies.read(body, came)
+        handed: _Handed | None = known.handed.get(channel)
+        if handed is None or handed.sifted is not message.sifted:
+            handed = known.handed[channel] = self._prepared(known, channel, message.sifted)
+        if handed.whole and not self.waiting:
+            lines = handed.lines
+        else:
+            lines = self._united(broker, handed.clients, message)
+        if handed.links or handed.clients:
+            answers.handed.append((event, body, channel, message, handed, lines))
+
+    def _prepared(self, known: Listening, channel: int, sifted: Sifted) -> _Handed:
+        (clients, links), objects = known.of(channel), len(sifted.ids)
+        mine = [sifted.clients.get(client, (objects, ())) for client in clients]
+        lines = [
+            (client + self.env.entity_base, line.query, line.objects, line.marks, objects - line.objects)
+            for client, (_, of_client) in zip(clients, mine) for line in of_client
+        ]  # fmt: skip
+        whole = all(line.parts == 1 for _, of_client in mine for line in of_client)
+        size = sifted.size_bytes(self._object_bytes)
+        irrelevant = [each for each, _ in mine]
+        return _Handed(sifted, links, clients, size, irrelevant, np.array(lines, np.int64).reshape(-1, 5), whole)
+
+    def _united(self, broker: int, clients: list[int], message: Came) -> Ints:
+        """The lines to be noted where queries may wait for parts: those of which all parts of the round are there."""
+        found = []
         for client in clients:
-            node.deliver(message, client)
-            entity = client + node.env.entity_base
-            node.record(
-                message, "heard", publication=node.key(message), client=entity, objects=len(came.answer.objects),
-                irrelevant=came.answer.irrelevant_to(client),
+            for line in message.sifted.clients.get(client, (0, ()))[1]:
+                key = broker, line.query
+                parts = self.waiting.pop(key, [])
+                if parts and (parts[0].period_ns, parts[0].round) != (message.period_ns, message.round):
+                    parts = []  # a link lost the others
+                parts = [*parts, message]
+                if len(parts) < line.parts:
+                    self.waiting[key] = parts
+                else:
+                    found.append((client + self.env.entity_base, line.query, *_union(parts, line.query)))
+        return np.array(found, np.int64).reshape(-1, 5)
+
+    # ---- what is said ----------------------------------------------------------------------------------
+
+    def _tell(self, answers: _Answers, out: Out) -> None:
+        """Hand everything on, in a few calls."""
+        if answers.told:
+            event, link, parts, source = zip(*answers.told)
+            bodies, about = self.env.bodies, np.array(source)
+            stands_for = bodies.time[about], bodies.key[about], bodies.broker[about]
+            made = bodies.add_encoded(self.env.service, LISTEN, parts, *stands_for)
+            out.send(np.array(event), np.array(link), LISTEN, made)
+        if answers.handed:
+            self._tell_handed(answers, out)
+
+    def _tell_handed(self, answers: _Answers, out: Out) -> None:
+        event, body, channel, message, handed, lines = zip(*answers.handed)
+        facts = np.array([event, body, channel, [each.size for each in handed]])
+        links = np.array([len(each.links) for each in handed])
+        clients = np.array([len(each.clients) for each in handed])
+        out.work(facts[0], clients, links)
+        if links.any():
+            at, carried, word, size = np.repeat(facts, links, axis=1)
+            out.send(at, np.array(_flat(each.links for each in handed)), ANSWER, carried, word, size)
+        if clients.any():
+            at, carried = np.repeat(facts[:2], clients, axis=1)
+            client = np.array(_flat(each.clients for each in handed))
+            out.deliver(at, client)
+            out.record(
+                "heard", at, publication=self.env.bodies.key[carried], client=client + self.env.entity_base,
+                objects=np.repeat([len(each.sifted.ids) for each in handed], clients),
+                irrelevant=np.array(_flat(each.irrelevant for each in handed)),
             )  # fmt: skip
-            for line in header:
-                if line.client == client:
-                    self.sift(message, entity, line.query, came)
+        if any(map(len, lines)):
+            when = np.array([facts[0], [each.period_ns for each in message], [each.round for each in message]])
+            at, period_ns, number = np.repeat(when, [len(each) for each in lines], axis=1)
+            columns = np.concatenate(lines).T
+            names = ("client", "query", "objects", "marks", "irrelevant")
+            out.record("received", at, period_ns=period_ns, round=number, **dict(zip(names, columns)))
 
-    def sift(self, message: Message, client: int, query: int, came: Received) -> None:
-        """Take what answers a query out of an answer; note it once all parts of the round are there."""
-        parts = self.parts.get(query, [])
-        if parts and (parts[0].period_ns, parts[0].round) != (came.period_ns, came.round):
-            parts = []  # a link lost the others
-        parts = [*parts, came]
-        if len(parts) < came.parts[query]:
-            self.parts[query] = parts
-            return
-        self.parts.pop(query, None)
-        found = [extract(part.answer, query) for part in parts]
-        objects = np.unique(np.concatenate(found))
-        heard = sum(len(part.answer.objects) - len(mine) for part, mine in zip(parts, found))
-        self.node.record(
-            message, "received", client=client, query=query, period_ns=came.period_ns, round=came.round,
-            objects=len(objects), marks=int(marks(objects).sum()), irrelevant=heard,
-        )  # fmt: skip
+    def entries(self) -> Ints:
+        """Channels that lead to a broker, or through it."""
+        return self._entries.copy()
 
-    def entries(self) -> int:
-        """Channels that lead here or through here."""
-        return len(self.channels)
+    def describe(self, broker: int) -> dict[str, Any]:
+        known = self.listening.get(broker)
+        return {"entries": int(self._entries[broker]), "listening": {} if known is None else known.by_client()}
 
-    def describe(self) -> dict[str, Any]:
-        listening = {channel: list(clients) for channel, (clients, _) in self.channels.items() if clients}
-        return {"entries": len(self.channels), "listening": listening}
+    # ---- checkpoints -----------------------------------------------------------------------------------
+
+    def state(self) -> dict[str, Any]:
+        waiting = [[broker, query, [part.data for part in parts]] for (broker, query), parts in self.waiting.items()]
+        return {"said": [[broker, data] for broker, data in self.said.items()], "waiting": waiting}
+
+    def load(self, states: Sequence[dict[str, Any]], handle_of: Mapping[int, int]) -> None:
+        """What was told follows from what was heard."""
+        for state in states:
+            check_columns(state, {}, others=_PARTS)
+            if any(type(each) is not list for each in state.values()):
+                raise BadState("what brokers heard, and the answers that wait for others, are no lists")
+            for broker, data in state["said"]:
+                decode_body(data)
+                if self._mine(broker):
+                    self.told.update(zip(*self._learn(broker, data)))
+            for broker, query, parts in state["waiting"]:
+                if self._mine(broker):
+                    self.waiting[broker, int(query)] = [_read_again(data, int(query)) for data in parts]
+
+    def _mine(self, broker: Any) -> bool:
+        if type(broker) is not int or not 0 <= broker < self.env.overlay.brokers:
+            raise BadState(f"there is no broker {broker!r:.20}")
+        return bool(self.env.local[broker])
+
+
+def _flat(lists: Iterable[list[int]]) -> list[int]:
+    return list(chain.from_iterable(lists))
+
+
+def _union(parts: list[Came], query: int) -> tuple[int, int, int]:
+    """What all parts together have for a query: objects, their marks, and objects in vain."""
+    found: list[Ints] = []
+    for part in parts:
+        row = next(line.row for _, lines in part.sifted.clients.values() for line in lines if line.query == query)
+        found.append(part.sifted.ids[part.sifted.wanted[row]])
+    objects = np.unique(np.concatenate(found))
+    irrelevant = sum(len(part.sifted.ids) - len(mine) for part, mine in zip(parts, found))
+    return len(objects), int(marks(objects).sum()), irrelevant
+
+
+def _read_again(data: Any, query: int) -> Came:
+    """An answer that waits, out of a file."""
+    decode_body(data)
+    message = came(data)
+    if not any(line.query == query for _, lines in message.sifted.clients.values() for line in lines):
+        raise BadState(f"an answer that waits for others has nothing for query {query}")
+    return message

@@ -28,12 +28,14 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from brokers.columns import BadState, Column, check_columns
+from brokers.indexes.contract import Ids
 from brokers.planning.allocation import Allocation, allocate_on, channel_merging, k_means
-from brokers.planning.answers import Answer, answer
+from brokers.planning.answers import Answer, answer_message
 from brokers.planning.model import Costs, Queries
-from brokers.planning.plan import Plan, merged_queries
+from brokers.planning.plan import Plan, merged_query
 from brokers.planning.planner import ALGORITHMS, plan
 from brokers.planning.problem import BoxProblem
+from brokers.planning.procedures import Piece
 from brokers.planning.replan import DRIFT, Allocator, ChannelReplanner, Replanner
 from brokers.planning.sizes import Area, Count, Database, Histogram, Size
 from brokers.planning.stronger import allocate
@@ -138,12 +140,23 @@ class Job(NamedTuple):
     before: Planned | None
 
 
-class Sent(NamedTuple):
-    """A merged query: its answer, the channel it goes on, and who listens there (client numbers)."""
+class Sent:
+    """A merged query: the channel it goes on, who listens there (client numbers), and its answer, once it is due."""
 
-    channel: tuple[Any, ...]
-    listeners: tuple[int, ...]
-    answer: Answer
+    __slots__ = ("_answer", "_make", "body", "channel", "listeners")
+
+    def __init__(self, channel: tuple[Any, ...], listeners: tuple[int, ...], make: Callable[[], Answer]) -> None:
+        self.channel, self.listeners = channel, listeners
+        self._make = make
+        self._answer: Answer | None = None
+        self.body: dict[str, Any] | None = None  # of the last message with it; of the next, only the round is another
+
+    @property
+    def answer(self) -> Answer:
+        """Made when it is asked for first: many plans are replaced before their first round."""
+        if self._answer is None:
+            self._answer = self._make()
+        return self._answer
 
 
 @dataclass(frozen=True, eq=False)
@@ -220,14 +233,42 @@ def _planned(
         found = replanner.plan()
     else:
         algorithm = {"unicast": "separate", "identical": "identical"}.get(options.mode, options.algorithm)
-        found = plan(BoxProblem(queries, costs, size, options.procedure), algorithm, seed)
-    sent = [
-        Sent(("channel", period_ns, each.message.channel), listening[each.message.channel], each)
-        if listening
-        else Sent(tuple(each.message.clients), tuple(each.message.clients), each)
-        for each in answer(found, database, tagged=options.extractor == "tags")
-    ]
-    return Planned(period_ns, queries, sent, _parts(found), found.cost, *_estimates(found), replanner)
+        found = plan(BoxProblem(queries, costs, size, options.procedure), algorithm, seed, bounded=False)
+    sent, parts = _messages(found, database, options.extractor == "tags", period_ns, listening)
+    return Planned(period_ns, queries, sent, parts, found.cost, *_estimates(found), replanner)
+
+
+def _messages(
+    found: Plan, database: Database, tagged: bool, period_ns: int, listening: dict[int, tuple[int, ...]]
+) -> tuple[list[Sent], dict[int, int]]:
+    """The merged queries of a plan, and in how many of them there is something for each query."""
+    problem = found.problem
+    assert isinstance(problem, BoxProblem)
+    sent: list[Sent] = []
+    parts: dict[int, int] = {}
+    ids, clients = problem.queries.ids.tolist(), problem.queries.clients.tolist()
+    channels = found.channel.tolist()
+    for number, members in enumerate(found.sets()):
+        # A set that becomes one box is its own piece, and is looked at more closely only when it is sent.
+        pieces: list[Piece | None] = [None] if problem.bounding else [*problem.pieces(members)]
+        for piece in pieces:
+            rows = (members if piece is None else piece.members).tolist()
+            for row in rows:
+                parts[ids[row]] = parts.get(ids[row], 0) + 1
+            make = partial(_answered, problem, members, piece, len(sent), channels[number], database, tagged)
+            if listening:
+                sent.append(Sent(("channel", period_ns, channels[number]), listening[channels[number]], make))
+            else:
+                here = tuple(sorted({clients[row] for row in rows}))
+                sent.append(Sent(here, here, make))
+    return sent, parts
+
+
+def _answered(
+    problem: BoxProblem, members: Ids, piece: Piece | None, number: int, channel: int, database: Database, tagged: bool
+) -> Answer:
+    chosen = problem.pieces(members)[0] if piece is None else piece
+    return answer_message(merged_query(problem, chosen, number, channel), database, tagged)
 
 
 def state_of(planned: Planned) -> dict[str, Any]:
@@ -274,7 +315,7 @@ def _allocation(options: Options, problem: BoxProblem, seed: int) -> Allocation:
     """Clients on channels."""
 
     def merge(part: BoxProblem) -> Plan:
-        return plan(part, options.algorithm, seed)
+        return plan(part, options.algorithm, seed, bounded=False)
 
     plain = options.algorithm == "pair-merging"
     allocator = _allocator(options, seed)
@@ -326,19 +367,15 @@ def _difference(before: Queries, now: Queries) -> tuple[Any, Any]:
     return np.array(gone, np.int64), np.array(come, np.int64)
 
 
-def _parts(found: Plan) -> dict[int, int]:
-    parts: dict[int, int] = {}
-    for message in merged_queries(found):
-        for line in message.header:
-            parts[line.query] = parts.get(line.query, 0) + 1
-    return parts
-
-
 def _estimates(found: Plan) -> tuple[float, float]:
     """Objects sent, and objects received in vain, per round, by the model of sizes."""
     sent = received = 0.0
-    for members in found.sets():
-        estimate = found.problem.estimate(members)
-        sent += estimate.size
-        received += estimate.received
-    return sent, received - float(found.problem.sizes.sum())
+    sets, problem = found.sets(), found.problem
+    if isinstance(problem, BoxProblem) and problem.bounding and sets:
+        each = list(zip(*(column.tolist() for column in problem.hulls(sets))))
+    else:
+        each = [(estimate.size, estimate.received) for estimate in map(problem.estimate, sets)]
+    for size, got in each:
+        sent += size
+        received += got
+    return sent, received - float(problem.sizes.sum())

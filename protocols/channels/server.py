@@ -13,6 +13,7 @@ Rules:
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import Any, ClassVar, cast
 
 import numpy as np
@@ -21,9 +22,11 @@ from brokers.aside import Aside
 from brokers.contract import TIMER, BrokerProtocol, Message
 from brokers.node import Body
 from brokers.planning.model import Queries
+from brokers.wire import Encoded, encode_body
 from protocols.channels.answers import body_of, size_bytes
 from protocols.channels.database import marks
 from protocols.channels.kind import SUBSCRIBE, Asked, Channels
+from protocols.channels.listening import rows_of
 from protocols.channels.plans import (
     Job,
     Options,
@@ -170,11 +173,7 @@ class Server(BrokerProtocol):
                 self.numbers[channel] = self.numbered
                 self.numbered += 1
         self.numbers = {channel: number for channel, number in self.numbers.items() if channel in listeners}
-        listening: dict[int, list[int]] = {}
-        for channel, clients in listeners.items():
-            for client in clients:
-                listening.setdefault(client, []).append(self.numbers[channel])
-        body = [[client, sorted(listening[client])] for client in sorted(listening)]
+        body = Encoded(_who_listens([(self.numbers[channel], clients) for channel, clients in listeners.items()]))
         self.node.send(message, self.node.links[0], LISTEN, body)
         for plan in planned:
             self.record_plan(message, plan, began_ns)
@@ -200,30 +199,37 @@ class Server(BrokerProtocol):
         planned = self.plans.get(period)
         if planned is not None:
             self.node.work(message, len(planned.sent), sum(len(each.answer.objects) for each in planned.sent))
-            for each in planned.sent:
-                self.send_answer(message, planned, each)
+            self.send_answers(message, planned)
         if any(asked.period_ns == period for asked in self.queries.values()):
             self.set_round(message, period)
         else:
             self.rounds.discard(period)
 
-    def send_answer(self, message: Message, planned: Planned, each: Any) -> None:
-        node, period = self.node, planned.period_ns
-        answer, channel = each.answer, self.numbers[each.channel]
-        publication = (node.broker << 32) | self.sent
-        self.sent += 1
-        body = body_of(answer, period, message.time // period, planned.parts)
-        lines, objects = len(answer.message.header), len(answer.objects)
-        size = size_bytes(answer, self.service.params["object_bytes"])
-        # A publication of the server's own, so that deliveries count for it, and their latency from now.
-        handle = node.env.bodies.add_object(
-            node.env.service, ANSWER, body, message.time, publication, node.broker
-        )
-        node.send(message, node.links[0], ANSWER, Body(handle), channel, size, cause=-1)
-        node.record(
-            message, "answers", publication=publication, period_ns=period, round=message.time // period,
-            channel=channel, queries=lines, listeners=len(each.listeners), objects=objects, size_bytes=size,
-        )  # fmt: skip
+    def send_answers(self, message: Message, planned: Planned) -> None:
+        """Each on its channel."""
+        node, period, number = self.node, planned.period_ns, message.time // planned.period_ns
+        object_bytes = self.service.params["object_bytes"]
+        rows = []
+        for each in planned.sent:
+            answer, channel = each.answer, self.numbers[each.channel]
+            publication = (node.broker << 32) | self.sent
+            self.sent += 1
+            if each.body is None:
+                body = body_of(answer, period, number, planned.parts)
+                each.body = {**body, "header": Encoded(encode_body(body["header"]))}
+            each.body["round"] = number
+            size = size_bytes(answer, object_bytes)
+            # A publication of the server's own, so that deliveries count for it, and their latency from now.
+            handle = node.env.bodies.add_object(
+                node.env.service, ANSWER, each.body, message.time, publication, node.broker
+            )
+            node.send(message, node.links[0], ANSWER, Body(handle), channel, size, cause=-1)
+            lines, objects = len(answer.message.header), len(answer.objects)
+            rows.append((publication, channel, lines, len(each.listeners), objects, size))
+        if rows:
+            names = ("publication", "channel", "queries", "listeners", "objects", "size_bytes")
+            columns = dict(zip(names, np.array(rows, np.int64).T))
+            node.record(message, "answers", period_ns=period, round=number, **columns)
 
     # ---- checkpoints -----------------------------------------------------------------------------------
 
@@ -279,3 +285,13 @@ class Server(BrokerProtocol):
             "merged": {period: len(plan.sent) for period, plan in sorted(self.plans.items())},
             "channels": len(self.numbers),
         }
+
+
+def _who_listens(channels: list[tuple[int, tuple[int, ...]]]) -> bytes:
+    """What brokers are told: each client with its channels, both ascending."""
+    sizes = [len(clients) for _, clients in channels]
+    client = np.fromiter(chain.from_iterable(clients for _, clients in channels), np.int64, sum(sizes))
+    number = np.repeat(np.array([number for number, _ in channels], np.int64), sizes)
+    order = np.lexsort((number, client))
+    named, start = np.unique(client[order], return_index=True)
+    return rows_of(named, np.append(start, client.size), number[order])

@@ -336,9 +336,7 @@ def test_random_bytes_are_a_body_or_a_wire_error(data):
         assert same(decode_body(encode_body(body)), body)
 
 
-def test_a_body_holds_no_array():
-    with pytest.raises(InvalidInput, match=r"body\.a: type numpy.ndarray cannot be sent; call .tolist"):
-        encode_body({"a": np.zeros(2)})
+def test_a_body_holds_no_extension():
     with pytest.raises(WireError, match="extension type 1; a body is plain data"):
         decode_body(msgpack.packb(msgpack.ExtType(1, array_bytes(1, 1, (0,), b""))))
 
