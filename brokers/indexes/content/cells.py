@@ -18,6 +18,7 @@ match asks both sides. `docs/cells.md` has the reasons and the figures.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -29,7 +30,7 @@ from brokers.indexes.content.cells_blocks import LEAVES, PROBED, Blocks
 from brokers.indexes.content.cells_build import build
 from brokers.indexes.content.cells_drift import Watch, regrid
 from brokers.indexes.content.cells_edit import delete, delete_one, give_up, insert
-from brokers.indexes.content.cells_match import forecast, match
+from brokers.indexes.content.cells_match import forecast, match, match_both
 from brokers.indexes.content.cells_plan import Layout, make_plan
 from brokers.indexes.content.cells_vector import trailing_zeros
 from brokers.indexes.content.contract import (
@@ -52,6 +53,7 @@ MOVES = 4  # subscriptions moved to the new side per change
 MOVES_BATCH = 32
 PLAN_ROWS = 2048  # looked at for a plan that an insert waits for
 _UNSEEN = np.zeros((0, 256), np.int32)
+CUT_ROWS = 1024  # for new cells
 RANGES_QUICK = 64  # rows with at most so many ranges are checked by a kernel
 
 
@@ -69,6 +71,7 @@ class CellBitset(ContentIndex):
         self._moved = np.empty(32, np.int64)
         self._scan = Beside(self.attributes)
         self._watch = Watch(self.attributes)
+        self._cutting: Iterator[Layout | None] | None = None  # new cells, step by step
 
     def __len__(self) -> int:
         return len(self._slot_of)
@@ -164,13 +167,9 @@ class CellBitset(ContentIndex):
         blocks, other = self._sides[self._side], self._other()
         ids = np.empty(0, np.int64)
         if blocks is not None:
-            ids = match(*blocks.asked, events, ptr)
+            ids = match(*blocks.asked, events, ptr) if other is None else match_both(
+                blocks.asked, other.asked, events, ptr)
             self._count(blocks)
-        if other is not None:
-            other_ptr = np.zeros_like(ptr)
-            other_ids = match(*other.asked, events, other_ptr)
-            self._count(other)
-            ptr, ids = _merged(ptr, ids, other_ptr, other_ids)
         if len(ids) > 1:
             for i in _not_in_order(ptr, ids):
                 ids[ptr[i] : ptr[i + 1]].sort()
@@ -269,7 +268,7 @@ class CellBitset(ContentIndex):
             return
         held, expected = len(self._slot_of), blocks.plan.expected
         if SHRUNK * held >= expected and held <= OUTGROWN * expected:
-            if entered and self._watch.drifted(blocks.plan, entered, held):
+            if self._cutting is not None or (entered and self._watch.drifted(blocks.plan, entered, held)):
                 self._regrid()
             return
         if held == 0:
@@ -281,23 +280,26 @@ class CellBitset(ContentIndex):
                 self._turn(Blocks(self._plan(), blocks.ranges, 1, 1))
 
     def _regrid(self) -> None:
-        """New cells, in the classes of before."""
+        """One step towards new cells, in the classes of before; after the last one inserts go to blocks of these."""
         current = self._sides[self._side]
         assert current is not None
-        self._turn(Blocks(regrid(current.plan, self._sample(), self._watch.seen), current.ranges, 1, 1))
+        if self._cutting is None:
+            self._cutting = regrid(current.plan, self._sample(CUT_ROWS), self._watch.seen.copy())
+        elif (plan := next(self._cutting)) is not None:
+            self._turn(Blocks(plan, current.ranges, 1, 1))
 
     def _plan(self) -> Layout:
         """A plan for what is held."""
-        return make_plan(self._sample(), self.attributes, max(EXPECTED_MIN, len(self)))
+        return make_plan(self._sample(PLAN_ROWS), self.attributes, max(EXPECTED_MIN, len(self)))
 
-    def _sample(self) -> Floats:
-        """A subscription of every so many leaves."""
+    def _sample(self, rows: int) -> Floats:
+        """A subscription of every so many leaves, some `rows` in all."""
         blocks = self._sides[self._side]
         assert blocks is not None
         leaves = np.flatnonzero(blocks.held.rows[: blocks.state[LEAVES], 0])
-        leaves = leaves[:: len(leaves) // PLAN_ROWS + 1]
-        ids = blocks.records.rows[:, 0].reshape(-1, 64)[leaves]
-        return blocks.rows(64 * leaves + (ids >= 0).argmax(axis=1))
+        leaves = leaves[:: len(leaves) // rows + 1]
+        lanes = blocks.leaves.rows[leaves, :128]
+        return blocks.rows(64 * leaves + (lanes[:, :64] <= lanes[:, 64:]).argmax(axis=1))
 
     def _lay_out(self, ids: Ids, rows: Floats) -> None:
         """Lay out all subscriptions anew, together with fresh ones. O(n (k + log n))."""
@@ -313,7 +315,7 @@ class CellBitset(ContentIndex):
         self._slot_of = IdMap()
         self._slot_of.add(built.records.rows[slots, 0].copy(), 2 * slots)
         self._sides, self._side, self._owed = [built, None], 0, 0
-        self._watch = Watch(self.attributes)
+        self._watch, self._cutting = Watch(self.attributes), None
 
     def _turn(self, blocks: Blocks) -> None:
         """Let inserts go to new blocks, and the others' content follow bit by bit."""
@@ -325,6 +327,7 @@ class CellBitset(ContentIndex):
         self._side = 1 - self._side
         self._sides[self._side] = blocks
         self._watch.cut(len(self))
+        self._cutting = None
 
     def _move(self, count: int) -> None:
         """Move so many subscriptions from the other side to this one."""
@@ -432,14 +435,3 @@ def _not_in_order(ptr, ids):
                 at += 1
                 rest &= rest - np.uint64(1)
     return left[:count]
-
-
-@njit(cache=True)
-def _merged(ptr, ids, other_ptr, other_ids):
-    """What two sides answered, event by event."""
-    out_ptr, out = ptr + other_ptr, np.empty(ids.size + other_ids.size, np.int64)
-    for e in range(ptr.size - 1):
-        mine, others = ids[ptr[e] : ptr[e + 1]], other_ids[other_ptr[e] : other_ptr[e + 1]]
-        out[out_ptr[e] : out_ptr[e] + mine.size] = mine
-        out[out_ptr[e] + mine.size : out_ptr[e + 1]] = others
-    return out_ptr, out

@@ -12,6 +12,7 @@ wider and wider: so values that move on at a steady pace need new cells only whe
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -24,6 +25,7 @@ CHECKED_SHARE = 32  # as many inserts as one in so many of what is held are look
 CHECKED_MIN = 512
 ENDS_MIN = 256  # of an attribute, to judge it
 CROWDED, CROWDED_MORE = 1.5, 0.002  # times what it was, and more
+CLOSER_MOST = 4.0  # times as crowded as the sample is usual if it is so at the first look
 CURED_SHARE = 4  # new cells that do not last for one in so many inserts were no cure: more patience
 PATIENCE_MOST = 16
 EDGE, EDGE_SHARE = 0.05, 0.12  # so many of the ends that come lie beyond that quantile: they move there
@@ -39,6 +41,7 @@ class Watch:
         self._entered = 0  # since the last look
         self._since = 0  # since cells were cut
         self._patience = 1
+        self._usual: Floats | None = None  # crowding, by the first look after cells were cut
 
     def drifted(self, plan: Layout, entered: int, held: int) -> bool:
         """Whether new cells pay, after that many inserts more. A look now and then, O(cells of all attributes)."""
@@ -47,7 +50,10 @@ class Watch:
             return False
         self._since += self._entered
         self._entered = 0
-        crowded = crowding(self.seen) > CROWDED * plan.usual + CROWDED_MORE
+        found = crowding(self.seen)
+        if self._usual is None:  # what comes may well lie closer together than all that is held
+            self._usual = np.clip(found, plan.usual, CLOSER_MOST * plan.usual)
+        crowded = found > CROWDED * self._usual + CROWDED_MORE
         if (crowded & (self.seen.sum(axis=1) >= ENDS_MIN)).any():
             return True
         self.seen[:] = 0
@@ -57,22 +63,29 @@ class Watch:
         """New cells were cut; count from here."""
         cured = CURED_SHARE * (self._since + self._entered) >= held
         self._patience = 1 if cured else min(2 * self._patience, PATIENCE_MOST)
-        self._since = self._entered = 0
+        self._since, self._entered, self._usual = 0, 0, None
         self.seen[:] = 0
 
 
-def regrid(plan: Layout, sample: Floats, seen: NDArray[np.int32]) -> Layout:
-    """The plan with cells cut anew: for these subscriptions, of those that are held, and for what comes."""
+def regrid(plan: Layout, sample: Floats, seen: NDArray[np.int32]) -> Iterator[Layout | None]:
+    """The plan with cells cut anew: for these subscriptions, of those that are held, and for what comes.
+
+    In steps that take a fraction of a millisecond each; the last one yields the plan.
+    """
     attributes = len(plan.rank)
     border_from, borders = cut(sample, attributes)
-    ends = [_ends(sample, a) for a in range(attributes)]
-    for a, mine in enumerate(ends):
+    yield None
+    for a in range(attributes):
         first, last = border_from[a], border_from[a + 1]
-        if last > first and (sides := _sides(plan, a, mine, seen[a % len(seen)])) != (False, False):
+        if last == first:
+            continue
+        mine = _ends(sample, a)
+        if (sides := _sides(plan, a, mine, seen[a % len(seen)])) != (False, False):
             borders[first:last] = _with_room(mine, last - first + 1, *sides)
+        yield None
     attribute, cell = quantised(sample, border_from, borders)
     usual = crowding(tally(attribute, cell, attributes))
-    return replace(plan, border_from=border_from, borders=borders, usual=usual)
+    yield replace(plan, border_from=border_from, borders=borders, usual=usual)
 
 
 def _ends(sample: Floats, attribute: int) -> Floats:

@@ -33,38 +33,73 @@ _LEAF_NS, _PAIR_NS, _RECORD_NS = 30.0, 3.0, 14.0
 @njit(cache=True)
 def match(heads, nodes, children, leaves, further, records, border_from, borders, state, events, ptr):
     """Fill ptr, add to the work in state; returns ids in the order of their slots."""
-    cells = np.empty(events.shape[1], np.uint8)
-    asked = np.empty((_LEAVES, nodes.shape[1] // 128), np.uint8)
-    listed = np.empty((3, _LEAVES), np.int32)
-    candidates, survivors = np.empty(_CANDIDATES, np.int64), np.empty(_SURVIVORS, np.int64)
-    found = np.empty(64, np.int64)
+    rooms = _rooms(events.shape[1], nodes.shape[1] // 128)
     # Views once per call: each costs two atomic additions, which small tables would feel per event.
     boxes, lanes, tails = nodes.reshape(-1), leaves.reshape(-1), further.reshape(-1)
     words, attributes, floats = records.reshape(-1), records.view(np.int16), records.view(np.float64)
-    pairs = further.shape[1]
-    total = np.int64(0)
+    found, total = np.empty(64, np.int64), np.int64(0)
     for e in range(events.shape[0]):
-        event = events[e]
-        for a in range(cells.size):
-            cells[a] = cell_of(border_from, borders, a, event[a])
-        node, waiting = np.int64(0), np.int64(0)
-        while node < state[NODES]:
-            node, count = _list_leaves(heads, boxes, children, state, cells, node, asked, listed)
-            at = np.int64(0)
-            while at < count:
-                at, collected = _collect(lanes, tails, pairs, state, asked, listed, at, count, candidates)
-                collected = _further_hold(tails, pairs, cells, candidates, collected)
-                waiting = _ask_records(words, floats.shape[1], candidates, collected, survivors, waiting)
-                if waiting > _SURVIVORS - _CANDIDATES:
-                    found = _with_room(found, total, waiting)
-                    total = _verify(words, attributes, floats, event, survivors, waiting, found, total)
-                    state[VERIFIED] += waiting
-                    waiting = np.int64(0)
-        found = _with_room(found, total, waiting)
-        total = _verify(words, attributes, floats, event, survivors, waiting, found, total)
-        state[VERIFIED] += waiting
+        found, total = _match_one(heads, boxes, children, lanes, tails, further.shape[1], words, attributes, floats,
+                                  border_from, borders, state, events[e], *rooms, found, total)
         ptr[e + 1] = total
     return found[:total].copy()
+
+
+@njit(cache=True)
+def match_both(one, other, events, ptr):
+    """The same for two sides, one after the other for each event; all work is added to the state of the first."""
+    heads, nodes, children, leaves, further, records, border_from, borders, state = one
+    heads_2, nodes_2, children_2, leaves_2, further_2, records_2, border_from_2, borders_2, state_2 = other
+    rooms = _rooms(events.shape[1], nodes.shape[1] // 128)
+    boxes, lanes, tails = nodes.reshape(-1), leaves.reshape(-1), further.reshape(-1)
+    words, attributes, floats = records.reshape(-1), records.view(np.int16), records.view(np.float64)
+    rooms_2 = _rooms(events.shape[1], nodes_2.shape[1] // 128)
+    boxes_2, lanes_2, tails_2 = nodes_2.reshape(-1), leaves_2.reshape(-1), further_2.reshape(-1)
+    words_2, attributes_2, floats_2 = records_2.reshape(-1), records_2.view(np.int16), records_2.view(np.float64)
+    found, total = np.empty(64, np.int64), np.int64(0)
+    for e in range(events.shape[0]):
+        found, total = _match_one(heads, boxes, children, lanes, tails, further.shape[1], words, attributes, floats,
+                                  border_from, borders, state, events[e], *rooms, found, total)
+        found, total = _match_one(heads_2, boxes_2, children_2, lanes_2, tails_2, further_2.shape[1], words_2,
+                                  attributes_2, floats_2, border_from_2, borders_2, state_2, events[e], *rooms_2,
+                                  found, total)
+        ptr[e + 1] = total
+    for work in range(PROBED, state.size):
+        state[work] += state_2[work]
+        state_2[work] = 0
+    return found[:total].copy()
+
+
+@njit(cache=True)
+def _rooms(attributes, columns):
+    """What a match works in."""
+    return (np.empty(attributes, np.uint8), np.empty((_LEAVES, columns), np.uint8), np.empty((3, _LEAVES), np.int32),
+            np.empty(_CANDIDATES, np.int64), np.empty(_SURVIVORS, np.int64))
+
+
+@njit(cache=True)
+def _match_one(heads, boxes, children, lanes, tails, pairs, words, attributes, floats, border_from, borders, state,
+               event, cells, asked, listed, candidates, survivors, found, total):
+    """Append the ids that match one event; (found, total)."""
+    for a in range(cells.size):
+        cells[a] = cell_of(border_from, borders, a, event[a])
+    node, waiting = np.int64(0), np.int64(0)
+    while node < state[NODES]:
+        node, count = _list_leaves(heads, boxes, children, state, cells, node, asked, listed)
+        at = np.int64(0)
+        while at < count:
+            at, collected = _collect(lanes, tails, pairs, state, asked, listed, at, count, candidates)
+            collected = _further_hold(tails, pairs, cells, candidates, collected)
+            waiting = _ask_records(words, floats.shape[1], candidates, collected, survivors, waiting)
+            if waiting > _SURVIVORS - _CANDIDATES:
+                found = _with_room(found, total, waiting)
+                total = _verify(words, attributes, floats, event, survivors, waiting, found, total)
+                state[VERIFIED] += waiting
+                waiting = np.int64(0)
+    found = _with_room(found, total, waiting)
+    total = _verify(words, attributes, floats, event, survivors, waiting, found, total)
+    state[VERIFIED] += waiting
+    return found, total
 
 
 @njit(cache=True)
