@@ -93,6 +93,7 @@ class CellBitset(ContentIndex):
         if checked.shape[1] > 3 * blocks.ranges and (ranges := _ranges_max(checked)) > blocks.ranges:
             self._turn(Blocks(blocks.plan, ranges, 1, 1))
         self._enter(fresh, checked, self._watch.seen)
+        self._watch.remember(fresh)
         self._changed(len(fresh), len(fresh))
 
     def delete(self, ids: Any) -> None:
@@ -284,7 +285,9 @@ class CellBitset(ContentIndex):
         current = self._sides[self._side]
         assert current is not None
         if self._cutting is None:
-            self._cutting = regrid(current.plan, self._sample(CUT_ROWS), self._watch.seen.copy())
+            recent = self._slot_of.find(np.unique(self._watch.recent[self._watch.recent >= 0]))
+            came = current.rows(recent[(recent >= 0) & (recent & 1 == self._side)] >> 1)
+            self._cutting = regrid(current.plan, self._sample(CUT_ROWS), came)
         elif (plan := next(self._cutting)) is not None:
             self._turn(Blocks(plan, current.ranges, 1, 1))
 
@@ -293,13 +296,15 @@ class CellBitset(ContentIndex):
         return make_plan(self._sample(PLAN_ROWS), self.attributes, max(EXPECTED_MIN, len(self)))
 
     def _sample(self, rows: int) -> Floats:
-        """A subscription of every so many leaves, some `rows` in all."""
+        """Some `rows` subscriptions, of every so many leaves."""
         blocks = self._sides[self._side]
         assert blocks is not None
         leaves = np.flatnonzero(blocks.held.rows[: blocks.state[LEAVES], 0])
-        leaves = leaves[:: len(leaves) // rows + 1]
+        leaves = leaves[:: max(1, len(leaves) // rows)]
         lanes = blocks.leaves.rows[leaves, :128]
-        return blocks.rows(64 * leaves + (lanes[:, :64] <= lanes[:, 64:]).argmax(axis=1))
+        which = np.flatnonzero(lanes[:, :64] <= lanes[:, 64:])
+        which = which[:: max(1, len(which) // rows)]
+        return blocks.rows(64 * leaves[which >> 6] + (which & 63))
 
     def _lay_out(self, ids: Ids, rows: Floats) -> None:
         """Lay out all subscriptions anew, together with fresh ones. O(n (k + log n))."""

@@ -5,9 +5,9 @@ values move on, new ones crowd in few cells, most often in the last, and are no 
 the chance that two ends on one attribute share a cell: counted for what comes, it is compared with that of the
 sample from which the cells were cut.
 
-New cells are cut for the same classes. On an attribute whose new ends lie at one side of what is held, a third of
-the cells is kept for values that nobody has yet, further on that side, at first as narrow as the others and then
-wider and wider: so values that move on at a steady pace need new cells only when they have moved on by half.
+New cells are cut for the same classes. On an attribute on which what came of late lies aside of what is held, they
+are cut for both: for what is held, and for what is to come if the values go on like this until half of all has been
+replaced. Some further cells lie beyond, wider and wider, so that values that move ever faster are told apart too.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from brokers.indexes.content.cells_plan import Layout, crowding, cut, quantised, tally
 from brokers.indexes.content.contract import Floats
+from brokers.indexes.contract import Ids
 
 CHECKED_SHARE = 32  # as many inserts as one in so many of what is held are looked at together
 CHECKED_MIN = 512
@@ -28,9 +28,13 @@ CROWDED, CROWDED_MORE = 1.5, 0.002  # times what it was, and more
 CLOSER_MOST = 4.0  # times as crowded as the sample is usual if it is so at the first look
 CURED_SHARE = 4  # new cells that do not last for one in so many inserts were no cure: more patience
 PATIENCE_MOST = 16
-EDGE, EDGE_SHARE = 0.05, 0.12  # so many of the ends that come lie beyond that quantile: they move there
-ROOM_SHARE = 3  # part of the cells that lies beyond what is held, at one side
-WIDENING = 1.02  # how much wider each of these is than the one before
+RECENT = 512  # the last inserted that are remembered
+RECENT_ENDS_MIN = 32  # of an attribute, to say where it moves
+MOVED = 0.05  # times the spread of what is held, by the medians: less is no movement
+BEYOND_SHARE = 10  # part of the cells that lies beyond all that is expected
+WIDENING = 1.15  # how much wider each of these is than the one before
+_MOST = np.finfo(np.float64).max
+_GOLDEN = 0.6180339887498949  # its multiples, modulo 1, are even in 0..1
 
 
 class Watch:
@@ -38,10 +42,22 @@ class Watch:
 
     def __init__(self, attributes: int) -> None:
         self.seen = tally(np.empty((0, 1), np.int16), np.empty((0, 2), np.uint8), attributes)
+        self.recent = np.full(RECENT, -1, np.int64)  # ids
+        self._at = 0
         self._entered = 0  # since the last look
         self._since = 0  # since cells were cut
         self._patience = 1
         self._usual: Floats | None = None  # crowding, by the first look after cells were cut
+
+    def remember(self, ids: Ids) -> None:
+        """These came."""
+        if len(ids) == 1:
+            self.recent[self._at] = ids[0]
+            self._at = (self._at + 1) % RECENT
+        else:
+            last = ids[-RECENT:]
+            self.recent[(self._at + np.arange(len(last))) % RECENT] = last
+            self._at = (self._at + len(last)) % RECENT
 
     def drifted(self, plan: Layout, entered: int, held: int) -> bool:
         """Whether new cells pay, after that many inserts more. A look now and then, O(cells of all attributes)."""
@@ -67,8 +83,8 @@ class Watch:
         self.seen[:] = 0
 
 
-def regrid(plan: Layout, sample: Floats, seen: NDArray[np.int32]) -> Iterator[Layout | None]:
-    """The plan with cells cut anew: for these subscriptions, of those that are held, and for what comes.
+def regrid(plan: Layout, sample: Floats, recent: Floats) -> Iterator[Layout | None]:
+    """The plan with cells cut anew: for a sample of what is held, and those that came last.
 
     In steps that take a fraction of a millisecond each; the last one yields the plan.
     """
@@ -77,50 +93,38 @@ def regrid(plan: Layout, sample: Floats, seen: NDArray[np.int32]) -> Iterator[La
     yield None
     for a in range(attributes):
         first, last = border_from[a], border_from[a + 1]
-        if last == first:
-            continue
-        mine = _ends(sample, a)
-        if (sides := _sides(plan, a, mine, seen[a % len(seen)])) != (False, False):
-            borders[first:last] = _with_room(mine, last - first + 1, *sides)
+        if last > first and (ahead := _ahead(_ends(sample, a), _ends(recent, a), last - first)) is not None:
+            borders[first:last] = ahead
         yield None
     attribute, cell = quantised(sample, border_from, borders)
     usual = crowding(tally(attribute, cell, attributes))
     yield replace(plan, border_from=border_from, borders=borders, usual=usual)
 
 
-def _ends(sample: Floats, attribute: int) -> Floats:
-    """The finite ends of the sample's ranges on an attribute, ascending."""
-    row, column = np.nonzero(sample[:, 0::3] == attribute)
-    ends = np.concatenate([sample[row, 3 * column + 1], sample[row, 3 * column + 2]])
+def _ends(rows: Floats, attribute: int) -> Floats:
+    """The finite ends of ranges on an attribute, ascending."""
+    row, column = np.nonzero(rows[:, 0::3] == attribute)
+    ends = np.concatenate([rows[row, 3 * column + 1], rows[row, 3 * column + 2]])
     return np.sort(ends[np.isfinite(ends)])
 
 
-def _sides(plan: Layout, attribute: int, ends: Floats, seen: NDArray[np.int32]) -> tuple[bool, bool]:
-    """Whether what comes lies below or above most of what is held."""
-    mine = plan.borders[plan.border_from[attribute] : plan.border_from[attribute + 1]]
-    low, high = (1 + np.searchsorted(mine, np.quantile(ends, q), side="right") for q in (EDGE, 1.0 - EDGE))
-    total = max(1, seen.sum())
-    return bool(seen[: low + 1].sum() > EDGE_SHARE * total), bool(seen[high:].sum() > EDGE_SHARE * total)
-
-
-def _with_room(ends: Floats, cells: int, below: bool, above: bool) -> Floats:
-    """Borders at quantiles, and beyond the ends on these sides. `cells - 1` of them, ascending."""
-    room = cells // ROOM_SHARE // (below + above)
-    core = cells - room * (below + above)
-    places = np.arange(1, core) * (len(ends) - 1) // core
-    parts = [ends[places]]
+def _ahead(held: Floats, recent: Floats, count: int) -> Floats | None:
+    """So many borders for values that move, ascending; None if they do not."""
+    if len(recent) < RECENT_ENDS_MIN or not len(held):
+        return None
     with np.errstate(over="ignore", invalid="ignore"):
-        if below:
-            parts.insert(0, -_beyond(-ends[::-1], room, core)[::-1])
-        if above:
-            parts.append(_beyond(ends, room, core))
-    return np.maximum.accumulate(np.concatenate(parts))
-
-
-def _beyond(ends: Floats, count: int, core: int) -> Floats:
-    """So many borders from the last end on, the first as far apart as the borders of the last ends are."""
-    eighth = len(ends) // 8
-    step = 8.0 * (ends[-1] - ends[-1 - eighth]) / core
-    room = ends[-1] + step * np.cumsum(WIDENING ** np.arange(count))
-    most = np.finfo(np.float64).max
-    return np.clip(np.nan_to_num(room, nan=most), -most, most)
+        # What is held came half a replacement ago on average.
+        moved = recent[len(recent) // 2] - held[len(held) // 2]
+        spread = held[-1 - len(held) // 20] - held[len(held) // 20]
+        if not MOVED * spread < abs(moved) < np.inf:
+            return None
+        part = np.arange(len(held)) * _GOLDEN % 1.0
+        coming = recent[np.arange(len(held)) % len(recent)] + part * moved
+        expected = np.sort(np.concatenate([held, coming]))
+        beyond = count // BEYOND_SHARE
+        inner = expected[np.arange(1, count - beyond + 1) * (len(expected) - 1) // (count - beyond + 1)]
+        step = abs(moved) * len(held) / len(expected) / (count - beyond)
+        further = step * np.cumsum(WIDENING ** np.arange(beyond))
+        outer = expected[-1] + further if moved > 0 else expected[0] - further[::-1]
+        borders = np.concatenate([inner, outer] if moved > 0 else [outer, inner])
+    return np.maximum.accumulate(np.clip(borders, -_MOST, _MOST))

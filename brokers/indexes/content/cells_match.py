@@ -40,7 +40,7 @@ def match(heads, nodes, children, leaves, further, records, border_from, borders
     found, total = np.empty(64, np.int64), np.int64(0)
     for e in range(events.shape[0]):
         found, total = _match_one(heads, boxes, children, lanes, tails, further.shape[1], words, attributes, floats,
-                                  border_from, borders, state, events[e], *rooms, found, total)
+                                  border_from, borders, state, events[e], *rooms, found, total)  # type: ignore[call-arg]
         ptr[e + 1] = total
     return found[:total].copy()
 
@@ -59,10 +59,11 @@ def match_both(one, other, events, ptr):
     found, total = np.empty(64, np.int64), np.int64(0)
     for e in range(events.shape[0]):
         found, total = _match_one(heads, boxes, children, lanes, tails, further.shape[1], words, attributes, floats,
-                                  border_from, borders, state, events[e], *rooms, found, total)
-        found, total = _match_one(heads_2, boxes_2, children_2, lanes_2, tails_2, further_2.shape[1], words_2,
-                                  attributes_2, floats_2, border_from_2, borders_2, state_2, events[e], *rooms_2,
-                                  found, total)
+                                  border_from, borders, state, events[e], *rooms, found, total)  # type: ignore[call-arg]
+        found, total = _match_one(heads_2, boxes_2, children_2, lanes_2, tails_2,  # type: ignore[call-arg]
+                                  further_2.shape[1], words_2,
+                                  attributes_2, floats_2, border_from_2, borders_2, state_2, events[e],
+                                  *rooms_2, found, total)
         ptr[e + 1] = total
     for work in range(PROBED, state.size):
         state[work] += state_2[work]
