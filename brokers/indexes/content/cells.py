@@ -32,7 +32,6 @@ from brokers.indexes.content.cells_drift import Watch, regrid
 from brokers.indexes.content.cells_edit import delete, delete_one, give_up, insert
 from brokers.indexes.content.cells_match import forecast, match, match_both
 from brokers.indexes.content.cells_plan import Layout, make_plan
-from brokers.indexes.content.cells_vector import trailing_zeros
 from brokers.indexes.content.contract import (
     ContentIndex,
     Floats,
@@ -42,6 +41,7 @@ from brokers.indexes.content.contract import (
     one_event,
     places_of,
 )
+from brokers.indexes.content.store import in_order
 from brokers.indexes.contract import DuplicateId, Ids, WorkCounters, checked_ids, claim
 from brokers.indexes.ids import IdMap
 
@@ -171,10 +171,7 @@ class CellBitset(ContentIndex):
             ids = match(*blocks.asked, events, ptr) if other is None else match_both(
                 blocks.asked, other.asked, events, ptr)
             self._count(blocks)
-        if len(ids) > 1:
-            for i in _not_in_order(ptr, ids):
-                ids[ptr[i] : ptr[i + 1]].sort()
-        return ptr, ids
+        return ptr, in_order(ptr, ids)
 
     def memory_bytes(self) -> int:
         """Bytes of all arrays."""
@@ -406,37 +403,3 @@ def _are_good(rows, attributes):
                 if rows[i, before] == attribute:
                     return False
     return True
-
-
-@njit(cache=True)
-def _not_in_order(ptr, ids):
-    """Sort the ids of those events where it is quick; returns the others whose ids are not in order.
-
-    Ids that lie close together are marked in a set of bits and read from it.
-    """
-    left = np.empty(ptr.size - 1, np.int64)
-    count = 0
-    for e in range(ptr.size - 1):
-        start, end = ptr[e], ptr[e + 1]
-        ordered, low, high = True, ids[start] if end > start else 0, np.int64(0)
-        for i in range(start, end):
-            ordered &= ids[i] >= high
-            low, high = min(low, ids[i]), max(high, ids[i])
-        if ordered:
-            continue
-        words = ((high - low) >> 6) + 1
-        if words > 2 * (end - start):
-            left[count] = e
-            count += 1
-            continue
-        bits = np.zeros(words, np.uint64)
-        for i in range(start, end):
-            bits[(ids[i] - low) >> 6] |= np.uint64(1) << np.uint64((ids[i] - low) & 63)
-        at = start
-        for word in range(words):
-            rest = bits[word]
-            while rest != 0:
-                ids[at] = low + (word << 6) + trailing_zeros(rest)
-                at += 1
-                rest &= rest - np.uint64(1)
-    return left[:count]
