@@ -66,6 +66,7 @@ class CellBitset(ContentIndex):
         self._sides: list[Blocks | None] = [None, None]
         self._side = 0  # the one that inserts go to
         self._slot_of = IdMap()  # id -> 2 * slot + side
+        self._leaving: Iterator[None] = iter(())  # gives the other side's memory back once it is empty
         self._owed = 0  # subscriptions to be moved from the other side
         self._left = 0  # leaves of the other side that may hold some
         self._moved = np.empty(32, np.int64)
@@ -262,6 +263,7 @@ class CellBitset(ContentIndex):
                 self._move(self._owed)
                 self._owed = 0
             return
+        next(self._leaving, None)
         if blocks is None:
             return
         held, expected = len(self._slot_of), blocks.plan.expected
@@ -270,7 +272,7 @@ class CellBitset(ContentIndex):
                 self._regrid()
             return
         if held == 0:
-            self._sides = [None, None]
+            self._sides, self._cutting = [None, None], None
         elif held > OUTGROWN * expected or (expected > EXPECTED_MIN and SHRUNK * held < expected):
             if held <= AT_ONCE:
                 self._lay_out(np.empty(0, np.int64), np.empty((0, 0)))
@@ -339,6 +341,7 @@ class CellBitset(ContentIndex):
                 self._left -= 1
             if self._left == 0:
                 self._sides[1 - self._side] = None
+                self._leaving = other.given_back()
                 return
             first = 64 * (self._left - 1)
             slots = first + np.flatnonzero(other.records.rows[first : first + 64, 0] >= 0)[:count]
