@@ -28,7 +28,7 @@ ENDED_BY = {
     ("brokers/engine/advance.py", "_decide"): "goes on by a stretch of a service in each turn, or leaves",
     ("brokers/engine/gather.py", "_sift"): HEAP,
     ("brokers/indexes/content/cells_build.py", "_split"): STRETCH,
-    ("brokers/indexes/content/cells_match.py", "match"): STRETCH,
+    ("brokers/indexes/content/cells_match.py", "_match_one"): STRETCH,
     ("brokers/indexes/content/cells_plan.py", "_cost"): STRETCH,
     ("brokers/indexes/content/cells_plan.py", "_split_cost"): STRETCH,
     ("brokers/indexes/content/htree_probe.py", "position"): "halves what lies between low and high",

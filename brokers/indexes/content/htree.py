@@ -311,7 +311,11 @@ class HTree(ContentIndex):
             store.ids, store.attribute, store.ends, self._domain.knots, self._domain.first, self._seen,
             lows, highs, ptr, work, self._habit,
         )
-        in_order(ptr, ids)
+        if lows is highs or self._wishes.overlapping:
+            in_order(ptr, ids)
+        else:  # an id stands there for each bucket that it was found in
+            for start, end in zip(ptr[:-1].tolist(), ptr[1:].tolist()):
+                ids[start:end].sort()
         nodes, buckets, candidates = work.tolist()
         return self._counted(ptr, ids, nodes + buckets, candidates)
 

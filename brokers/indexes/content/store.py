@@ -140,7 +140,7 @@ class RangeStore:
 
 
 def in_order(ptr: Ids, ids: Ids) -> Ids:
-    """Sort the ids of each event in place, where they are not."""
+    """Sort the ids of each event in place, where they are not. No id may be there twice for one event."""
     if len(ids) > 1:
         for i in _not_in_order(ptr, ids):
             ids[ptr[i] : ptr[i + 1]].sort()
