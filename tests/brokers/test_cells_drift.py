@@ -97,9 +97,9 @@ def test_cells_reach_beyond_what_is_held_on_the_side_where_values_move():
     rng = np.random.default_rng(2)
     low = rng.random(2_000)
     rows = np.column_stack([np.zeros(2_000), low, low + 0.01])
-    plan = make_plan(rows, 1, 2_000)
-    *_, up = regrid(plan, rows, rows[:100] + [0.0, 0.5, 0.5])
-    *_, down = regrid(plan, rows, rows[:100] - [0.0, 0.5, 0.5])
+    plan, shift = make_plan(rows, 1, 2_000), np.array([0.0, 0.5, 0.5])
+    *_, up = regrid(plan, rows, rows[:100] + shift)
+    *_, down = regrid(plan, rows, rows[:100] - shift)
     *_, still = regrid(plan, rows, rows[:100])
     assert up is not None and down is not None and still is not None
 

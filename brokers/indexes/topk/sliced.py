@@ -47,6 +47,7 @@ SORT_MIN = 4096  # fewer changes than that do not make a segment worth sorting
 RESERVE = 32  # one slot in so many stays free, so that an insert has a choice
 CHOICES = 64  # free slots that an insert chooses from
 ROW_GAP = 8  # words between rows, or all rows of a message would compete for the same few cache sets
+SCAN_WORK = 5  # of a scan, per filter held, as `search` counts work
 LIMIT_MIN = 2048  # for so few filters a scan is not worth a thought
 SPARSE = 8  # an index that holds less than one slot in so many is packed anew
 
@@ -303,7 +304,7 @@ class Sliced(StoredIndex):
             self._hints, self._hints.view(np.int16),
             store.ids, store.receivers, store.attribute, store.ends, store.weight,
             message.low, message.high, sent, query.prorate, query.threshold, floor, *exclusion(query),
-            query.unit == "receiver", scores, ids, receivers, work, max(LIMIT_MIN, len(self)),
+            query.unit == "receiver", scores, ids, receivers, work, SCAN_WORK * max(LIMIT_MIN, len(self)),
         )
         counters = self.counters
         counters.probed += int(work[0])

@@ -291,7 +291,7 @@ def search(
     """Fill the heap with the best filters, or without a heap return all that score at least `floor`.
 
     Returns (size of the heap, slots, scores); adds to work (blocks, words, candidates, filters scored). Size -1 says
-    that it gave up, with nothing found, since a candidate and twice as much for a scored one came to `limit`.
+    that it gave up, with nothing found: two for each candidate and twelve for each scored came to more than `limit`.
     """
     blocks = max(1, words // BLOCK_WORDS)
     block_words = min(words, BLOCK_WORDS)
@@ -354,7 +354,7 @@ def search(
                 )
             work[2] += count
             work[3] += kept
-            if work[2] + 2 * work[3] > limit:
+            if 2 * work[2] + 12 * work[3] > limit:
                 return np.int64(-1), found[:0], found_scores[:0]
             for i in range(kept):
                 slot = candidates[i]
