@@ -32,7 +32,7 @@ ENDED_BY = {
     ("brokers/engine/meeting.py", "await_all"): "all come to a meeting, or stop everybody",
     ("brokers/engine/meeting.py", "others_rest"): "all come to a meeting or wait, or stop everybody",
     ("brokers/indexes/content/cells_build.py", "_split"): STRETCH,
-    ("brokers/indexes/content/cells_match.py", "match"): STRETCH,
+    ("brokers/indexes/content/cells_match.py", "_match_one"): STRETCH,
     ("brokers/indexes/content/cells_plan.py", "_cost"): STRETCH,
     ("brokers/indexes/content/cells_plan.py", "_split_cost"): STRETCH,
     ("brokers/indexes/content/htree_probe.py", "position"): "halves what lies between low and high",

@@ -41,6 +41,10 @@ BENCHES: dict[str, Entry] = {
         "analysis.bench.matching:rows",
         "a million subscriptions, seven workloads: every content index beside an early-exit scan, changes, memory",
     ),
+    "hard": Entry(
+        "analysis.bench.hard:rows",
+        "data on which an index has nothing to gain, and values that move: matching and top-k beside their scans",
+    ),
     "topk": Entry(
         "analysis.bench.topk:rows",
         "a million weighted filters: every top-k index beside a compiled scan, changes, memory",

@@ -65,7 +65,8 @@ class Point:
     domain: Any = (0.0, 1.0)
 
     def h_tree(self, ids: Any, rows: Floats, **options: Any) -> HTree:
-        wanted = {"levels": min(self.levels, self.workload.attributes), "cells": self.cells, "domain": self.domain}
+        levels = min(self.levels, self.workload.attributes)
+        wanted = {"levels": levels, "cells": self.cells, "domain": self.domain, "scans": False}
         return HTree.build(self.workload.attributes, ids, rows, **{**wanted, **options})
 
     def contenders(self) -> dict[str, Callable[[Any, Floats], ContentIndex]]:

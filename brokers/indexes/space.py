@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import mmap
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -48,3 +49,15 @@ def zeros(size: int, reserved: int = 1) -> NDArray[np.uint8]:
     if hasattr(mmap, "MADV_HUGEPAGE"):
         mapped.madvise(mmap.MADV_HUGEPAGE)
     return np.frombuffer(mapped, np.uint8)
+
+
+def given_back(memory: NDArray[np.uint8], used: int, step: int) -> Iterator[None]:
+    """Give the used bytes of what `zeros` made back to the system, some at a time: a large array takes long at once.
+
+    Nothing may look at it any more.
+    """
+    mapped = memory.base.obj if isinstance(memory.base, memoryview) else None
+    if isinstance(mapped, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED"):
+        for start in range(0, used, step):
+            mapped.madvise(mmap.MADV_DONTNEED, start, min(step, used - start))
+            yield

@@ -465,3 +465,26 @@ def test_after_warming_no_use_compiles_a_kernel_again():
         index.delete(np.array([2, 4]))
         index.delete(np.array([6]))
     assert [len(kernel.signatures) for kernel in kernels] == before
+
+
+def test_events_that_most_match_are_left_to_a_scan_unless_told_not_to_and_answers_are_the_same():
+    rng = np.random.default_rng(7)
+    half = 0.5 * rng.random(3_000)
+    rows = np.column_stack([np.zeros(3_000), 0.5 - half, 0.5 + half])
+    index, plain = (HTree.build(2, np.arange(3_000), rows, scans=scans) for scans in (True, False))
+    events = np.column_stack([rng.random(80), rng.random(80)])
+    events[::9] = np.nan
+    for one, two in zip(index.match_many(events), plain.match_many(events)):
+        assert np.array_equal(one, two)
+    assert index._habit[htree_probe.STREAK] > 0 or index._habit[htree_probe.UNASKED] > 0
+    assert not plain._habit[: htree_probe.LIMIT].any()
+    for event in events:
+        assert np.array_equal(index.match(event), plain.match(event))
+    low = events - 0.1
+    for one, two in zip(index.match_intervals(low, events), plain.match_intervals(low, events)):
+        assert np.array_equal(one, two)
+    index.delete(np.arange(0, 3_000, 2))
+    plain.delete(np.arange(0, 3_000, 2))
+    for event in events[:20]:
+        assert np.array_equal(index.match(event), plain.match(event))
+    index.check()

@@ -18,17 +18,20 @@ match asks both sides. `docs/cells.md` has the reasons and the figures.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 from numba import njit
+from numpy.typing import NDArray
 
+from brokers.indexes.content.beside import Beside, mixed
 from brokers.indexes.content.cells_blocks import LEAVES, PROBED, Blocks
 from brokers.indexes.content.cells_build import build
+from brokers.indexes.content.cells_drift import Watch, regrid
 from brokers.indexes.content.cells_edit import delete, delete_one, give_up, insert
-from brokers.indexes.content.cells_match import match
+from brokers.indexes.content.cells_match import forecast, match, match_both
 from brokers.indexes.content.cells_plan import Layout, make_plan
-from brokers.indexes.content.cells_vector import trailing_zeros
 from brokers.indexes.content.contract import (
     ContentIndex,
     Floats,
@@ -38,6 +41,7 @@ from brokers.indexes.content.contract import (
     one_event,
     places_of,
 )
+from brokers.indexes.content.store import in_order
 from brokers.indexes.contract import DuplicateId, Ids, WorkCounters, checked_ids, claim
 from brokers.indexes.ids import IdMap
 
@@ -48,6 +52,8 @@ AT_ONCE = 1 << 14  # so many are laid out anew in one go
 MOVES = 4  # subscriptions moved to the new side per change
 MOVES_BATCH = 32
 PLAN_ROWS = 2048  # looked at for a plan that an insert waits for
+_UNSEEN = np.zeros((0, 256), np.int32)
+CUT_ROWS = 1024  # for new cells
 RANGES_QUICK = 64  # rows with at most so many ranges are checked by a kernel
 
 
@@ -60,9 +66,13 @@ class CellBitset(ContentIndex):
         self._sides: list[Blocks | None] = [None, None]
         self._side = 0  # the one that inserts go to
         self._slot_of = IdMap()  # id -> 2 * slot + side
+        self._leaving: Iterator[None] = iter(())  # gives the other side's memory back once it is empty
         self._owed = 0  # subscriptions to be moved from the other side
         self._left = 0  # leaves of the other side that may hold some
         self._moved = np.empty(32, np.int64)
+        self._scan = Beside(self.attributes)
+        self._watch = Watch(self.attributes)
+        self._cutting: Iterator[Layout | None] | None = None  # new cells, step by step
 
     def __len__(self) -> int:
         return len(self._slot_of)
@@ -76,18 +86,22 @@ class CellBitset(ContentIndex):
             raise DuplicateId(f"id {fresh[known][0]} is in the index already; delete it first")
         if not len(fresh):
             return
+        self._scan.insert(fresh, checked)
         blocks = self._sides[self._side]
         if blocks is None or len(fresh) > len(self):
             self._lay_out(fresh, checked)
             return
         if checked.shape[1] > 3 * blocks.ranges and (ranges := _ranges_max(checked)) > blocks.ranges:
             self._turn(Blocks(blocks.plan, ranges, 1, 1))
-        self._enter(fresh, checked)
-        self._changed(len(fresh))
+        self._enter(fresh, checked, self._watch.seen)
+        self._watch.remember(fresh)
+        self._changed(len(fresh), len(fresh))
 
     def delete(self, ids: Any) -> None:
         """Remove subscriptions. O(columns) each."""
         gone = checked_ids(ids)
+        if self._scan:
+            self._scan.delete(gone)
         side = self._side
         blocks, other = self._sides[side], self._sides[1 - side]
         if blocks is not None and other is None and len(gone) == 1:
@@ -104,8 +118,7 @@ class CellBitset(ContentIndex):
         """The subscriptions under these ids. O(n k)."""
         known = checked_ids(ids)
         places = places_of(known, self._slot_of.find(known))
-        width = 3 * max((blocks.ranges for blocks in self._sides if blocks is not None), default=0)
-        out = np.full((len(known), width), np.nan)
+        out = np.full((len(known), 3 * self._ranges()), np.nan)
         for side, blocks in enumerate(self._sides):
             here = np.flatnonzero(places & 1 == side)
             if blocks is not None and here.size:
@@ -122,29 +135,49 @@ class CellBitset(ContentIndex):
         return self._match(many_events(values, self.attributes))
 
     def _match(self, events: Floats) -> tuple[Ids, Ids]:
-        counters = self.counters
+        self.counters.events += len(events)
+        if not self._scan:
+            before = self.counters.verified
+            ptr, ids = self._match_blocks(events)
+            if self._scan.due(len(self), self._ranges(), len(events), self.counters.verified - before):
+                self._scan.fill(*self._held())
+        else:
+            ptr, ids = self._match_either(events)
+        self.counters.matched += len(ids)
+        return ptr, ids
+
+    def _match_either(self, events: Floats) -> tuple[Ids, Ids]:
+        """Ask the copy where that is cheaper."""
+        if self._scan.sure(len(events)):
+            self.counters.verified += len(self) * len(events)
+            return self._scan.match(events)
+        costs = np.zeros(len(events))
+        for blocks in self._sides:
+            if blocks is not None:
+                forecast(*blocks.asked, events, costs)
+        scans = self._scan.chosen(costs)
+        scanned = int(np.count_nonzero(scans))
+        self.counters.verified += len(self) * scanned
+        if scanned == 0:
+            return self._match_blocks(events)
+        if scanned == len(events):
+            return self._scan.match(events)
+        return mixed(scans, self._scan.match(events[scans]), self._match_blocks(events[~scans]))
+
+    def _match_blocks(self, events: Floats) -> tuple[Ids, Ids]:
         ptr = np.zeros(len(events) + 1, np.int64)
         blocks, other = self._sides[self._side], self._other()
         ids = np.empty(0, np.int64)
         if blocks is not None:
-            ids = match(*blocks.asked, events, ptr)
+            ids = match(*blocks.asked, events, ptr) if other is None else match_both(
+                blocks.asked, other.asked, events, ptr)
             self._count(blocks)
-        if other is not None:
-            other_ptr = np.zeros_like(ptr)
-            other_ids = match(*other.asked, events, other_ptr)
-            self._count(other)
-            ptr, ids = _merged(ptr, ids, other_ptr, other_ids)
-        if len(ids) > 1:
-            for i in _not_in_order(ptr, ids):
-                ids[ptr[i] : ptr[i + 1]].sort()
-        counters.events += len(events)
-        counters.matched += len(ids)
-        return ptr, ids
+        return ptr, in_order(ptr, ids)
 
     def memory_bytes(self) -> int:
         """Bytes of all arrays."""
         blocks = sum(blocks.memory_bytes() for blocks in self._sides if blocks is not None)
-        return blocks + self._slot_of.memory_bytes() + self._moved.nbytes
+        return blocks + self._slot_of.memory_bytes() + self._moved.nbytes + self._scan.memory_bytes()
 
     def check(self) -> None:
         """Every invariant. O(slots * ranges)."""
@@ -163,6 +196,14 @@ class CellBitset(ContentIndex):
             claim(np.array_equal(carried, ids[here]), "a slot carries its id")
         claim(total == len(self), "every id has a slot")
         claim(self._sides[self._side] is not None or not len(self), "the side for inserts is there")
+        self._scan.check(ids, self.rows(ids))
+
+    def _held(self) -> tuple[Ids, Floats]:
+        ids = self._slot_of.items()[0]
+        return ids, self.rows(ids)
+
+    def _ranges(self) -> int:
+        return max((blocks.ranges for blocks in self._sides if blocks is not None), default=0)
 
     def _rows(self, rows: Any, count: int) -> Floats:
         if (
@@ -195,8 +236,8 @@ class CellBitset(ContentIndex):
             give_up(nodes, children, parent, state, -2 - emptied)
         self._changed(1)
 
-    def _enter(self, ids: Ids, rows: Floats) -> None:
-        """Insert into the current side, and enter the slots."""
+    def _enter(self, ids: Ids, rows: Floats, seen: NDArray[np.int32]) -> None:
+        """Insert into the current side, and enter the slots; `seen` counts the range ends, if it has rows."""
         blocks = self._sides[self._side]
         assert blocks is not None
         plan, slots, at = blocks.plan, np.empty(len(ids), np.int64), 0
@@ -204,7 +245,7 @@ class CellBitset(ContentIndex):
             if not blocks.have_room():
                 blocks.grow()
             done, moves = insert(blocks.tree, blocks.items, plan.columns, blocks.state, plan.border_from,
-                                 plan.borders, plan.routes, rows, ids, at, slots, self._moved)
+                                 plan.borders, plan.routes, rows, ids, at, slots, self._moved, seen)
             self._slot_of.add(ids[at:done], 2 * slots[at:done] + self._side)
             if moves:
                 moved = self._moved[:moves]
@@ -213,8 +254,8 @@ class CellBitset(ContentIndex):
                 self._slot_of.add(moved_ids, 2 * moved + self._side)
             at = done
 
-    def _changed(self, count: int) -> None:
-        """After so many changes: move what is owed, and see whether the plan still suits."""
+    def _changed(self, count: int, entered: int = 0) -> None:
+        """After so many changes, of them inserts: move what is owed, and see whether the plan still suits."""
         blocks, other = self._sides[self._side], self._sides[1 - self._side]
         if other is not None:
             self._owed += MOVES * count
@@ -222,28 +263,47 @@ class CellBitset(ContentIndex):
                 self._move(self._owed)
                 self._owed = 0
             return
+        next(self._leaving, None)
         if blocks is None:
             return
         held, expected = len(self._slot_of), blocks.plan.expected
         if SHRUNK * held >= expected and held <= OUTGROWN * expected:
+            if self._cutting is not None or (entered and self._watch.drifted(blocks.plan, entered, held)):
+                self._regrid()
             return
         if held == 0:
-            self._sides = [None, None]
+            self._sides, self._cutting = [None, None], None
         elif held > OUTGROWN * expected or (expected > EXPECTED_MIN and SHRUNK * held < expected):
             if held <= AT_ONCE:
                 self._lay_out(np.empty(0, np.int64), np.empty((0, 0)))
             else:
                 self._turn(Blocks(self._plan(), blocks.ranges, 1, 1))
 
+    def _regrid(self) -> None:
+        """One step towards new cells, in the classes of before; after the last one inserts go to blocks of these."""
+        current = self._sides[self._side]
+        assert current is not None
+        if self._cutting is None:
+            recent = self._slot_of.find(np.unique(self._watch.recent[self._watch.recent >= 0]))
+            came = current.rows(recent[(recent >= 0) & (recent & 1 == self._side)] >> 1)
+            self._cutting = regrid(current.plan, self._sample(CUT_ROWS), came)
+        elif (plan := next(self._cutting)) is not None:
+            self._turn(Blocks(plan, current.ranges, 1, 1))
+
     def _plan(self) -> Layout:
-        """A plan for what is held, by a subscription of every so many leaves."""
+        """A plan for what is held."""
+        return make_plan(self._sample(PLAN_ROWS), self.attributes, max(EXPECTED_MIN, len(self)))
+
+    def _sample(self, rows: int) -> Floats:
+        """Some `rows` subscriptions, of every so many leaves."""
         blocks = self._sides[self._side]
         assert blocks is not None
         leaves = np.flatnonzero(blocks.held.rows[: blocks.state[LEAVES], 0])
-        leaves = leaves[:: len(leaves) // PLAN_ROWS + 1]
-        ids = blocks.records.rows[:, 0].reshape(-1, 64)[leaves]
-        sample = blocks.rows(64 * leaves + (ids >= 0).argmax(axis=1))
-        return make_plan(sample, self.attributes, max(EXPECTED_MIN, len(self)))
+        leaves = leaves[:: max(1, len(leaves) // rows)]
+        lanes = blocks.leaves.rows[leaves, :128]
+        which = np.flatnonzero(lanes[:, :64] <= lanes[:, 64:])
+        which = which[:: max(1, len(which) // rows)]
+        return blocks.rows(64 * leaves[which >> 6] + (which & 63))
 
     def _lay_out(self, ids: Ids, rows: Floats) -> None:
         """Lay out all subscriptions anew, together with fresh ones. O(n (k + log n))."""
@@ -259,6 +319,7 @@ class CellBitset(ContentIndex):
         self._slot_of = IdMap()
         self._slot_of.add(built.records.rows[slots, 0].copy(), 2 * slots)
         self._sides, self._side, self._owed = [built, None], 0, 0
+        self._watch, self._cutting = Watch(self.attributes), None
 
     def _turn(self, blocks: Blocks) -> None:
         """Let inserts go to new blocks, and the others' content follow bit by bit."""
@@ -269,6 +330,8 @@ class CellBitset(ContentIndex):
         self._left = int(current.state[LEAVES])
         self._side = 1 - self._side
         self._sides[self._side] = blocks
+        self._watch.cut(len(self))
+        self._cutting = None
 
     def _move(self, count: int) -> None:
         """Move so many subscriptions from the other side to this one."""
@@ -278,13 +341,14 @@ class CellBitset(ContentIndex):
                 self._left -= 1
             if self._left == 0:
                 self._sides[1 - self._side] = None
+                self._leaving = other.given_back()
                 return
             first = 64 * (self._left - 1)
             slots = first + np.flatnonzero(other.records.rows[first : first + 64, 0] >= 0)[:count]
             ids, rows = other.records.rows[slots, 0], other.rows(slots)
             delete(*other.freed, 2 * slots + 1 - self._side, 1 - self._side)
             self._slot_of.remove(ids)
-            self._enter(ids, rows)
+            self._enter(ids, rows, _UNSEEN)
             count -= len(slots)
 
 
@@ -298,6 +362,10 @@ def warm() -> None:
     index.delete(np.arange(50, 51))
     index._turn(Blocks(index._plan(), 2, 1, 1))
     index.match_many(np.array([[0.1, 0.3], [0.1, 0.3]]))
+    index._scan.fill(*index._held())
+    for _ in range(2):
+        index.match_many(np.array([[0.1, 0.3], [0.1, 0.3]]))
+        index.match(np.array([0.1, 0.3]))
     index._move(len(index))
     index.check()
     index = CellBitset(2)
@@ -338,48 +406,3 @@ def _are_good(rows, attributes):
                 if rows[i, before] == attribute:
                     return False
     return True
-
-
-@njit(cache=True)
-def _not_in_order(ptr, ids):
-    """Sort the ids of those events where it is quick; returns the others whose ids are not in order.
-
-    Ids that lie close together are marked in a set of bits and read from it.
-    """
-    left = np.empty(ptr.size - 1, np.int64)
-    count = 0
-    for e in range(ptr.size - 1):
-        start, end = ptr[e], ptr[e + 1]
-        ordered, low, high = True, ids[start] if end > start else 0, np.int64(0)
-        for i in range(start, end):
-            ordered &= ids[i] >= high
-            low, high = min(low, ids[i]), max(high, ids[i])
-        if ordered:
-            continue
-        words = ((high - low) >> 6) + 1
-        if words > 2 * (end - start):
-            left[count] = e
-            count += 1
-            continue
-        bits = np.zeros(words, np.uint64)
-        for i in range(start, end):
-            bits[(ids[i] - low) >> 6] |= np.uint64(1) << np.uint64((ids[i] - low) & 63)
-        at = start
-        for word in range(words):
-            rest = bits[word]
-            while rest != 0:
-                ids[at] = low + (word << 6) + trailing_zeros(rest)
-                at += 1
-                rest &= rest - np.uint64(1)
-    return left[:count]
-
-
-@njit(cache=True)
-def _merged(ptr, ids, other_ptr, other_ids):
-    """What two sides answered, event by event."""
-    out_ptr, out = ptr + other_ptr, np.empty(ids.size + other_ids.size, np.int64)
-    for e in range(ptr.size - 1):
-        mine, others = ids[ptr[e] : ptr[e + 1]], other_ids[other_ptr[e] : other_ptr[e + 1]]
-        out[out_ptr[e] : out_ptr[e] + mine.size] = mine
-        out[out_ptr[e] + mine.size : out_ptr[e + 1]] = others
-    return out_ptr, out

@@ -15,6 +15,7 @@ A free lane and an absent leaf have cells 255..0, in which no event lies, so tha
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -24,7 +25,7 @@ from numpy.typing import NDArray
 from brokers.indexes.content.cells_plan import Layout, classify, quantised
 from brokers.indexes.content.contract import Floats
 from brokers.indexes.contract import claim
-from brokers.indexes.space import zeros
+from brokers.indexes.space import given_back, zeros
 
 # What `state` holds: how much is used, the free leaf last given up (-1: none), and work since it was read.
 NODES, LEAVES, FREE_LEAF, PROBED, WORDS, VERIFIED = range(6)
@@ -51,6 +52,10 @@ class Growing:
             self._offset = self._start()
             self._view(len(before))[:] = before
         self.rows = self._view(count)
+
+    def given_back(self) -> Iterator[None]:
+        """Give the memory back in steps; the array must not be used any more."""
+        return given_back(self._raw, self._bytes(len(self.rows)), _STEP_BYTES)
 
     def _bytes(self, count: int) -> int:
         return count * self.width * self.dtype.itemsize + _LINE
@@ -83,6 +88,11 @@ class Blocks:
         self.state = np.zeros(6, np.int64)
         self.state[FREE_LEAF] = -1
         self._arrange()
+
+    def given_back(self) -> Iterator[None]:
+        """Give all memory back in steps; nothing may be asked of the blocks any more."""
+        for array in (self.leaves, self.further, self.records, self.nodes):
+            yield from array.given_back()
 
     def have_room(self) -> bool:
         """Whether one more subscription surely fits: it may take a leaf and two nodes."""

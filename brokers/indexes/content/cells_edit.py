@@ -22,7 +22,7 @@ from brokers.indexes.content.cells_blocks import (
     open_node,
     put,
 )
-from brokers.indexes.content.cells_plan import class_of, path_of, quantised
+from brokers.indexes.content.cells_plan import class_of, count, path_of, quantised
 from brokers.indexes.ids import take_one
 
 _CELL = 1 / 256
@@ -31,11 +31,12 @@ _SPLIT = 0.05  # of a full leaf's box, charged for splitting it
 
 
 @njit(cache=True)
-def insert(tree, items, columns, state, border_from, borders, routes, rows, ids, start, slots, moved):
+def insert(tree, items, columns, state, border_from, borders, routes, rows, ids, start, slots, moved, seen):
     """Insert rows from `start` on while there is room, up to the first that splits a leaf.
 
     Fills `slots` for those inserted and `moved` with the new slots of the subscriptions that a split moved;
-    returns the row to go on with, and how many moved. O(nodes of the class * columns) each.
+    `seen`, if it has rows, counts the ends; returns the row to go on with, and how many moved.
+    O(nodes of the class * columns) each.
     """
     heads, nodes, children, next_node, parent, held, first_node = tree
     leaves, further, records = items
@@ -50,6 +51,8 @@ def insert(tree, items, columns, state, border_from, borders, routes, rows, ids,
         mine, mine_cell = attribute[at - start], cell[at - start]
         length = path_of(mine, mine_cell, rank, groups, weight, scores, path)
         kind = class_of(mine, path, length, trie_key, trie_child)
+        if seen.shape[0] > 0:
+            count(mine, mine_cell, seen)
         _columns_of(mine, mine_cell, columns[kind], column)
         node = _nearest_node(heads, next_node, first_node[kind], column)
         if node < 0:

@@ -34,6 +34,7 @@ SAMPLE_ROWS = 16_384
 GROUPS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16)  # numbers of groups that are tried
 DEPTH_MAX = 8  # attributes of a path that are looked at
 COLUMNS_MAX = 12
+TALLIED_MOST = 1024  # rows of a tally
 FURTHER_MAX = 8  # ranges outside the columns that are compared by cell, two to a word
 COLUMN_SHARE = 0.9  # part of a class that constrains an attribute, for it to become a column
 SMALL, COLUMN_SHARE_SMALL = 4096, 0.2  # likewise, where so few are expected that all fits in the cache
@@ -62,6 +63,7 @@ class Layout:
     columns: NDArray[np.int16]  # per class, padded with -1
     weight: Floats  # per width in cells: how much a range of this width rules out, in bits
     further_words: int  # words of a slot for ranges outside the columns
+    usual: Floats  # `crowding` of the sample
 
     @property
     def routes(self) -> tuple[Any, ...]:
@@ -70,15 +72,15 @@ class Layout:
 
     def memory_bytes(self) -> int:
         arrays = (self.border_from, self.borders, self.rank, self.trie_key, self.trie_child, self.columns)
-        return sum(array.nbytes for array in arrays) + self.weight.nbytes
+        return sum(array.nbytes for array in arrays) + self.weight.nbytes + self.usual.nbytes
 
 
 def make_plan(rows: Floats, attributes: int, expected: int) -> Layout:
     """A plan for `expected` subscriptions like these. O(sample * groups tried)."""
     sample = np.ascontiguousarray(rows[:: -(-len(rows) // SAMPLE_ROWS) or 1])
-    cells = CELLS if len(sample) >= 1024 else 63 if len(sample) >= 64 else 15
-    border_from, borders = _learn(sample, attributes, cells)
+    border_from, borders = cut(sample, attributes)
     attribute, cell = quantised(sample, border_from, borders)
+    usual = crowding(tally(attribute, cell, attributes))
     weight = np.array([math.log2(256 / (1 + width)) for width in range(256)])
     seen = np.bincount(attribute[attribute >= 0], minlength=attributes)
     rank = np.empty(attributes, np.int32)
@@ -105,7 +107,30 @@ def make_plan(rows: Floats, attributes: int, expected: int) -> Layout:
     outside = (attribute >= 0).sum(axis=1) - inside.any(axis=2).sum(axis=1)
     words = min(FURTHER_MAX, int(outside.max(initial=0)) + 1) // 2
     trie_key, trie_child = _hashed(keys, children)
-    return Layout(expected, border_from, borders, rank, groups, trie_key, trie_child, columns, weight, words)
+    return Layout(
+        expected, border_from, borders, rank, groups, trie_key, trie_child, columns, weight, words, usual
+    )
+
+
+def cut(sample: Floats, attributes: int) -> tuple[NDArray[np.int32], Floats]:
+    """Borders (border_from, borders) at the quantiles of each attribute's range ends; the fewer the fewer rows."""
+    cells = CELLS if len(sample) >= 1024 else 63 if len(sample) >= 64 else 15
+    border_from, borders = _learn(sample, attributes, cells)
+    return border_from, borders
+
+
+def tally(attribute: NDArray[np.int16], cell: NDArray[np.uint8], attributes: int) -> NDArray[np.int32]:
+    """How many range ends of quantised rows lie in each cell: int32[attributes, 256]; of very many, some together."""
+    seen = np.zeros((min(attributes, TALLIED_MOST), 256), np.int32)
+    _count_all(attribute, cell, seen)
+    return seen
+
+
+def crowding(seen: NDArray[np.int32]) -> Floats:
+    """Per row of a tally: the chance that two ends share a cell; 0 where there are not two."""
+    seen = seen.astype(np.float64)
+    ends = seen.sum(axis=1)
+    return np.asarray(((seen * seen).sum(axis=1) - ends) / np.maximum(1.0, ends * (ends - 1.0)))
 
 
 def _grow_trie(
@@ -272,6 +297,22 @@ def quantised(rows, border_from, borders):
                 cell[i, 2 * k + 1] = cell_of(border_from, borders, a, rows[i, 3 * j + 2])
                 k += 1
     return attribute, cell
+
+
+@njit(cache=True)
+def count(attribute, cell, seen):
+    """Enter one quantised row in a tally."""
+    for j in range(attribute.size):
+        if attribute[j] < 0:
+            break
+        seen[attribute[j] % seen.shape[0], cell[2 * j]] += 1
+        seen[attribute[j] % seen.shape[0], cell[2 * j + 1]] += 1
+
+
+@njit(cache=True)
+def _count_all(attribute, cell, seen):
+    for i in range(attribute.shape[0]):
+        count(attribute[i], cell[i], seen)
 
 
 @njit(cache=True)

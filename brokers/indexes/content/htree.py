@@ -33,6 +33,7 @@ from numpy.typing import NDArray
 from brokers.errors import InvalidInput
 from brokers.indexes.content import htree_kernels as kernels
 from brokers.indexes.content import htree_probe as probe
+from brokers.indexes.content.beside import RoomyScan
 from brokers.indexes.content.contract import (
     ContentIndex,
     Floats,
@@ -51,6 +52,8 @@ TUNE_FROM = 1024  # held; fewer are looked through
 TUNE_EVERY = 4  # times as many as at the last build
 BUDGET_PER_SUBSCRIPTION = 40  # bytes of nodes and buckets, unless a budget is given
 BUDGET_BYTES_MIN = 1 << 20
+SCAN_SHARE = 5  # of the held that survive the quick check: a scan pays
+SCAN_HELD_MIN = 512
 DRIFT_EVENTS_MIN = 100
 DRIFT_ROWS_MIN = 1000
 
@@ -77,11 +80,13 @@ class HTree(ContentIndex):
     domain       (low, high): values are even in between; "cdf": quantiles of a sample; "auto": what fits
     division     "overlapping", or "disjoint": one segment per cell, a range in each cell that it touches
     budget_bytes of nodes and buckets; None: 40 per subscription, at least 1 MiB
+    scans        whether an event that one in five subscriptions survive the quick check of is left to a scan of all;
+                 False: as the source has it
     """
 
     def __init__(self, attributes: int, *, levels: int | None = None, cells: int | None = None,
                  indexed: Any = None, domain: Any = "auto", division: str = "overlapping",
-                 budget_bytes: int | None = None) -> None:
+                 budget_bytes: int | None = None, scans: bool = True) -> None:
         self.attributes = checked_attributes(attributes)
         self.counters = WorkCounters()
         if division not in ("overlapping", "disjoint"):
@@ -93,6 +98,8 @@ class HTree(ContentIndex):
             overlapping=division == "overlapping",
             budget_bytes=_whole("budget_bytes", budget_bytes, 0, 1 << 62),
         )
+        self._scans = scans
+        self._habit, self._scan = np.zeros(4, np.int64), RoomyScan()
         self._domain_wish = checked_domain(domain)
         self._store = SingleStore(self.attributes)
         self._tune_at = 1 if self._wishes.shaped else TUNE_FROM
@@ -203,7 +210,7 @@ class HTree(ContentIndex):
 
     def memory_bytes(self) -> int:
         """Bytes of all arrays."""
-        shared = self._level_of.nbytes + self._seen.nbytes
+        shared = self._level_of.nbytes + self._seen.nbytes + self._scan.memory_bytes()
         return self._store.memory_bytes() + self._tree.memory_bytes() + self._domain.memory_bytes() + shared
 
     def check(self) -> None:
@@ -292,22 +299,35 @@ class HTree(ContentIndex):
 
     def _match(self, lows: Floats, highs: Floats) -> tuple[Ids, Ids]:
         tree, store = self._tree, self._store
+        if lows is highs and len(lows) == 1 and self._habit[probe.UNASKED] > 0:
+            self._habit[probe.UNASKED] -= 1
+            return self._counted(*self._scan.match(store, lows), 0, len(store))
+        self._habit[probe.SLOTS] = store.used
+        scans = self._scans and len(store) >= SCAN_HELD_MIN
+        self._habit[probe.LIMIT] = len(store) // SCAN_SHARE if scans else 1 << 62
         ptr, work = np.zeros(len(lows) + 1, np.int64), np.zeros(3, np.int64)
         ids = probe.match(
             tree.nodes, tree.buckets, tree.quick, tree.owner, tree.state, tree.plan,
             store.ids, store.attribute, store.ends, self._domain.knots, self._domain.first, self._seen,
-            lows, highs, ptr, work,
+            lows, highs, ptr, work, self._habit,
         )
-        in_order(ptr, ids)
+        if lows is highs or self._wishes.overlapping:
+            in_order(ptr, ids)
+        else:  # an id stands there for each bucket that it was found in
+            for start, end in zip(ptr[:-1].tolist(), ptr[1:].tolist()):
+                ids[start:end].sort()
         nodes, buckets, candidates = work.tolist()
-        counters = self.counters
-        counters.events += len(lows)
-        counters.probed += nodes + buckets
+        return self._counted(ptr, ids, nodes + buckets, candidates)
+
+    def _counted(self, ptr: Ids, ids: Ids, probed: int, candidates: int) -> tuple[Ids, Ids]:
+        counters, events = self.counters, len(ptr) - 1
+        counters.events += events
+        counters.probed += probed
         counters.verified += candidates
         counters.matched += len(ids)
-        self._events += len(lows)
+        self._events += events
         self._candidates += candidates
-        self._comparable += len(lows) * len(store)
+        self._comparable += events * len(self)
         return ptr, ids
 
 

@@ -22,6 +22,11 @@ from brokers.indexes.content.htree_kernels import (
 )
 from brokers.indexes.intrinsics import prefetch
 
+# What `habit` holds: events to be scanned for unasked, the same when the last of these began, how many entries of an
+# event may survive the quick check, and slots in use.
+UNASKED, STREAK, LIMIT, SLOTS = range(4)
+_UNASKED_MOST = 63
+
 LEVEL_MAX = 254  # of a quantised value; one above it stands for a missing one
 _MISSING = LEVEL_MAX + 1
 _SIFTED = 1024  # entries between two verifications
@@ -146,10 +151,11 @@ def describe(attribute, ends, slots, plan, level_of, knots, first, seen, paths, 
 
 @njit(cache=True)
 def match(nodes, buckets, quick, owner, state, plan, ids, attribute, ends, knots, first, seen,
-          lows, highs, ptr, work):
+          lows, highs, ptr, work, habit):
     """Events lows..highs (the same array twice for values): fill ptr, add to work, return ids, unordered.
 
-    `work` counts nodes and buckets visited, entries sifted.
+    `work` counts nodes and buckets visited, entries sifted. An event that more than habit[LIMIT] entries survive is
+    answered by a scan, and so are some after it unasked, twice as many each time.
     """
     level_low = np.empty(seen.size + 1, np.uint32)
     level_high = np.empty(seen.size + 1, np.uint32)
@@ -158,28 +164,70 @@ def match(nodes, buckets, quick, owner, state, plan, ids, attribute, ends, knots
     found = np.empty(64, np.int64)
     total = 0
     for e in range(lows.shape[0]):
-        _encode(plan, knots, first, seen, lows[e], highs[e], level_low, level_high, probes)
-        reached = _descend(nodes, buckets, state, plan, probes, work)
-        count = 0
-        for i in range(reached.size):
-            if i + _AHEAD < reached.size:
-                ahead = buckets[reached[i + _AHEAD] - 1, START]
-                prefetch(quick, ahead)  # type: ignore[call-arg]
-                prefetch(owner, ahead)
-            at = np.int64(buckets[reached[i] - 1, START])
-            end = at + buckets[reached[i] - 1, COUNT]
-            work[2] += end - at
-            while at < end:
-                stop = min(at + _SIFTED, end)
-                count = _sift(quick, owner, at, stop, level_low, level_high, survivors, count)
-                at = stop
-                if count > _SIFTED:
-                    found, total = _verify(ids, attribute, ends, lows[e], highs[e], survivors[:count],
-                                           found, total)
-                    count = 0
-        found, total = _verify(ids, attribute, ends, lows[e], highs[e], survivors[:count], found, total)
+        asked, passed, count, before = habit[UNASKED] == 0, 0, 0, total
+        if asked:
+            _encode(plan, knots, first, seen, lows[e], highs[e], level_low, level_high, probes)
+            reached = _descend(nodes, buckets, state, plan, probes, work)
+            for i in range(reached.size):
+                if i + _AHEAD < reached.size:
+                    ahead = buckets[reached[i + _AHEAD] - 1, START]
+                    prefetch(quick, ahead)  # type: ignore[call-arg]
+                    prefetch(owner, ahead)
+                at = np.int64(buckets[reached[i] - 1, START])
+                end = at + buckets[reached[i] - 1, COUNT]
+                work[2] += end - at
+                while at < end:
+                    stop = min(at + _SIFTED, end)
+                    passed -= count
+                    count = _sift(quick, owner, at, stop, level_low, level_high, survivors, count)
+                    passed += count
+                    at = stop
+                    if count > _SIFTED:
+                        found, total = _verify(ids, attribute, ends, lows[e], highs[e], survivors[:count],
+                                               found, total)
+                        count = 0
+                if passed > habit[LIMIT]:
+                    break
+        if asked and passed <= habit[LIMIT]:
+            found, total = _verify(ids, attribute, ends, lows[e], highs[e], survivors[:count], found, total)
+            habit[STREAK] = 0
+        else:
+            if asked:
+                habit[STREAK] = min(2 * habit[STREAK] + 1, _UNASKED_MOST)
+            habit[UNASKED] = habit[STREAK] if asked else habit[UNASKED] - 1
+            found, total = _scan(ids, attribute, ends, habit[SLOTS], lows[e], highs[e], found, before)
+            work[2] += habit[SLOTS]
         ptr[e + 1] = total
     return found[:total].copy()
+
+
+@njit(cache=True)
+def _scan(ids, attribute, ends, slots, low, high, found, total):
+    """The same by looking at every slot."""
+    if total + slots > found.size:
+        larger = np.empty(2 * total + slots, np.int64)
+        larger[:total] = found[:total]
+        found = larger
+    return found, _scan_into(ids, attribute, ends, slots, low, high, found, total)
+
+
+@njit(cache=True)
+def _scan_into(ids, attribute, ends, slots, low, high, found, total):
+    width = attribute.shape[1]
+    for slot in range(slots):
+        prefetch(ends, (slot + _AHEAD) * 2 * width)  # type: ignore[call-arg]
+        holds = True
+        for j in range(width):
+            asked = attribute[slot, j]
+            if asked < 0:
+                break
+            if not (ends[slot, 2 * j] <= high[asked] and low[asked] <= ends[slot, 2 * j + 1]):
+                holds = False
+                break
+        if holds:
+            found[total] = ids[slot]
+            total += 1
+    return total
 
 
 @njit(cache=True)

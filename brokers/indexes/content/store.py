@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from brokers.indexes.content.contract import Floats, checked_rows, places_of
 from brokers.indexes.contract import DuplicateId, Ids, checked_ids, claim
 from brokers.indexes.ids import IdMap
+from brokers.indexes.intrinsics import trailing_zeros
 
 Slots = NDArray[np.int64]
 
@@ -139,8 +140,10 @@ class RangeStore:
 
 
 def in_order(ptr: Ids, ids: Ids) -> Ids:
-    """Sort the ids of each event in place, where they are not."""
-    _in_order(ptr, ids)
+    """Sort the ids of each event in place, where they are not. No id may be there twice for one event."""
+    if len(ids) > 1:
+        for i in _not_in_order(ptr, ids):
+            ids[ptr[i] : ptr[i + 1]].sort()
     return ids
 
 
@@ -213,3 +216,37 @@ def _in_order(ptr, ids):
             if ids[i] < ids[i - 1]:
                 ids[ptr[e] : ptr[e + 1]].sort()
                 break
+
+
+@njit(cache=True)
+def _not_in_order(ptr, ids):
+    """Sort the ids of those events where it is quick; returns the others whose ids are not in order.
+
+    Ids that lie close together are marked in a set of bits and read from it.
+    """
+    left = np.empty(ptr.size - 1, np.int64)
+    count = 0
+    for e in range(ptr.size - 1):
+        start, end = ptr[e], ptr[e + 1]
+        ordered, low, high = True, ids[start] if end > start else 0, np.int64(0)
+        for i in range(start, end):
+            ordered &= ids[i] >= high
+            low, high = min(low, ids[i]), max(high, ids[i])
+        if ordered:
+            continue
+        words = ((high - low) >> 6) + 1
+        if words > 2 * (end - start):
+            left[count] = e
+            count += 1
+            continue
+        bits = np.zeros(words, np.uint64)
+        for i in range(start, end):
+            bits[(ids[i] - low) >> 6] |= np.uint64(1) << np.uint64((ids[i] - low) & 63)
+        at = start
+        for word in range(words):
+            rest = bits[word]
+            while rest != 0:
+                ids[at] = low + (word << 6) + np.int64(trailing_zeros(rest))  # type: ignore[call-arg]
+                at += 1
+                rest &= rest - np.uint64(1)
+    return left[:count]

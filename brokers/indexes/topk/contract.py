@@ -188,7 +188,7 @@ def ranked(ids: Ids, scores: Floats, receivers: Ids, query: Query) -> Ranking:
     if query.exclude is not None:
         kept &= receivers != query.exclude
     ids, scores, receivers = ids[kept], scores[kept], receivers[kept]
-    order = np.lexsort((ids, -scores))
+    order = _rank_order(ids, scores)
     if query.unit == "receiver":
         first = np.unique(receivers[order], return_index=True)[1]
         order = order[np.sort(first)]
@@ -199,6 +199,20 @@ def ranked(ids: Ids, scores: Floats, receivers: Ids, query: Query) -> Ranking:
             kept_count = max(int(kept_count), query.k + 1)
         order = order[:kept_count]
     return Ranking(ids[order], scores[order], receivers[order])
+
+
+def _rank_order(ids: Ids, scores: Floats) -> Ids:
+    """The order by (score descending, id ascending). O(n log n); ids are compared where scores tie alone."""
+    order = np.argsort(-scores, kind="stable")
+    falling = scores[order]
+    same = falling[1:] == falling[:-1]
+    if same.any():
+        tied = np.zeros(len(order), np.bool_)
+        tied[1:] |= same
+        tied[:-1] |= same
+        among = order[tied]
+        order[tied] = among[np.lexsort((ids[among], -scores[among]))]
+    return order
 
 
 def merged(rankings: Sequence[Ranking], query: Query) -> Ranking:

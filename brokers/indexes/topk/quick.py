@@ -9,7 +9,7 @@ from numba import njit
 
 from brokers.indexes.topk.contract import Query, RankedMessage, Ranking, checked_message
 from brokers.indexes.topk.kernels import arrange, offer, score_of
-from brokers.indexes.topk.store import StoredIndex, exclusion, sent_weights
+from brokers.indexes.topk.store import Store, StoredIndex, exclusion, sent_weights
 
 
 class Quick(StoredIndex):
@@ -21,24 +21,35 @@ class Quick(StoredIndex):
         return float(top.scores[0]) if len(top.scores) else 0.0
 
     def _top(self, message: RankedMessage, query: Query, count: int) -> Ranking:
-        scores, ids, receivers = np.empty(count), np.empty(count, np.int64), np.empty(count, np.int64)
-        asked = message.low, message.high, sent_weights(message)
-        size = _top(*self._columns(), *asked, query.prorate, query.threshold, *exclusion(query),
-                    query.unit == "receiver", scores, ids, receivers)
         self.counters.verified += len(self)
-        return Ranking(ids[:size], scores[:size], receivers[:size])
+        return scan_top(self._store, message, query, count)
 
     def _at_least(self, message: RankedMessage, query: Query, floor: float) -> Ranking:
-        asked = message.low, message.high, sent_weights(message)
-        scores = _scores(*self._columns(), *asked, query.prorate)
         self.counters.verified += len(self)
-        slots = np.flatnonzero((scores > query.threshold) & (scores >= floor))
-        return Ranking(self._store.ids[slots], scores[slots], self._store.receivers[slots])
+        return scan_at_least(self._store, message, query, floor)
 
-    def _columns(self) -> tuple[Any, Any, Any, Any, Any]:
-        store, used = self._store, self._store.used
-        constraints = store.attribute[:used], store.ends[:used], store.weight[:used]
-        return store.ids[:used], store.receivers[:used], *constraints
+
+def scan_top(store: Store, message: RankedMessage, query: Query, count: int) -> Ranking:
+    """The first `count` filters (or receivers) of a store, ranked. O(slots * constraints + S log k)."""
+    scores, ids, receivers = np.empty(count), np.empty(count, np.int64), np.empty(count, np.int64)
+    asked = message.low, message.high, sent_weights(message)
+    size = _top(*_columns(store), *asked, query.prorate, query.threshold, *exclusion(query),
+                query.unit == "receiver", scores, ids, receivers)
+    return Ranking(ids[:size], scores[:size], receivers[:size])
+
+
+def scan_at_least(store: Store, message: RankedMessage, query: Query, floor: float) -> Ranking:
+    """All filters of a store that score at least `floor` and above the threshold. O(slots * constraints)."""
+    asked = message.low, message.high, sent_weights(message)
+    scores = _scores(*_columns(store), *asked, query.prorate)
+    slots = np.flatnonzero((scores > query.threshold) & (scores >= floor))
+    return Ranking(store.ids[slots], scores[slots], store.receivers[slots])
+
+
+def _columns(store: Store) -> tuple[Any, Any, Any, Any, Any]:
+    used = store.used
+    constraints = store.attribute[:used], store.ends[:used], store.weight[:used]
+    return store.ids[:used], store.receivers[:used], *constraints
 
 
 @njit(cache=True)

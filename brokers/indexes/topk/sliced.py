@@ -31,9 +31,11 @@ from brokers.indexes.contract import Ids, claim
 from brokers.indexes.topk import slices
 from brokers.indexes.topk.bounds import largest_sums
 from brokers.indexes.topk.contract import Floats, Query, RankedMessage, Ranking, checked_message
+from brokers.indexes.topk.quick import scan_at_least, scan_top
 from brokers.indexes.topk.rows import Filters
 from brokers.indexes.topk.slices import BLOCK_SLOTS
 from brokers.indexes.topk.store import Slots, Store, StoredIndex, exclusion, sent_weights
+from brokers.indexes.topk.trials import Trials
 
 SEGMENT_SLOTS = 1 << 17
 SEGMENT_SLOTS_MIN = 64
@@ -45,6 +47,8 @@ SORT_MIN = 4096  # fewer changes than that do not make a segment worth sorting
 RESERVE = 32  # one slot in so many stays free, so that an insert has a choice
 CHOICES = 64  # free slots that an insert chooses from
 ROW_GAP = 8  # words between rows, or all rows of a message would compete for the same few cache sets
+SCAN_WORK = 5  # of a scan, per filter held, as `search` counts work
+LIMIT_MIN = 2048  # for so few filters a scan is not worth a thought
 SPARSE = 8  # an index that holds less than one slot in so many is packed anew
 
 
@@ -58,6 +62,7 @@ class Sliced(StoredIndex):
     def __init__(self, attributes: int) -> None:
         super().__init__(attributes)
         self._hints = _aligned(0, 8)
+        self._trials = Trials()
         self._shape(SEGMENT_SLOTS_MIN, 0)
 
     def _shape(self, segment_slots: int, segments: int) -> None:
@@ -263,13 +268,23 @@ class Sliced(StoredIndex):
     # ---- matches
 
     def _top(self, message: RankedMessage, query: Query, count: int) -> Ranking:
+        if self._trials.scan(message, query):
+            self.counters.verified += len(self)
+            return scan_top(self._store, message, query, count)
         scores, ids, receivers = np.empty(count), np.empty(count, np.int64), np.empty(count, np.int64)
         size = self._search(message, query, 0.0, scores, ids, receivers)[0]
+        if not self._trials.paid(message, query, size >= 0):
+            return scan_top(self._store, message, query, count)
         return Ranking(ids[:size], scores[:size], receivers[:size])
 
     def _at_least(self, message: RankedMessage, query: Query, floor: float) -> Ranking:
+        if self._trials.scan(message, query):
+            self.counters.verified += len(self)
+            return scan_at_least(self._store, message, query, floor)
         nothing = np.empty(0), np.empty(0, np.int64), np.empty(0, np.int64)
-        slots, scores = self._search(message, query, floor, *nothing)[1:]
+        size, slots, scores = self._search(message, query, floor, *nothing)
+        if not self._trials.paid(message, query, size >= 0):
+            return scan_at_least(self._store, message, query, floor)
         return Ranking(self._store.ids[slots], scores, self._store.receivers[slots])
 
     def _search(
@@ -289,7 +304,7 @@ class Sliced(StoredIndex):
             self._hints, self._hints.view(np.int16),
             store.ids, store.receivers, store.attribute, store.ends, store.weight,
             message.low, message.high, sent, query.prorate, query.threshold, floor, *exclusion(query),
-            query.unit == "receiver", scores, ids, receivers, work,
+            query.unit == "receiver", scores, ids, receivers, work, SCAN_WORK * max(LIMIT_MIN, len(self)),
         )
         counters = self.counters
         counters.probed += int(work[0])

@@ -286,11 +286,12 @@ def _list_by_sent(mask, words, first, rows, present, sent, floor, candidates):
 def search(
     cover, begun, words, picks, present, order, best, most, hints, hint_attributes,
     held_ids, held_receivers, attribute, ends, weight, low, high, sent,
-    prorate, threshold, floor, excluding, excluded, by_receiver, scores, ids, receivers, work,
+    prorate, threshold, floor, excluding, excluded, by_receiver, scores, ids, receivers, work, limit,
 ):
     """Fill the heap with the best filters, or without a heap return all that score at least `floor`.
 
-    Returns (size of the heap, slots, scores); adds to work (blocks, words, candidates, filters scored).
+    Returns (size of the heap, slots, scores); adds to work (blocks, words, candidates, filters scored). Size -1 says
+    that it gave up, with nothing found: two for each candidate and twelve for each scored came to more than `limit`.
     """
     blocks = max(1, words // BLOCK_WORDS)
     block_words = min(words, BLOCK_WORDS)
@@ -353,6 +354,8 @@ def search(
                 )
             work[2] += count
             work[3] += kept
+            if 2 * work[2] + 12 * work[3] > limit:
+                return np.int64(-1), found[:0], found_scores[:0]
             for i in range(kept):
                 slot = candidates[i]
                 prefetch(ends, slot * 2 * width)  # type: ignore[call-arg]
@@ -377,7 +380,7 @@ def search(
                     if size == scores.size:
                         floor = max(floor, scores[0])
     arrange(scores, ids, receivers, size)
-    return size, found[:total], found_scores[:total]
+    return np.int64(size), found[:total], found_scores[:total]
 
 
 @njit(cache=True)
