@@ -313,7 +313,7 @@ class Desk:
             always = {**network_columns(self._env.links), "cost_model": self._model, **self._answers}
             named: dict[str, NDArray[Any]] = dict(zip(_LAID, rows))
             self._desk = DESK.of({**named, **body_columns(self._env.bodies), **always})
-            self._desk.watch({name: (self._env.bodies, column) for name, column in _BODY_COLUMNS.items()})
+            self._desk.watch(where_bodies_are(self._env.bodies))
             self._mine = self._handler.record.of(columns)
         else:
             self._desk.renew()
@@ -332,6 +332,11 @@ def network_columns(links: Any) -> dict[str, NDArray[Any]]:
 def body_columns(bodies: Any) -> dict[str, Any]:
     """What a desk has of bodies; all of it is replaced when there are more of them than ever."""
     return {name: getattr(bodies, column) for name, column in _BODY_COLUMNS.items()}
+
+
+def where_bodies_are(bodies: Any) -> dict[str, tuple[Any, str]]:
+    """Where these columns are, for `Held.watch`."""
+    return {name: (bodies, column) for name, column in _BODY_COLUMNS.items()}
 
 
 @njit(cache=True)

@@ -66,11 +66,8 @@ DONE, FULL, ROOM, RINGS, OUTBOX, PYTHON, OTHERWISE, WRONG_EVENT, NO_LINK, NO_CLI
 
 
 @njit(cache=True)
-def advance(world, crew, desk, end, thin):
-    """Take turns until nothing before `end` is left, or something needs Python; returns why it stopped.
-
-    `desk` is the address of what handlers are given.
-    """
+def advance(world, crew, end, thin):
+    """Take turns until nothing before `end` is left, or something needs Python; returns why it stopped."""
     course, answered, handlers = world.course, world.answered, crew.handlers
     while True:
         if course[HANDLED] == course[ROWS]:
@@ -79,7 +76,7 @@ def advance(world, crew, desk, end, thin):
                 if code != OK:
                     return code
             answered[SENDS_WANTED] = answered[DELIVERIES_WANTED] = 0
-            code = _decide(world, handlers, desk)
+            code = _decide(world, handlers)
             if code == OK:
                 code = _check(world)
             if code != OK:
@@ -225,16 +222,16 @@ def _expect(world):
 
 
 @njit(inline="always")
-def _decide(world, handlers, desk):
+def _decide(world, handlers):
     """Have handlers decide on what is laid, as far as they do."""
-    course, narrow, mine = world.course, world.narrow, world.mine
+    course, narrow, mine, desks = world.course, world.narrow, world.mine, world.desks
     at, stop = course[ROWS], course[LAID]
     while at < stop:
         service = narrow[N_SERVICE, at]
         until = at + 1
         while until < stop and narrow[N_SERVICE, until] == service:
             until += 1
-        reached = handlers[service](desk_at(desk), mine[service], at, until)
+        reached = handlers[service](desk_at(desks[service]), mine[service], at, until)
         if reached < at or reached > until:
             course[WRONG] = at
             return NO_ROW

@@ -39,7 +39,7 @@ class Workbench:
         self.cost = np.zeros(rows, np.int64)
         self.course = L.apart(L.COURSE)
         self.answered = L.apart(4)
-        self.mine = np.zeros(HANDLERS_MOST, np.int64)
+        self.mine, self.desks = np.zeros(HANDLERS_MOST, np.int64), np.zeros(HANDLERS_MOST, np.int64)
         self._nothing = {
             "no_detail": np.empty((L.SEND_DETAIL, 0), np.int64), "no_timers": np.empty((L.TIMER, 0), np.int64),
             "no_bodies": np.empty(0, np.int64),
@@ -66,6 +66,7 @@ class Workbench:
             "turns": self._turns, "heap": self._heap, "course": self.course, "answered": self.answered,
             "send_event": self.send_event, "send_link": self.send_link,
             "deliver_event": self.deliver_event, "deliver_client": self.deliver_client, "mine": self.mine,
+            "desks": self.desks,
             **self._nothing,
         }  # fmt: skip
 

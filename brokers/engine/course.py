@@ -55,7 +55,7 @@ class Course:
         self._blamed = shard.services.blamed
         self._chooses = how == "auto"
         self._thin = how != "rounds"
-        self._desk: Held
+        self._desks: list[Held] = []
         self._mine: list[Held] = []
         self._planted = False  # whether the winner tree stands
         self._coming: list[Ints] = []
@@ -149,9 +149,9 @@ class Course:
     def _go(self, world: Held, end: int) -> int:
         """On to `end`, or until something needs Python; returns why it stopped."""
         if self.crossing is None:
-            code: int = A.advance(world, self._crew, self._desk.address, end, self._thin)
+            code: int = A.advance(world, self._crew, end, self._thin)
             return code
-        return self.crossing.travel(world, self._crew, self._desk.address, end, self._thin)
+        return self.crossing.travel(world, self._crew, end, self._thin)
 
     def _until(self, end: int) -> int:
         """Where the window under way ends."""
@@ -159,27 +159,35 @@ class Course:
 
     def _lay_desk(self) -> None:
         """Show handlers the arrays that have taken the place of others."""
-        bench, bodies = self._shard.bench, self._shard.services.bodies
-        growing = {
-            "send_event": bench.send_event, "send_link": bench.send_link, "deliver_event": bench.deliver_event,
-            "deliver_client": bench.deliver_client, **compiled.body_columns(bodies),
-        }  # fmt: skip
         if not self._mine:
-            self._desk = compiled.DESK.of({
-                **{name: bench.wide[row] for name, row in _WIDE.items()},
-                **{name: bench.narrow[row] for name, row in _NARROW.items()},
-                "cost": bench.cost, "cost_model": self._shard.services.cost_model, "answered": bench.answered,
-                **compiled.network_columns(self._shard.links.table), **growing,
-            })  # fmt: skip
-            for number, (protocol, handler) in enumerate(zip(self._protocols, self._handlers)):
-                with self._blamed[number]:
-                    self._mine.append(handler.record.of(protocol.columns()))
-                bench.mine[number] = self._mine[number].address
-        else:
-            self._desk.follow(growing)
-            for protocol, mine, blamed in zip(self._protocols, self._mine, self._blamed):
-                with blamed:
-                    mine.follow(protocol.columns())
+            self._set_up_desks()
+        for desk in self._desks:
+            desk.renew()
+        for protocol, mine, blamed in zip(self._protocols, self._mine, self._blamed):
+            with blamed:
+                mine.follow(protocol.columns())
+
+    def _set_up_desks(self) -> None:
+        """A desk for each set of links that services may use: none leads to another service's server."""
+        bench, bodies = self._shard.bench, self._shard.services.bodies
+        answers = ("send_event", "send_link", "deliver_event", "deliver_client")
+        always = {
+            **{name: bench.wide[row] for name, row in _WIDE.items()},
+            **{name: bench.narrow[row] for name, row in _NARROW.items()},
+            "cost": bench.cost, "cost_model": self._shard.services.cost_model, "answered": bench.answered,
+            **{name: getattr(bench, name) for name in answers}, **compiled.body_columns(bodies),
+        }  # fmt: skip
+        of_links: dict[int, Held] = {}
+        for number, (protocol, handler) in enumerate(zip(self._protocols, self._handlers)):
+            links = protocol.env.links
+            if id(links) not in of_links:
+                desk = of_links[id(links)] = compiled.DESK.of({**always, **compiled.network_columns(links)})
+                desk.watch({**{name: (bench, name) for name in answers}, **compiled.where_bodies_are(bodies)})
+            bench.desks[number] = of_links[id(links)].address
+            with self._blamed[number]:
+                self._mine.append(handler.record.of(protocol.columns()))
+            bench.mine[number] = self._mine[number].address
+        self._desks = [*of_links.values()]
 
     # ---- what compiled code does not do --------------------------------------------------------------
 

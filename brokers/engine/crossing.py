@@ -77,21 +77,19 @@ class Crossing:
         """This shard sees all arrays as they are now."""
         self._own[_SEEN] = self.meeting.epoch
 
-    def travel(self, world: Held, crew: Any, desk: int, end: int, thin: bool) -> int:
+    def travel(self, world: Held, crew: Any, end: int, thin: bool) -> int:
         """Windows until `end`, or something needs Python; returns why it stopped."""
-        code: int = travel(
-            world, crew, desk, end, thin, self.meeting.table, self.number, self._carrier_of, self._own
-        )
+        code: int = travel(world, crew, end, thin, self.meeting.table, self.number, self._carrier_of, self._own)
         return code
 
 
 @njit(nogil=True, cache=True)
-def travel(world, crew, desk, end, thin, meeting, me, carrier_of, own):
+def travel(world, crew, end, thin, meeting, me, carrier_of, own):
     """See the module."""
     table = viewed(meeting)
     while True:
         if own[_STEP] == _RUN:
-            code = advance(world, crew, desk, own[UNTIL], thin)
+            code = advance(world, crew, own[UNTIL], thin)
             if code != DONE:
                 return code
             table[me, OUT], table[me, USED] = _where(world.outbox), world.outbox_used[0]

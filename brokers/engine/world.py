@@ -92,6 +92,7 @@ _FIELDS = {
     "deliver_event": INTS,
     "deliver_client": INTS,
     "mine": INTS,  # by service, the address of what its handler takes as `mine`
+    "desks": INTS,  # and of its desk
     "no_detail": TABLE,  # what handlers do not answer
     "no_timers": TABLE,
     "no_bodies": INTS,
