@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from brokers.contract import NEVER
+from brokers.engine import carrying, settle
 from brokers.engine import layout as L
-from brokers.engine import settle
 from brokers.engine.batching import Workbench
 from brokers.engine.collect import Deliveries, Sends, Timers, wrong_event, wrong_type
 from brokers.engine.links import Links
@@ -36,17 +36,17 @@ class Refusals:
         self, code: int, at: int, size: int, sends: Sends, timers: Timers, deliveries: Deliveries
     ) -> ProtocolFault:
         """Why answers to a batch of `size` could not be carried out."""
-        if code == settle.NO_LINK:
+        if code == carrying.NO_LINK:
             return self.no_link(int(sends.link[at]))
-        if code == settle.NO_CLIENT:
+        if code == carrying.NO_CLIENT:
             return self.no_client(int(deliveries.event[at]), int(deliveries.client[at]))
-        if code == settle.BAD_TYPE:
+        if code == carrying.BAD_TYPE:
             return wrong_type(int(sends.detail[L.S_TYPE, at]))
-        if code == settle.BAD_TIMER_TYPE:
+        if code == carrying.BAD_TIMER_TYPE:
             return wrong_type(int(timers.table[L.T_TYPE, at]))
         named = {
-            settle.NO_EVENT: sends.event, settle.NO_TIMED_EVENT: timers.event,
-            settle.NO_DELIVERED_EVENT: deliveries.event,
+            carrying.NO_EVENT: sends.event, carrying.NO_TIMED_EVENT: timers.event,
+            carrying.NO_DELIVERED_EVENT: deliveries.event,
         }  # fmt: skip
         if code in named:
             return wrong_event(int(named[code][at]), size)

@@ -65,9 +65,6 @@ from brokers.engine.layout import (
     NEVER,
     NS_PER_S,
     O_LINK,
-    R_CAPACITY,
-    R_COUNT,
-    REPEATED,
     S_BODY,
     S_CAUSE,
     S_SIZE,
@@ -86,121 +83,12 @@ from brokers.engine.layout import (
     X_SEND,
     X_TIME,
 )
-from brokers.engine.rings import grow, insert, packed, push
+from brokers.engine.rings import insert, packed, push
 from brokers.fingerprint import GOLDEN, OTHER, absorb, draw, scramble
-from brokers.out import SAME, TYPE_MAX
-from brokers.views import viewed
 
 OK, LATE_MESSAGE, TIMER_TOO_SOON, WRONG_LINK, BAD_COST = range(5)
-# Of what protocols answered in Python: it is not as it must be, or waits for order or room.
-NO_EVENT, NO_TIMED_EVENT, NO_DELIVERED_EVENT, NO_LINK, NO_CLIENT = range(30, 35)
-BAD_TYPE, BAD_TIMER_TYPE, UNORDERED, ROOM = range(35, 39)
 
 _COST_MAX = 4e18  # a float below it is an int64
-
-
-@njit(cache=True)
-def carry_out(world, size, event, link, detail, timers, deliver_event, deliver_client, deliver_body):
-    """Do what services answered to the first rows of the batch.
-
-    Returns (code, which of the answers is meant, messages now under way minus before). Codes from NO_EVENT on are found
-    before anything is done.
-    """
-    event, link, detail, timers = viewed(event), viewed(link), viewed(detail), viewed(timers)
-    got_event, client, body = viewed(deliver_event), viewed(deliver_client), viewed(deliver_body)
-    code, wrong = _sound(world, size, event, link, timers)
-    if code == OK:
-        code, wrong = _receivable(world, size, got_event, client)
-    if code == OK:
-        code, wrong = _in_full(world, event, detail, timers)
-    if code == OK and not _make_room(world, event, link, timers):
-        code = ROOM
-    if code != OK:
-        return code, wrong, 0
-    code, wrong, moved = put_under_way(world, (0, size), event, link, (0, event.size), detail, timers)
-    if code == OK:
-        for d in range(got_event.size):
-            if body[d] == REPEATED:
-                body[d] = world.narrow[N_BODY, got_event[d]]
-        hand_out(world, got_event, client, body, (0, got_event.size))
-    return code, wrong, moved
-
-
-@njit(forceinline=True, cache=True)
-def _sound(world, size, event, link, timers):
-    """Whether sends and timers name events and links that are there, in order."""
-    links = world.facts.shape[0]
-    last = np.int64(0)
-    for s in range(event.size):
-        if event[s] < 0 or event[s] >= size:
-            return NO_EVENT, s
-        if link[s] < 0 or link[s] >= links:
-            return NO_LINK, s
-    for t in range(timers.columns):
-        if timers[T_EVENT, t] < 0 or timers[T_EVENT, t] >= size:
-            return NO_TIMED_EVENT, t
-    for s in range(event.size):
-        if event[s] < last:
-            return UNORDERED, s
-        last = event[s]
-    last = np.int64(0)
-    for t in range(timers.columns):
-        if timers[T_EVENT, t] < last:
-            return UNORDERED, t
-        last = timers[T_EVENT, t]
-    return OK, 0
-
-
-@njit(forceinline=True, cache=True)
-def _receivable(world, size, event, client):
-    """Whether deliveries name events, and clients of their brokers."""
-    narrow, client_broker = world.narrow, world.client_broker
-    for d in range(event.size):
-        if event[d] < 0 or event[d] >= size:
-            return NO_DELIVERED_EVENT, d
-        if not 0 <= client[d] < client_broker.size or client_broker[client[d]] != narrow[N_BROKER, event[d]]:
-            return NO_CLIENT, d
-    return OK, 0
-
-
-@njit(forceinline=True, cache=True)
-def _in_full(world, event, detail, timers):
-    """Put what sends and timers repeat of their events in its place."""
-    wide, narrow = world.wide, world.narrow
-    for s in range(detail.columns):
-        i = event[s]
-        if detail[S_TYPE, s] == REPEATED:
-            detail[S_TYPE, s], detail[S_BODY, s] = narrow[N_TYPE, i], narrow[N_BODY, i]
-            detail[S_WORD, s], detail[S_SIZE, s], detail[S_CAUSE, s] = wide[W_WORD, i], -1, narrow[N_CAUSE, i]
-        elif detail[S_CAUSE, s] == SAME:
-            detail[S_CAUSE, s] = narrow[N_CAUSE, i]
-        if detail[S_TYPE, s] < 0 or detail[S_TYPE, s] > TYPE_MAX:
-            return BAD_TYPE, s
-    for t in range(timers.columns):
-        if timers[T_CAUSE, t] == SAME:
-            timers[T_CAUSE, t] = narrow[N_CAUSE, timers[T_EVENT, t]]
-        if timers[T_TYPE, t] < 0 or timers[T_TYPE, t] > TYPE_MAX:
-            return BAD_TIMER_TYPE, t
-    return OK, 0
-
-
-@njit(forceinline=True, cache=True)
-def _make_room(world, event, link, timers):
-    """In the rings of links and timers, as far as the arena reaches; whether there is room for everything."""
-    rings, links, narrow, ring_of = world.rings, world.facts.shape[0], world.narrow, world.timer_number
-    if world.outbox_used[0] + event.size > world.outbox.shape[0]:
-        return False
-    for s in range(event.size):
-        if rings[link[s], R_COUNT] + event.size > rings[link[s], R_CAPACITY]:
-            if grow(link, (0, event.size), rings, world.arena, world.arena_used, world.ring_wanted) > 0:
-                return False
-            break
-    for t in range(timers.columns):
-        ring_of[t] = links + narrow[N_BROKER, timers[T_EVENT, t]]
-    for t in range(timers.columns):
-        if rings[ring_of[t], R_COUNT] + timers.columns > rings[ring_of[t], R_CAPACITY]:
-            return grow(ring_of, (0, timers.columns), rings, world.arena, world.arena_used, world.ring_wanted) == 0
-    return True
 
 
 @njit(forceinline=True, cache=True)

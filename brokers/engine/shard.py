@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from brokers.columns import taken_over
 from brokers.contract import Ints
-from brokers.engine import checkpoint, settle
+from brokers.engine import carrying, checkpoint, settle
 from brokers.engine import layout as L
 from brokers.engine.batching import Cutting, Workbench
 from brokers.engine.checkpoint_check import seconds_of
@@ -287,13 +287,13 @@ class Shard:
         """Do what was answered; returns it in the order in which that was done."""
         self.bench.reserve(sends.event.size, timers.event.size)
         while True:
-            code, at, moved = settle.carry_out(self.renew_world(), size, *sends, *timers, *deliveries)
-            if code == settle.OK:
+            code, at, moved = carrying.carry_out(self.renew_world(), size, *sends, *timers, *deliveries)
+            if code == carrying.OK:
                 self.in_flight += moved
                 return sends, timers
-            if code == settle.UNORDERED:
+            if code == carrying.UNORDERED:
                 sends, timers = sends.ordered(size), timers.ordered(size)
-            elif code == settle.ROOM:
+            elif code == carrying.ROOM:
                 self._make_room(sends, timers)
             else:
                 raise self.refusals.unsound(code, at, size, sends, timers, deliveries)

@@ -18,8 +18,8 @@ from brokers.records import Record
 from brokers.views import FLAGS, INTS, NARROW, NARROW_TABLE, REALS_TABLE, TABLE, WORDS
 
 _INLINED = (
-    "layout.py", "rings.py", "latency.py", "heads.py", "gather.py", "settle.py", "advance.py", "crossing.py",
-    "meeting.py", "world.py",
+    "layout.py", "rings.py", "latency.py", "heads.py", "gather.py", "settle.py", "carrying.py", "advance.py",
+    "crossing.py", "meeting.py", "world.py",
     "../fingerprint.py", "../compiled.py", "../views.py", "../records.py",
 )  # fmt: skip
 _FIELDS = {

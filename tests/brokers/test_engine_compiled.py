@@ -51,6 +51,17 @@ def test_nothing_of_flooding_or_subscription_goes_through_python(how, protocol, 
         assert in_python == []
 
 
+@pytest.mark.parametrize("protocol", ["flooding", "subscription", "covering"])
+def test_nothing_is_sent_to_the_servers_of_other_services(protocol):
+    from topology.servers import Server, with_servers
+
+    model = rehearse(REHEARSALS[0], protocol)
+    model.overlay = with_servers(model.overlay, [Server("server", 0, 1_000_000)])
+    digests = {simulate(model, cutting=cutting).digest for cutting in WAYS}
+    model.services[0].view = "message"
+    assert digests == {simulate(model).digest}
+
+
 def test_of_covering_only_rounds_with_changes_go_through_python(in_python):
     model = rehearse(REHEARSALS[0], "covering")
     simulate(model, cutting=Cutting(compiled="events"))
