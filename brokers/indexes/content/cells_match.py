@@ -78,7 +78,7 @@ def _rooms(attributes, columns):
             np.empty(_CANDIDATES, np.int64), np.empty(_SURVIVORS, np.int64))
 
 
-@njit(cache=True)
+@njit(forceinline=True, cache=True)
 def _match_one(heads, boxes, children, lanes, tails, pairs, words, attributes, floats, border_from, borders, state,
                event, cells, asked, listed, candidates, survivors, found, total):
     """Append the ids that match one event; (found, total)."""
@@ -211,6 +211,14 @@ def _ask_records(words, length, candidates, count, survivors, waiting):
     """Put the candidates among those to be verified, and ask for their records; returns how many wait then."""
     ends = record_shape(length)[1]
     lines = min(length, ends + 2 * _STRIDE)  # the rest is not read where a range fails before
+    if lines == length:
+        for i in range(count):
+            start = candidates[i] * length
+            for line in range(0, length, 8):
+                prefetch(words, start + line)
+            prefetch(words, start + length - 1)
+            survivors[waiting + i] = candidates[i]
+        return waiting + count
     for i in range(count):
         start = candidates[i] * length
         prefetch(words, start)
@@ -238,6 +246,16 @@ def _verify(words, attributes, floats, event, candidates, count, found, total):
     for i in range(count):
         slot = candidates[i]
         holds = 1
+        if width <= _STRIDE:
+            for j in range(width):
+                attribute = attributes[slot, 4 + j]
+                if attribute < 0:
+                    break
+                value = event[attribute]
+                holds &= int(floats[slot, ends + 2 * j] <= value) & int(value <= floats[slot, ends + 2 * j + 1])
+            found[total] = words[slot * length]
+            total += holds
+            continue
         for start in range(0, width, _STRIDE):
             for j in range(start, min(start + _STRIDE, width)):
                 attribute = attributes[slot, 4 + j]
