@@ -58,6 +58,7 @@ class Setting:
             "services": [
                 {
                     "name": "best", "kind": "topk", "attributes": 8, "k": self.k, "protocol": protocol,
+                    "view": "message",  # what each broker keeps is counted in it, as its author says it
                     "subscriptions": "settled",
                     "workload": [
                         subscribe,
