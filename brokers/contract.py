@@ -363,6 +363,11 @@ class ShardProtocol(ABC):
         """How many messages and timers brokers are expected to handle per simulated second, for `brokerlab plan`."""
         return everywhere(demand)
 
+    @classmethod
+    def runs_compiled(cls, options: Any, overlay: Any) -> bool:
+        """Whether `compiled` is what decides with these options, on this overlay; asked before a run is set up."""
+        return True
+
     @property
     def timer_min_ns(self) -> int:
         """The shortest delay of a timer this protocol ever sets. A broker never runs ahead of it."""

@@ -19,10 +19,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
-from brokers.compiled import handler_of
 from brokers.contract import BrokerProtocol
 from brokers.engine.batching import Cutting
-from brokers.engine.model import Model, protocol_class
+from brokers.engine.course import will_be_compiled
+from brokers.engine.model import Model
 from brokers.engine.simulate import MemoryTraces, Result, simulate, tables_of
 from brokers.engine.trace import DRIVER
 from brokers.errors import BrokerlabError
@@ -106,7 +106,7 @@ def variants(model: Model) -> list[Variant]:
         ),
         Variant("short windows", max_window_ns=1_700_000),
     ]
-    if all(handler_of(protocol_class(service)) is not None for service in model.services):
+    if will_be_compiled(model):
         found += [
             Variant("`handle` alone", Cutting(compiled="never")),
             Variant("compiled, one event at a time", Cutting(compiled="events")),

@@ -72,8 +72,7 @@ def choose(
 
 def _by_estimate(scenario: Scenario, model: Model) -> Choice:
     """Ray where several actors will be done before one would; where nobody knows, this process."""
-    from brokers.engine.course import may_run_compiled
-    from brokers.engine.model import protocol_class
+    from brokers.engine.course import will_be_compiled
     from scenarios.expected import expected
     from scenarios.many.pool import cpus
 
@@ -84,7 +83,7 @@ def _by_estimate(scenario: Scenario, model: Model) -> Choice:
     if any(each.silent for each in services):
         return Choice(INLINE, 1, "since it is not known how much clients will do")
     events_per_s = sum(each.events_per_s or 0.0 for each in services)
-    compiled = may_run_compiled([protocol_class(service) for service in model.services])
+    compiled = will_be_compiled(model)
     engine, core, least = (THREADS, COMPILED_PER_S, 1.0) if compiled else (RAY, EVENTS_PER_S, WORTH_STARTING_S)
     seconds = events_per_s * model.duration_ns / 1e9 / core
     if seconds < least:

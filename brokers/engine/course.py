@@ -16,7 +16,7 @@ import numpy as np
 
 from brokers import compiled
 from brokers.compiled import handler_of
-from brokers.contract import Ints
+from brokers.contract import Ints, ShardProtocol
 from brokers.engine import advance as A
 from brokers.engine import crossing as C
 from brokers.engine import heads, settle
@@ -24,6 +24,7 @@ from brokers.engine import layout as L
 from brokers.engine.collect import NO_TIMERS, Sends
 from brokers.engine.crossing import Crossing
 from brokers.engine.gather import gather
+from brokers.engine.model import Model, ServiceSpec, protocol_class
 from brokers.errors import EndlessWalk, ProtocolFault
 from brokers.records import Held
 
@@ -34,9 +35,23 @@ _NOTHING = np.empty(0, np.int32)
 _NO_DETAIL = np.empty((L.SEND_DETAIL, 0), np.int64)
 
 
-def may_run_compiled(protocols: Sequence[type]) -> bool:
+def possible(protocols: Sequence[ShardProtocol]) -> bool:
     """Whether compiled code can carry the rounds of these protocols."""
-    return 0 < len(protocols) <= compiled.HANDLERS_MOST and all(handler_of(each) is not None for each in protocols)
+    few = 0 < len(protocols) <= compiled.HANDLERS_MOST
+    return few and all(handler_of(type(each)) is not None for each in protocols)
+
+
+def will_be_compiled(model: Model) -> bool:
+    """Whether that will be so for the protocols of a model, before any is set up."""
+
+    def compiles(spec: ServiceSpec) -> bool:
+        protocol = protocol_class(spec)
+        if not issubclass(protocol, ShardProtocol) or handler_of(protocol) is None:
+            return False
+        options: Any = spec.options if protocol.Options is None else protocol.Options(**spec.options)
+        return protocol.runs_compiled(options, model.overlay)
+
+    return 0 < len(model.services) <= compiled.HANDLERS_MOST and all(map(compiles, model.services))
 
 
 class Stopped(Exception):

@@ -41,7 +41,7 @@ from brokers.engine.collect import (
     sends_of,
     timers_of,
 )
-from brokers.engine.course import Course, may_run_compiled
+from brokers.engine.course import Course, possible
 from brokers.engine.exchange import unpack
 from brokers.engine.gather import gather
 from brokers.engine.links import Links
@@ -131,9 +131,7 @@ class Shard:
     def _compiled(self, cutting: Cutting) -> Course | None:
         """What carries windows through compiled code, where all protocols allow it and it is asked for."""
         asked = cutting.compiled != "never" and (cutting.mode == "horizon" or cutting.compiled != "auto")
-        if asked and may_run_compiled([type(protocol) for protocol in self.services.protocols]):
-            return Course(self, cutting.compiled)
-        return None
+        return Course(self, cutting.compiled) if asked and possible(self.services.protocols) else None
 
     def _start_timers(self) -> None:
         for service, broker, delay, type_, word in self.services.first_timers():

@@ -97,9 +97,13 @@ class Edge(ShardProtocol):
     compiled: ClassVar[Handler | None] = deciding.edge
 
     def __new__(cls, env: ShardEnv) -> Any:
-        if env.options.hold_back is not None or (env.overlay.loss > 0).any():
+        if not cls.runs_compiled(env.options, env.overlay):
             return PlainAdaptor(env, PlainEdge)
         return super().__new__(cls)
+
+    @classmethod
+    def runs_compiled(cls, options: Any, overlay: Any) -> bool:
+        return options.hold_back is None and not (overlay.loss > 0).any()
 
     @classmethod
     def expected_events(cls, demand: Demand) -> float:
