@@ -364,8 +364,8 @@ class ShardProtocol(ABC):
         return everywhere(demand)
 
     @classmethod
-    def runs_compiled(cls, options: Any, overlay: Any) -> bool:
-        """Whether `compiled` is what decides with these options, on this overlay; asked before a run is set up."""
+    def suits(cls, options: Any, overlay: Any) -> bool:
+        """Whether it is written for these options and this overlay; where it is not, `plain` runs in its place."""
         return True
 
     @property

@@ -42,17 +42,19 @@ def interrupt_and_resume() -> None:
     from brokers.errors import Interrupted
     from scenarios.running import resume, run
 
-    def interrupt(now_ns: int, events: int, under_way: int) -> None:
-        if now_ns > 1_500 * _MS:
-            raise KeyboardInterrupt
+    for name, milliseconds in (("churn", 2_000), ("nearest", 400)):
 
-    with tempfile.TemporaryDirectory(prefix="bl-") as folder:
-        overrides = ("duration=2 s", "engine.checkpoint_every=500 ms")
-        try:
-            run("churn", engine="inline", actors=2, overrides=overrides, out=folder, progress=interrupt)
-        except Interrupted:
-            (unfinished,) = (path for path in Path(folder).iterdir() if path.is_dir() and not path.is_symlink())
-            resume(unfinished, engine="inline", actors=1)
+        def interrupt(now_ns: int, events: int, under_way: int, at_ns: int = milliseconds * _MS * 3 // 4) -> None:
+            if now_ns > at_ns:
+                raise KeyboardInterrupt
+
+        overrides = (f"duration={milliseconds} ms", "engine.checkpoint_every=50 ms", "engine.window_max=50 ms")
+        with tempfile.TemporaryDirectory(prefix="bl-") as folder:
+            try:
+                run(name, engine="inline", actors=2, overrides=overrides, out=folder, progress=interrupt)
+            except Interrupted:
+                (unfinished,) = (path for path in Path(folder).iterdir() if path.is_dir() and not path.is_symlink())
+                resume(unfinished, engine="inline", actors=1)
 
 
 def reweigh() -> None:

@@ -49,7 +49,7 @@ def will_be_compiled(model: Model) -> bool:
         if not issubclass(protocol, ShardProtocol) or handler_of(protocol) is None:
             return False
         options: Any = spec.options if protocol.Options is None else protocol.Options(**spec.options)
-        return protocol.runs_compiled(options, model.overlay)
+        return protocol.suits(options, model.overlay)
 
     return 0 < len(model.services) <= compiled.HANDLERS_MOST and all(map(compiles, model.services))
 

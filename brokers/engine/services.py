@@ -171,6 +171,8 @@ class Services:
         if issubclass(protocol, BrokerProtocol):
             return PlainAdaptor(env, protocol, runs=spec.view != "message")
         if issubclass(protocol, ShardProtocol):
+            if protocol.plain is not None and not protocol.suits(options, model.overlay):
+                return PlainAdaptor(env, protocol.plain)
             return protocol(env) if spec.server < 0 or protocol.server is None else Served(env, protocol)
         raise InvalidInput(
             f"service {spec.name!r}: {spec.protocol_target!r} is neither a BrokerProtocol nor a ShardProtocol"

@@ -30,7 +30,6 @@ from brokers.contract import (
     ShardEnv,
     ShardProtocol,
 )
-from brokers.engine.adaptor import PlainAdaptor
 from brokers.errors import InvalidInput, ProtocolFault
 from brokers.indexes.context.contract import checked_message, checked_profile
 from brokers.out import Out
@@ -96,13 +95,8 @@ class Edge(ShardProtocol):
     plain: ClassVar[type[BrokerProtocol] | None] = PlainEdge
     compiled: ClassVar[Handler | None] = deciding.edge
 
-    def __new__(cls, env: ShardEnv) -> Any:
-        if not cls.runs_compiled(env.options, env.overlay):
-            return PlainAdaptor(env, PlainEdge)
-        return super().__new__(cls)
-
     @classmethod
-    def runs_compiled(cls, options: Any, overlay: Any) -> bool:
+    def suits(cls, options: Any, overlay: Any) -> bool:
         return options.hold_back is None and not (overlay.loss > 0).any()
 
     @classmethod

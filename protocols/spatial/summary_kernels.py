@@ -118,15 +118,6 @@ def count_heads(state, broker, link, objects):
 
 
 @njit(cache=True)
-def whole(state, links, object_):
-    """Of links over which an object goes on, whether it does whole."""
-    found = np.zeros(links.size, np.bool_)
-    for i in range(links.size):
-        found[i] = goes_whole(state, links[i], object_)
-    return found
-
-
-@njit(cache=True)
 def concerned(state, broker, head):
     """The subscriptions of a broker that lose one of their nearest when a head goes, by slot."""
     object_ = state.head_object[head]

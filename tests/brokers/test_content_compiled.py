@@ -161,7 +161,7 @@ def test_impossible_options_are_refused(kind, options):
 def test_warming_compiles_every_kernel_that_a_life_uses():
     warm()
     kernels = [
-        *(getattr(store, name) for name in ("_write", "_verified", "_in_order")),
+        *(getattr(store, name) for name in ("_write", "_verified", "_not_in_order")),
         quick_scan._scan, counting._count, tama._enter, tama._count, rein._bucketed, rein._mark,
     ]
     before = [len(kernel.signatures) for kernel in kernels]

@@ -25,6 +25,7 @@ from brokers.views import FLAGS, INTS, TABLE
 from protocols.conformance import REHEARSALS, Recorded, join, rehearse
 from protocols.content.covering import Covering
 from protocols.content.flooding import Flooding
+from protocols.content.kind import Content
 from protocols.content.subscription import Subscription
 
 WAYS = [Cutting(compiled="never"), Cutting(compiled="events"), Cutting(compiled="rounds")]
@@ -52,11 +53,12 @@ def test_nothing_of_flooding_or_subscription_goes_through_python(how, protocol, 
 
 
 @pytest.mark.parametrize("protocol", ["flooding", "subscription", "covering"])
-def test_nothing_is_sent_to_the_servers_of_other_services(protocol):
-    from topology.servers import Server, with_servers
-
-    model = rehearse(REHEARSALS[0], protocol)
-    model.overlay = with_servers(model.overlay, [Server("server", 0, 1_000_000)])
+def test_nothing_is_sent_to_the_servers_of_other_services(protocol, monkeypatch):
+    with monkeypatch.context() as during:
+        during.setattr(Content, "server", True)
+        model = rehearse(REHEARSALS[0], protocol)
+    assert model.overlay.servers == 1
+    model.services[0].server = -1  # it is another's
     digests = {simulate(model, cutting=cutting).digest for cutting in WAYS}
     model.services[0].view = "message"
     assert digests == {simulate(model).digest}

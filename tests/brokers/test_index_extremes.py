@@ -52,6 +52,7 @@ OPTIONS = {
     "htree": [
         {}, {"levels": 1, "cells": 2}, {"levels": 2, "cells": 5, "domain": "cdf"}, {"indexed": [0]},
         {"division": "disjoint"}, {"domain": (-MAX / 2, MAX / 2)}, {"domain": (0.0, TINY)}, {"budget_bytes": 4096},
+        {"scans": False},
     ],
     "topk-scan": [{}],
     "topk-quick": [{}],
@@ -84,7 +85,7 @@ OPTIONS = {
             product(("piecewise", "range"), ("full", "step"), (ALWAYS, Fixed(2), Auto(3.0)))
         )
     ],
-    "context-cells": [{"eager": True}, {"policy": ALWAYS}, {"policy": Fixed(3)}],
+    "context-cells": [{}, {"eager": True}],
 }  # fmt: skip
 LEFT_OUT = {"self", "attributes", "schema", "indexed", "vocabulary", "verify"}  # what a caller always says, or sees
 
