@@ -8,8 +8,6 @@ may be as short as links are.
 from __future__ import annotations
 
 import gc
-import os
-import platform
 import time
 from bisect import bisect_right
 from collections.abc import Callable
@@ -23,14 +21,15 @@ from brokers.contract import NEVER
 from brokers.engine.batching import Cutting
 from brokers.engine.course import Stopped
 from brokers.engine.crossing import Crossing
+from brokers.engine.inline import InlineShards
 from brokers.engine.meeting import Meeting
 from brokers.engine.model import Model
 from brokers.engine.services import Common
-from brokers.engine.shard import SWEEP_EVERY, Shard, ShardResult, Window
+from brokers.engine.shard import SWEEP_EVERY, Shard, Window
 from brokers.errors import InvalidInput
 
 
-class ThreadShards:
+class ThreadShards(InlineShards):
     """Shards in the threads of this process."""
 
     name = "threads"
@@ -74,9 +73,6 @@ class ThreadShards:
     def windows(self) -> int:
         """How many windows there were, which a run's own are cut into."""
         return max(course.crossing.windows for course in self._courses if course.crossing is not None)
-
-    def next_time(self) -> int:
-        return min(shard.next_time() for shard in self.shards)
 
     def step(self, end: int, samples: range) -> list[Window]:
         """Advance all shards to `end`."""
@@ -180,21 +176,6 @@ class ThreadShards:
     def checkpoint(self, folder: str, number: int) -> int:
         """Have every shard keep its state; returns the bytes written."""
         return sum(shard.checkpoint(folder, number, []) for shard in self.shards)
-
-    def finish(self) -> list[ShardResult]:
-        results = [shard.finish() for shard in self.shards]
-        for trace in self._traces:
-            trace.close()
-        return results
-
-    def where(self) -> list[tuple[int, str]]:
-        """Process and node of each shard."""
-        return [(os.getpid(), platform.node())] * len(self.shards)
-
-    def abandon(self) -> None:
-        """Drop an unfinished trace."""
-        for trace in self._traces:
-            trace.abort()
 
     def close(self) -> None:
         self._pool.shutdown()
