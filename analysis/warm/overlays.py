@@ -80,6 +80,16 @@ def reweigh() -> None:
     )  # fmt: skip
 
 
+def close_windows() -> None:
+    """Objects that newer ones push out, of which no shipped scenario has any."""
+    from protocols.rehearsing import REHEARSALS, rehearse
+    from protocols.spatial.kind import Spatial
+    from protocols.spatial.manifest import SPATIAL
+
+    for protocol in SPATIAL.protocols:
+        simulate(rehearse(REHEARSALS[0], protocol, params=Spatial.Params(last=2).model_dump()))
+
+
 def _model(kind: str, params: dict[str, Any], protocol: str, settled: bool) -> Model:
     links = Links.model_validate(
         {
