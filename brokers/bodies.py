@@ -197,33 +197,10 @@ class Bodies:
             self._objects[h] = body
         return h
 
-    def add_encoded_like(self, service: int, types: Ints, encoded: Sequence[bytes], like: Ints32) -> NDArray[np.int32]:
-        """New bodies of plain data that is encoded already, read only if somebody asks; returns their handles.
-
-        Each has a type of its own, and stands for what a body that is there stands for (-1: for nothing).
-        """
-        count = len(encoded)
-        handles = self._take(count)
-        salts = {type_: service.to_bytes(2, "little") + type_.to_bytes(2, "little") for type_ in set(types.tolist())}
-        digests = b"".join(
-            [blake2b(data, digest_size=8, salt=salts[t]).digest() for data, t in zip(encoded, types.tolist())]
-        )
-        sizes = np.fromiter(map(len, encoded), np.int64, count)
-        _write_like(
-            handles, like, types, np.frombuffer(digests, np.uint64), sizes, service, self.made, self.hash, self.size,
-            self.time, self.key, self.broker, self.service, self.type, self.row, self.uid,
-        )  # fmt: skip
-        self.made += count
-        names = handles.tolist()
-        self._encoded.update(zip(names, encoded))
-        if self.shared:
-            self._by_uid.update(zip(self.uid[handles].tolist(), names))
-        return handles
-
     def add_encoded(
         self,
         service: int,
-        type: int,
+        type: Ints | int,
         encoded: Sequence[bytes],
         time: Ints | int = -1,
         key: Ints | int = -1,
@@ -232,8 +209,9 @@ class Bodies:
     ) -> NDArray[np.int32]:
         """New bodies of plain data that is encoded already, by `encode_body` or in the same form; their handles."""
         handles = self._take(len(encoded))
-        salt = service.to_bytes(2, "little") + type.to_bytes(2, "little")
-        hashes = b"".join([blake2b(data, digest_size=8, salt=salt).digest() for data in encoded])
+        types = [type] * len(encoded) if isinstance(type, int) else type.tolist()
+        salts = {each: service.to_bytes(2, "little") + each.to_bytes(2, "little") for each in set(types)}
+        hashes = b"".join([blake2b(data, digest_size=8, salt=salts[t]).digest() for data, t in zip(encoded, types)])
         self.row[handles] = -1
         self.hash[handles] = np.frombuffer(hashes, "<u8")
         self.size[handles] = [len(data) + 16 for data in encoded]
@@ -242,7 +220,7 @@ class Bodies:
         return handles
 
     def _describe(
-        self, handles: Any, service: int, type: int, time: Any, key: Any, broker: Any, uid: Any
+        self, handles: Any, service: int, type: Any, time: Any, key: Any, broker: Any, uid: Any
     ) -> None:
         self.service[handles] = service
         self.type[handles] = type
@@ -263,6 +241,11 @@ class Bodies:
         if handle < 0:
             return -1, -1, -1
         return int(self.time[handle]), int(self.key[handle]), int(self.broker[handle])
+
+    def all_stand_for(self, handles: Ints | Ints32) -> tuple[Ints, Ints, NDArray[np.int32]]:
+        """The same of many, as columns for `add_encoded`."""
+        brokers = np.where(handles < 0, -1, self.broker[handles])
+        return named(self.time, handles), named(self.key, handles), brokers.astype(np.int32)
 
     def values(self, handles: NDArray[np.int32]) -> Floats:
         """The rows of numeric bodies, all of one service and type."""
@@ -433,17 +416,3 @@ def _count(handles, refs, by):
     for i in range(handles.size):
         if handles[i] >= 0:
             refs[handles[i]] += by
-
-
-@njit(cache=True)
-def _write_like(
-    handles, like, types, hashes, sizes, of_service, made, hash_, size, time, key, broker, service, type_, row, uid
-):
-    """The columns of new bodies of plain data, each of which stands for what another one does."""
-    for i in range(handles.size):
-        h, about = handles[i], like[i]
-        hash_[h], size[h], row[h], uid[h] = hashes[i], sizes[i] + 16, -1, made + 1 + i
-        service[h], type_[h] = of_service, types[i]
-        time[h] = time[about] if about >= 0 else -1
-        key[h] = key[about] if about >= 0 else -1
-        broker[h] = broker[about] if about >= 0 else -1

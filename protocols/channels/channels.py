@@ -196,9 +196,8 @@ class Channels(ShardProtocol):
         """Hand everything on, in a few calls."""
         if answers.told:
             event, link, parts, source = zip(*answers.told)
-            bodies, about = self.env.bodies, np.array(source)
-            stands_for = bodies.time[about], bodies.key[about], bodies.broker[about]
-            made = bodies.add_encoded(self.env.service, LISTEN, parts, *stands_for)
+            bodies = self.env.bodies
+            made = bodies.add_encoded(self.env.service, LISTEN, parts, *bodies.all_stand_for(np.array(source)))
             out.send(np.array(event), np.array(link), LISTEN, made)
         if answers.handed:
             self._tell_handed(answers, out)

@@ -273,7 +273,7 @@ class Asking(ShardProtocol):
         event, case, start, count, floor = (self._answers[name][:made] for name in _MADE)
         data = encoded(case, start, count, floor, cases.ids, cases.scores, cases.texts, cases.text_sizes)
         types = np.where(count < 0, A.QUESTION, A.ANSWER)
-        handles = bodies.add_encoded_like(self.env.service, types, data, batch.body[event])
+        handles = bodies.add_encoded(self.env.service, types, data, *bodies.all_stand_for(batch.body[event]))
         cases.reserve_bodies()
         cases.noted[handles] = bodies.generation[handles]
         cases.body_start[handles], cases.body_count[handles], cases.body_floor[handles] = start, count, floor
