@@ -12,7 +12,7 @@ import importlib.util
 from typing import TYPE_CHECKING, NamedTuple
 
 from brokers.errors import EnvironmentProblem, InvalidInput
-from scenarios.plan import COMPILED_PER_S, EVENTS_PER_S, LAMBDA_WORTHWHILE, actors_of, strength
+from scenarios.plan import LAMBDA_WORTHWHILE, actors_of, strength
 from scenarios.schema import Scenario
 
 if TYPE_CHECKING:
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 AUTO, RAY, THREADS, INLINE = "auto", "ray", "threads", "inline"
 ENGINES = (AUTO, RAY, THREADS, INLINE)
-# Ray takes so long to start, move what runs into actors, and stop, several times over.
-WORTH_STARTING_S = 30.0
+# Events from which several cores are worth their start: a second of compiled code, half a minute of Python.
+LEAST = {THREADS: 5_000_000, RAY: 3_000_000}
 
 
 class Choice(NamedTuple):
@@ -76,18 +76,19 @@ def _by_estimate(scenario: Scenario, model: Model) -> Choice:
     from scenarios.expected import expected
     from scenarios.many.pool import cpus
 
-    shards = min(cpus(), model.overlay.brokers)
+    named = scenario.model.engine.partition
+    shards = max(named) + 1 if isinstance(named, list) else min(cpus(), model.overlay.brokers)
     if shards < 2:
-        return Choice(INLINE, 1, "since there is one CPU" if cpus() < 2 else "since there is one broker")
+        return Choice(INLINE, 1, f"since there is one {'shard' if isinstance(named, list) else 'CPU or broker'}")
     services = expected(model)
     if any(each.silent for each in services):
         return Choice(INLINE, 1, "since it is not known how much clients will do")
     events_per_s = sum(each.events_per_s or 0.0 for each in services)
     compiled = will_be_compiled(model)
-    engine, core, least = (THREADS, COMPILED_PER_S, 1.0) if compiled else (RAY, EVENTS_PER_S, WORTH_STARTING_S)
-    seconds = events_per_s * model.duration_ns / 1e9 / core
-    if seconds < least:
-        return Choice(INLINE, 1, f"since it is expected to take {_about(seconds)} on one core")
+    engine = THREADS if compiled else RAY
+    events = events_per_s * model.duration_ns / 1e9
+    if events < LEAST[engine]:
+        return Choice(INLINE, 1, f"since about {float(f'{events:.2g}'):,.0f} events are expected, too few to share out")
     found = strength(scenario, model.overlay, shards, engine, events_per_s)
     them = "threads" if compiled else "actors"
     if found is not None and found < LAMBDA_WORTHWHILE:
@@ -98,10 +99,6 @@ def _by_estimate(scenario: Scenario, model: Model) -> Choice:
 
 def _actors(count: int) -> str:
     return "one actor is" if count == 1 else f"{count} actors are"
-
-
-def _about(seconds: float) -> str:
-    return "less than a second" if seconds < 1.0 else f"about {seconds:.0f} s"
 
 
 def _shards(scenario: Scenario, engine: str, actors: int | None, address: str | None) -> int:

@@ -38,8 +38,9 @@ if TYPE_CHECKING:
     from topology.partition import Partition
 
 LAMBDA_WORTHWHILE = 10.0
-# Measured on a 2-core virtual machine; other machines differ by small factors, which λ does not mind. Threads meet in
-# less than a microsecond; what counts is that rounds end with windows, and that one has less to do than the other.
+# Measured on a 2-core virtual machine; other machines differ by small factors, which λ does not mind. A window
+# of threads costs 2 µs by itself (`brokerlab bench network`); what counts is that rounds end with it, and that one
+# thread has less to do than the other.
 EXCHANGE_S = {"ray": 1.5e-3, "inline": 50e-6, "threads": 40e-6}
 EVENTS_PER_S = 1_000_000.0
 COMPILED_PER_S = 5_000_000.0  # where all protocols have compiled handlers

@@ -42,7 +42,8 @@ def test_a_long_run_whose_actors_need_not_wait_goes_to_ray(two_cpus):
 
 def test_where_all_is_compiled_threads_do_it(two_cpus):
     assert taken() == Choice("threads", 2, "since λ is 96: threads pay")
-    assert taken("topology.kind=line", "duration=1 min").engine == "inline", "less than a second on one core"
+    four = taken(f"engine.partition={[0, 1, 2, 3] * 10}", "links.delay=1 s")
+    assert four == Choice("threads", 4, "since λ is 320: threads pay")
 
 
 @pytest.mark.parametrize(
@@ -50,9 +51,10 @@ def test_where_all_is_compiled_threads_do_it(two_cpus):
     [
         ([PLAIN, "links.delay=1 ms"], "since λ is 0.043, below 10: actors would only wait"),
         (["links.delay=1 ms"], "since λ is 0.32, below 10: threads would only wait"),
-        (["duration=10 s"], "since it is expected to take less than a second on one core"),
-        ([PLAIN, "duration=5 min"], "since it is expected to take about 19 s on one core"),
-        (["topology.nodes=1"], "since there is one broker"),
+        (["duration=10 s"], "since about 640,000 events are expected, too few to share out"),
+        ([PLAIN, "duration=40 s"], "since about 2,600,000 events are expected, too few to share out"),
+        (["topology.nodes=1"], "since there is one CPU or broker"),
+        ([f"engine.partition={[0] * 40}"], "since there is one shard"),
         (["engine.actors=1"], "since one actor is asked for"),
     ],
 )
@@ -102,7 +104,7 @@ def test_a_run_says_what_it_took_and_why_and_keeps_it(tree, tmp_path, two_cpus):
     said = []
     done = run(load(tree(tmp_path)), out=tmp_path / "runs", notice=said.append)
     assert said == [f"engine: inline, {done.engine['chosen']}"]
-    assert done.engine["chosen"] == "since it is expected to take less than a second on one core"
+    assert "events are expected, too few to share out" in done.engine["chosen"]
     for engine in ("threads", "inline"):
         again = run(load(tree(tmp_path)), engine=engine, actors=2, out=tmp_path / "runs", notice=said.append)
         assert (again.engine["engine"], again.engine["chosen"], again.digest) == (engine, "", done.digest)
