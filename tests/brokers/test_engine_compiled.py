@@ -12,10 +12,10 @@ from numba import njit
 
 from brokers.compiled import charge, deliver, fits, forward, handler, handler_of
 from brokers.contract import TIMER, Batch, ShardProtocol
-from brokers.engine import advance, heads
+from brokers.engine import advance, carrying, heads
 from brokers.engine.batching import Cutting
 from brokers.engine.course import Course
-from brokers.engine.layout import NEVER, R_CAPACITY
+from brokers.engine.layout import NEVER, R_CAPACITY, ROWS
 from brokers.engine.shard import Shard
 from brokers.engine.simulate import MemoryTraces, simulate
 from brokers.errors import ProtocolFault
@@ -146,6 +146,62 @@ def test_room_that_is_short_everywhere_shows_in_nothing(how, protocol, monkeypat
     monkeypatch.setattr(Shard, "__init__", cramped)
     assert simulate(model, cutting=Cutting(compiled=how, limit=20)).digest == whole.digest
     assert {advance.ROOM, advance.RINGS} <= set(whys)
+
+
+@pytest.mark.parametrize("how", ["events", "rounds"])
+def test_a_bench_that_nobody_looks_at_is_cleared_in_compiled_code_and_shows_in_nothing(how, monkeypatch):
+    from analysis.bench.models import Setting
+    from analysis.bench.models import model as measured
+
+    model = measured(Setting(brokers=32, publications_per_s=2_000, seconds=0.5))
+    written: list[int] = []
+    whole = Course._write_down
+
+    def counted(course: Course) -> None:
+        written.append(int(course._shard.bench.course[ROWS]))
+        whole(course)
+
+    monkeypatch.setattr(Course, "_write_down", counted)
+    cutting = Cutting(compiled=how, limit=1000)
+    bare = simulate(model, cutting=cutting)
+    events, bare_rows = bare.metrics["network"]["events"], sum(written)
+    assert bare_rows < events > 2 * cutting.limit
+    written.clear()
+    assert simulate(model, cutting=cutting, trace=MemoryTraces("full")).digest == bare.digest
+    assert sum(written) == events, "a trace sees every row"
+
+
+@pytest.fixture
+def carried(monkeypatch):
+    """How many sends were carried out for Python, and what came of it."""
+    seen: list[tuple[int, int]] = []
+    goes_on = carrying.carry_out
+
+    def noted(*arguments: Any) -> Any:
+        result = goes_on(*arguments)
+        seen.append((arguments[2].size, result[0]))
+        return result
+
+    monkeypatch.setattr(carrying, "carry_out", noted)
+    return seen
+
+
+def test_a_round_in_python_may_send_more_than_outbox_and_rings_hold(carried):
+    from analysis.bench.models import Setting
+    from analysis.bench.models import model as measured
+
+    model = measured(Setting(brokers=64, publications_per_s=3_000, seconds=0.1))
+    digest = simulate(model, cutting=Cutting(compiled="never")).digest
+    assert max(size for size, _ in carried) > 256
+    assert carrying.ROOM in {code for _, code in carried}
+    assert digest == simulate(model).digest
+
+
+def test_answers_that_come_out_of_the_order_of_their_events_are_put_in_it(carried):
+    model = rehearse(REHEARSALS[0], "channels")  # its server answers after its brokers
+    digest = simulate(model).digest
+    assert carrying.UNORDERED in {code for _, code in carried}
+    assert digest == simulate(model, cutting=Cutting("one")).digest
 
 
 def test_bodies_that_nobody_needs_are_freed_while_windows_are_compiled():

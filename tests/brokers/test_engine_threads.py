@@ -147,17 +147,21 @@ class Bursting(Flooding):
         super().prepare(*arguments)
 
 
-def test_a_shard_that_fails_stops_the_others(monkeypatch):
+@pytest.mark.parametrize("number", [0, 1])
+@pytest.mark.parametrize(
+    ("error", "becomes"), [(RuntimeError, RuntimeError), (KeyboardInterrupt, Interrupted)], ids=["a fault", "Ctrl-C"]
+)
+def test_a_shard_that_fails_or_is_interrupted_stops_the_others(number, error, becomes, monkeypatch):
     model = rehearse(TREE, "flooding")
     goes_on = Course._write_down
 
     def failing(course: Course) -> None:
-        if course.crossing is not None and course.crossing.number == 1:
-            raise RuntimeError("no more")
+        if course.crossing is not None and course.crossing.number == number:
+            raise error("no more")
         goes_on(course)
 
     monkeypatch.setattr(Course, "_write_down", failing)
-    with pytest.raises(RuntimeError, match="no more"):
+    with pytest.raises(becomes):
         in_threads(model, trace=MemoryTraces("full"))
     assert not [each for each in threading.enumerate() if each.name.startswith("shard")]
 
@@ -168,7 +172,7 @@ def test_a_fault_of_a_protocol_names_it():
         in_threads(model)
 
 
-def test_control_c_in_one_thread_stops_all(monkeypatch):
+def test_control_c_between_windows_leaves_no_thread():
     def pressed(*figures: Any) -> None:
         raise KeyboardInterrupt
 
