@@ -321,10 +321,10 @@ class Bodies:
             for value in np.unique(code).tolist():
                 self._rows[(value >> 16, value & 0xFFFF)].release(rows[numeric][code == value])
         if self._objects or self._encoded:
-            for handle in gone.tolist():
-                self._objects.pop(handle, None)
-                self._encoded.pop(handle, None)
-                self._read.pop(handle, None)
+            freed = set(gone.tolist())
+            for kept in (self._objects, self._encoded, self._read):
+                for handle in kept.keys() & freed:  # goes through the smaller of the two
+                    del kept[handle]
         self._free[self._free_count : self._free_count + gone.size] = gone[::-1]
         self._free_count += int(gone.size)
         return int(gone.size)
