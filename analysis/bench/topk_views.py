@@ -1,4 +1,4 @@
-"""Networks of the kind `topk`: protocols that ask, over all brokers of a shard at once and beside their author's view.
+"""Networks of the kind `topk`: its protocols over all brokers of a shard at once and beside their author's view.
 
 Each broker has as many filters, of clients whose interests are regional; filters are replaced all along. Both views
 handle the same traffic. A speed is over the loop of windows: filters stand from the start.
@@ -16,7 +16,10 @@ from analysis.bench.models import SEED, overlay
 from analysis.bench.rows import Row, medians, row
 from brokers.engine.model import Model, ServiceSpec, SourceSpec
 
-PROTOCOLS = {"topk-gather": "protocols.topk.gather:Gather", "topk-bounded": "protocols.topk.bounded:Bounded"}
+PROTOCOLS = {
+    "topk-ingress": "protocols.topk.ingress:Ingress", "topk-gather": "protocols.topk.gather:Gather",
+    "topk-bounded": "protocols.topk.bounded:Bounded",
+}  # fmt: skip
 LEAST, RATIO_LEAST = 1e5, 20.0
 _HOPS = "hops/s"
 

@@ -21,15 +21,15 @@ from brokers.contract import NEVER, TIMER, Batch, Floats, Interests, Ints, Shard
 from brokers.indexes.topk.contract import Answer, Ranking, answered
 from brokers.out import Out
 from brokers.records import Held
-from protocols.routes import Routes
 from protocols.topk import asking_record as A
 from protocols.topk.asking_bodies import encoded
-from protocols.topk.asking_kernels import decide, first_links, survey
+from protocols.topk.asking_kernels import decide, survey
 from protocols.topk.asking_state import load, state
 from protocols.topk.bound_kernels import stand
 from protocols.topk.cases import Cases
 from protocols.topk.home_filters import SCANNED_MOST, HomeFilters
 from protocols.topk.kind import PUBLISH, TopK
+from protocols.topk.serving import Serving, by_number, tree_of
 from protocols.topk.snapshots import Snapshots
 
 
@@ -68,7 +68,7 @@ class Asking(ShardProtocol):
             SCANNED_MOST, self.snapshots.cells,
         ], np.int64)  # fmt: skip
         self._real = np.array([params["threshold"], self.snapshots.low, self.snapshots.scale])
-        self._tree = _tree_of(env)
+        self._tree = tree_of(env)
         self._degree = np.diff(env.links.out_start)
         self._answers = _answers(64, 64)
         self._rows = _rows(64)
@@ -168,15 +168,11 @@ class Asking(ShardProtocol):
             return row
         return np.array(bodies.object(body)["values"], np.float64)
 
-    def _note_recipients(self, body: int, clients: Sequence[int]) -> Floats:
-        """Note whom a delivery names; returns the numbers of their brokers in the tree, ascending."""
-        who = np.array(clients, np.int64)
-        number = self._tree["enter"][self.env.client_broker[who]]
-        order = np.lexsort((who, number))
-        behind = number[order].astype(np.float64)
-        if body >= 0:
-            self.cases.note(body, self.cases.keep_ranking(who[order], behind), who.size)
-        return behind
+    def _note_recipients(self, body: int, clients: Sequence[int]) -> None:
+        """Note whom a delivery names, and the numbers of their brokers in the tree, ascending."""
+        self.cases.reserve_bodies()
+        who, number = by_number(self.env, self._tree, clients)
+        self.cases.note(body, self.cases.keep_ranking(who, number.astype(np.float64)), who.size)
 
     def _show(self, arrays: dict[str, NDArray[Any]]) -> None:
         """Have the kernels see these arrays."""
@@ -253,7 +249,7 @@ class Asking(ShardProtocol):
             out.timer(late, self.env.options.give_up, A.TOO_LATE, word, batch.body[late].astype(np.int64))
         if lowered:
             out.timer(said["lower_event"][:lowered].copy(), self.env.options.lower_every, A.LOWER, cause=-1)
-        serving = _Serving()
+        serving = Serving()
         if delivered:
             event = said["deliver_event"][:delivered].copy()
             serving.add(event, said["deliver_client"][:delivered].copy(), batch.body[event].astype(np.int64))
@@ -287,7 +283,7 @@ class Asking(ShardProtocol):
         self.roots[publication] = Root(int(batch.broker[event]), body, self._row_of(body))
 
     def _conclude(
-        self, out: Out, serving: _Serving, event: int, publication: int, start: int, count: int
+        self, out: Out, serving: Serving, event: int, publication: int, start: int, count: int
     ) -> None:
         """The root has heard from all: decide, once what the publisher sent before is decided."""
         ids = self.cases.ids[start : start + count].copy()
@@ -302,31 +298,14 @@ class Asking(ShardProtocol):
             del self.order[publisher]
 
     def _decide(
-        self, out: Out, serving: _Serving, event: int, publication: int, answer: Answer, root: Root
+        self, out: Out, serving: Serving, event: int, publication: int, answer: Answer, root: Root
     ) -> None:
-        """The answer is known: note it, serve the clients there, send it to where the others are."""
-        env, here = self.env, root.broker
-        self.decided[here] += 1
-        serving.record(event, publication, answer)
-        clients = np.unique(answer.ids >> 32)
-        if not clients.size:
-            return
-        home = env.client_broker[clients - env.entity_base]
-        own = clients[home == here] - env.entity_base
-        serving.add(np.full(own.size, event), own, np.full(own.size, root.body))
-        away, brokers = clients[home != here].tolist(), home[home != here].tolist()
-        if not away:
-            return
-        links, tree = env.links, self._tree
-        to = [[client, broker] for client, broker in zip(away, brokers)]
-        body = out.body({"values": root.row.tolist(), "to": to}, A.DELIVERY, like=root.body)
-        self.cases.reserve_bodies()
-        numbers = self._note_recipients(body, [client - env.entity_base for client in away])
-        over = first_links(
-            tree["enter"], tree["leave"], tree["up"], tree["in_tree"], links.out_start, links.out_link, links.target,
-            numbers, here,
+        """The answer is known where the publication entered."""
+        self.decided[root.broker] += 1
+        serving.decided(
+            self.env, self._tree, out, event, root.broker, answer, publication, root.body, root.row,
+            self._note_recipients,
         )
-        out.send(np.full(over.size, event), over, A.DELIVERY, body, publication)
 
     def _bound_changed(self, batch: Batch, out: Out, event: int, raised: bool, before: int, after: int) -> None:
         """A change or a lowering altered the bound of its broker, or did not."""
@@ -383,48 +362,6 @@ _GIVEN = ("broker", "kind", "type", "link", "word", "body")
 _SEND = ("send_event", "send_link", "send_type", "send_body", "send_word")
 _MADE = ("made_event", "made_case", "made_start", "made_count", "made_floor")
 _LOG = ("log_event", "log_what", "log_a", "log_b", "log_c")
-
-
-class _Serving:
-    """Deliveries and rows of `rankings`, until they are handed on in the order of their events."""
-
-    def __init__(self) -> None:
-        self._deliveries: list[tuple[Any, Any, Any]] = []
-        self._rows: list[tuple[int, int, int, int, int, float, int]] = []
-
-    def add(self, event: Any, client: Any, body: Any) -> None:
-        if event.size:
-            self._deliveries.append((event, client, body))
-
-    def record(self, event: int, publication: int, answer: Answer) -> None:
-        tie = int(answer.tie_at_boundary)
-        for rank, (id_, score) in enumerate(zip(answer.ids.tolist(), answer.scores.tolist())):
-            self._rows.append((event, publication, rank, id_, id_ >> 32, score, tie))
-        if not len(answer.ids):
-            self._rows.append((event, publication, -1, -1, -1, 0.0, tie))
-
-    def hand_on(self, out: Out) -> None:
-        if self._deliveries:
-            event, client, body = (np.concatenate(columns) for columns in zip(*self._deliveries))
-            if len(self._deliveries) > 1:
-                order = np.argsort(event, kind="stable")
-                event, client, body = event[order], client[order], body[order]
-            out.deliver(event, client, body)
-        if self._rows:
-            event, *columns = map(np.array, zip(*self._rows))
-            names = ("publication", "rank", "interest", "client", "score", "tie")
-            out.record("rankings", event, **dict(zip(names, columns)))
-
-
-def _tree_of(env: ShardEnv) -> dict[str, NDArray[Any]]:
-    """The one tree, numbered from some broker: whoever asks, it leads the same ways."""
-    root = int(env.publisher_brokers.min(initial=env.overlay.brokers - 1))
-    routes = Routes(env.links, env.overlay.is_tree, np.array([root], np.int32), per_publisher=False)
-    enter, leave, up = routes.enter[0], routes.leave[0], routes.up[0]
-    reached = np.flatnonzero((up >= 0) | (np.arange(up.size) == root))
-    numbered = np.zeros(reached.size, np.int32)
-    numbered[enter[reached]] = reached
-    return {"in_tree": routes.in_tree, "enter": enter, "leave": leave, "up": up, "numbered": numbered}
 
 
 def _rows(size: int) -> dict[str, NDArray[Any]]:

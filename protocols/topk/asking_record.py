@@ -36,8 +36,8 @@ AHEAD, AWAITED = 1, 2  # a branch that may be asked, and one that was
 
 _MADE_OF = digest(
     __file__, "asking_record.py", "asking_kernels.py", "ranking_kernels.py", "bound_kernels.py",
-    "../../brokers/indexes/ids.py", "../../brokers/indexes/topk/kernels.py", "../../brokers/views.py",
-    "../../brokers/records.py",
+    "tree_kernels.py", "../../brokers/indexes/ids.py", "../../brokers/indexes/topk/kernels.py",
+    "../../brokers/views.py", "../../brokers/records.py",
 )  # fmt: skip
 ASKING = Record(f"asking {_MADE_OF}", {
     "broker": NARROW, "kind": NARROW, "type": NARROW, "link": NARROW, "word": INTS, "body": NARROW,  # by row

@@ -44,11 +44,11 @@ def test_every_row_is_there_and_every_target_is_named(monkeypatch):
             assert "13.6 times" in sent["target"] and sent["value"] > 0
     assert rows["600 filters: topk-trees, insert"]["target"] == "at most 4 times the scan's"
     assert rows["600 filters: topk-sliced, delete"]["target"] == "at most 8 times the scan's"
-    for protocol in ("topk-gather", "topk-bounded"):
+    for protocol in ("topk-ingress", "topk-gather", "topk-bounded"):
         assert rows[f"8 brokers, 64 filters, 100 changes/s: {protocol}"]["value"] > 0
     assert rows["600 filters, uniform weights, k = 10: topk-fagin"]["holds"] is None
     assert rows["600 filters, after 40 deletes and inserts, k = 10: topk-trees"]["value"] > 0
-    assert len(rows) == 50
+    assert len(rows) == 52
 
 
 def test_an_index_that_answers_otherwise_is_not_timed():

@@ -76,7 +76,7 @@ def files_of(folder: Path) -> dict[str, bytes]:
 
 
 def test_a_pickle_where_a_broker_is_expected_is_refused_and_nothing_runs(tmp_path):
-    run = Interrupted(tmp_path / "run", "topk-ingress")
+    run = Interrupted(tmp_path / "run", "topk-ingress", view="message")
     proof = tmp_path / "proof"
 
     class Trap:
@@ -95,7 +95,7 @@ def test_a_pickle_where_a_broker_is_expected_is_refused_and_nothing_runs(tmp_pat
 
 
 def test_a_name_in_a_checkpoint_leads_to_nothing_that_the_protocol_did_not_declare(tmp_path):
-    run = Interrupted(tmp_path / "run", "topk-ingress")
+    run = Interrupted(tmp_path / "run", "topk-ingress", view="message")
     said = run.read("shard-0000.blf")
     attributes = said["protocols"][0]["brokers"][0][1]
     for place, forged in enumerate(

@@ -1,4 +1,4 @@
-"""The shard's view of the topk protocols that ask: what the kit does not see of it."""
+"""The shard's views of the topk protocols: what the kit does not see of them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def ended(model, **said):
     return seen[0]
 
 
-@pytest.mark.parametrize("protocol", ["topk-gather", "topk-bounded"])
+@pytest.mark.parametrize("protocol", ["topk-ingress", "topk-gather", "topk-bounded"])
 @pytest.mark.parametrize(
     "said", [{"ties": "all"}, {"unit": "receiver", "k": 2}, {"prorate": True, "threshold": 1.0, "k": 30}],
     ids=lambda s: "-".join(map(str, s)),
@@ -91,3 +91,38 @@ def test_bodies_made_together_are_those_that_are_made_one_by_one(count):
     )
     assert made[0] == encode_body({"ids": ids.tolist(), "scores": scores.tolist()})
     assert made[1] == encode_body({"values": row.tolist(), "floor": 1.5})
+
+
+def known_by(filters, broker):
+    """The filters that a broker knows, by id, read out of a state as it would be kept."""
+    state = filters.state()
+    at = state["broker"].tolist().index(broker)
+    found = dict(zip(state["settled"]["id"].tolist(), state["settled"]["rows"]))
+    for id_, held in zip(state["loose"]["id"].tolist(), state["loose"]["held"][:, at].tolist()):
+        if held >= 0:
+            found[id_] = state["loose"]["rows"][held]
+    return {id_: row[~np.isnan(row)].tolist() for id_, row in found.items()}
+
+
+@pytest.mark.parametrize("rehearsal", [TREE, LOSSY], ids=["nothing is lost", "messages are lost"])
+def test_brokers_know_the_filters_that_they_know_in_the_authors_view(rehearsal):
+    model = rehearse(rehearsal, "topk-ingress", params=params())
+    found, author = ended(model), ended(rehearse(rehearsal, "topk-ingress", params=params(), view="message"))
+    different = set()
+    for broker in range(len(found.entries())):
+        plain = author.brokers[broker]
+        plain.bring_up_to_date()
+        rows = plain.index.rows(np.array(sorted(plain.held), np.int64))
+        expected = {id_: row[~np.isnan(row)].tolist() for id_, row in zip(sorted(plain.held), rows)}
+        assert known_by(found.filters, broker) == expected
+        assert found.entries()[broker] == len(expected) > 0
+        different.add(str(expected))
+    assert (len(different) > 1) == (rehearsal is LOSSY)
+
+
+def test_a_filter_that_all_know_alike_stands_once_and_leaves_nothing_behind():
+    filters = ended(rehearse(TREE, "topk-ingress", params=params())).filters
+    assert len(filters.row_of) == 0 and not filters._versions and len(filters._inside) == filters.count[0] > 5
+    assert sorted(filters._free_rows) == list(range(filters._id.size))
+    assert sorted(filters._free_versions) == list(range(filters.stamp.size))
+    assert (filters.held == -1).all() and (filters.stamp == -1).all()
