@@ -26,7 +26,7 @@ from brokers.engine.model import Model, ServiceSpec, SourceSpec
 from brokers.registry import load
 
 _HOPS = "hops/s"
-PROTOCOLS = ("context-edge",)
+PROTOCOLS = ("context-edge", "context-replicated", "context-escalated")
 
 
 @dataclass(frozen=True)
@@ -50,6 +50,7 @@ class Sizes:
     repeats: int = 3
     beside: Traffic = Traffic(brokers=100, profiles=500, seconds=1.0)  # in both views
     full: tuple[Traffic, ...] = (Traffic(), Traffic(brokers=10_000, publications_per_s=20.0, seconds=1.0))
+    replicated_most: int = 1000  # brokers at which each may be told each value, of which there are four times as many
 
 
 def rows() -> Iterator[Row]:
@@ -64,6 +65,8 @@ def measured(sizes: Sizes) -> Iterator[Row]:
         ours, plain = medians([hops_per_s(small), hops_per_s(replace(small, view="message"))], sizes.repeats)
         yield row(_named(small), ours, _HOPS, baseline=plain, ratio_least=20, against="the author's view")
         for traffic in sizes.full:
+            if protocol == "context-replicated" and traffic.brokers > sizes.replicated_most:
+                continue
             found = alone(replace(traffic, protocol=protocol))
             yield row(_named(replace(traffic, protocol=protocol)), found["hops_per_s"], _HOPS, least=1e5)
             name = f"{_named(replace(traffic, protocol=protocol))}: memory"

@@ -9,136 +9,137 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from brokers.compiled import desk_at, digest
+from brokers.compiled import desk_at
 from brokers.contract import Batch, ShardEnv
 from brokers.out import Out
-from brokers.records import Record, reader
-from brokers.views import INTS, REALS_TABLE, TABLE
+from protocols.context.answering import ASIDES, asides_at, change_of, lean, pass_on, tell
 from protocols.context.deciding import enter_cell, hear, make_cell, note, refresh, take_range
-from protocols.context.kind import SUBSCRIBE, UPDATE, value_of
+from protocols.context.escalating import forget_told, shrink, spread_escalated, tell_all
+from protocols.context.kind import SUBSCRIBE, UPDATE
 from protocols.context.known import (
+    ESCALATED,
     NOTHING,
     OWN,
     RANGE,
     UNKNOWN,
+    WHATEVER,
     find_cell,
     find_change,
     first_of,
     holds,
-    leads,
     lies_behind,
+    named_in,
     state_at,
     version_at,
+    wants,
 )
-
-_MADE_OF = digest(__file__, "known.py", "deciding.py")  # which Numba does not see edits of
-ASIDES = Record(f"context-edge asides {_MADE_OF}", {
-    "counts": INTS,  # sends, bodies, leanings
-    "sent": TABLE,  # row, link, the body made for it or -1, word
-    "made": REALS_TABLE, "about": INTS,  # bodies made, and those that they stand for
-    "leans": TABLE,  # a change, and the one that it leans on
-})  # fmt: skip
-SENT, MADE, LEANS = range(3)
-_asides_at = reader(ASIDES)
-_value_of = njit(cache=True)(value_of)
 
 
 @njit(cache=True)
 def set_aside(desk_address, mine, asides_address, i):
     """Decide on a row that was left; there has to be room for what it is answered by."""
-    desk, state, asides = desk_at(desk_address), state_at(mine), _asides_at(asides_address)
+    desk, state, asides = desk_at(desk_address), state_at(mine), asides_at(asides_address)
     if desk.type[i] == SUBSCRIBE:
         _subscribe(desk, state, asides, i)
-    elif desk.type[i] == UPDATE:
-        _first_update(desk, state, asides, i)
+        return
+    b, value = np.int64(desk.broker[i]), state.said_value[desk.body[i]]
+    cell = find_cell(state, value, b)
+    if cell < 0:
+        cell = make_cell(state, value, b)
+    if desk.type[i] == UPDATE:
+        _update(desk, state, asides, i, value, cell)
     else:
-        _part_answer(desk, state, asides, i)
+        _range(desk, state, asides, i, value, cell)
+
+
+@njit(inline="always")
+def _is_named(state, value, b):
+    return named_in(state, value, b, 0, state.enter.columns)
 
 
 @njit(cache=True)
-def _send(desk, asides, i, link, made, word):
-    at = asides.counts[SENT]
-    asides.sent[at, 0], asides.sent[at, 1], asides.sent[at, 2], asides.sent[at, 3] = i, link, made, word
-    asides.counts[SENT] = at + 1
+def _spread(desk, state, asides, i, value, cell, target, asked):
+    """What is known of a value changed: tell those behind, by all means whom it answers."""
+    if state.rule[0] == ESCALATED:
+        spread_escalated(desk, state, asides, i, value, cell, target, asked)
+        return
+    b, type_ = np.int64(desk.broker[i]), desk.type[i]
+    for j in range(desk.out_start[b], desk.out_start[b + 1]):
+        o = desk.out_link[j]
+        if not state.in_tree[o] or o == state.source[cell]:
+            continue
+        aimed = target >= 0 and lies_behind(state, target, b, o, desk.target[o])
+        if not aimed and not wants(state, value, b, o, desk.target[o]):
+            continue
+        if type_ == UPDATE or (aimed and type_ == RANGE):
+            pass_on(desk, asides, i, o)
+        elif aimed:
+            tell(desk, state, asides, i, o, value, cell, target, asked)
+        else:
+            tell(desk, state, asides, i, o, value, cell, -1, -1)
 
 
 @njit(cache=True)
-def _lean(asides, change, on):
-    """A change relies on one that may still be in flight; -1: on none."""
-    if on >= 0 and on != change:
-        at = asides.counts[LEANS]
-        asides.leans[at, 0], asides.leans[at, 1] = change, on
-        asides.counts[LEANS] = at + 1
+def _reset(desk, state, asides, i, value, cell):
+    """Nothing is known of a value any more: tell those behind who may hold an old one."""
+    if state.rule[0] == ESCALATED:
+        forget_told(desk, state, asides, i, value, cell)
+    b = np.int64(desk.broker[i])
+    for j in range(desk.out_start[b], desk.out_start[b + 1]):
+        o = desk.out_link[j]
+        if state.publishes[o] and o != state.source[cell]:
+            tell(desk, state, asides, i, o, value, cell, -1, -1)
 
 
 @njit(cache=True)
-def _tell(desk, state, asides, i, link, value, home, asked):
-    """Send what is known of a value; the answer to a profile counts not before it."""
-    cell = find_cell(state, value, np.int64(desk.broker[i]))
-    issued = state.stamp[cell]
-    if desk.type[i] == SUBSCRIBE:
-        issued = max(issued, desk.published_ns[desk.body[i]])
-    context, attribute = _value_of(state.words[value])
-    at = asides.counts[MADE]
-    asides.about[at] = desk.body[i]
-    asides.made[at, 0], asides.made[at, 1], asides.made[at, 2] = context, attribute, state.low[cell]
-    asides.made[at, 3], asides.made[at, 4], asides.made[at, 5] = state.high[cell], issued, home
-    asides.counts[MADE] = at + 1
-    _send(desk, asides, i, link, at, asked)
-
-
-@njit(cache=True)
-def _answer(desk, state, asides, i, value, home):
+def _answer(desk, state, asides, i, value, cell, home):
     """Tell one home the value; all others who need it were told before."""
     b = np.int64(desk.broker[i])
     asked = first_of(state, value, home, b, -1)
     for j in range(desk.out_start[b], desk.out_start[b + 1]):
         o = desk.out_link[j]
-        if state.in_tree[o] and lies_behind(state, home, b, o, desk.target[o]):
-            _tell(desk, state, asides, i, o, value, home, asked)
+        if not state.in_tree[o] or not lies_behind(state, home, b, o, desk.target[o]):
+            continue
+        if state.rule[0] == ESCALATED:
+            tell_all(desk, state, asides, i, o, value, cell, home, asked)
+        else:
+            tell(desk, state, asides, i, o, value, cell, home, asked)
 
 
 @njit(cache=True)
-def _first_update(desk, state, asides, i):
-    """The owner's news, where they answer profiles or lean on those that did."""
-    b, body = np.int64(desk.broker[i]), desk.body[i]
-    value = state.said_value[body]
-    cell = find_cell(state, value, b)
-    if cell < 0:
-        cell = make_cell(state, value, b)
-    new = state.source[cell] == UNKNOWN
-    hear(state, cell, body, -1, desk.published_ns[body])
-    for j in range(desk.out_start[b], desk.out_start[b + 1]):
-        o = desk.out_link[j]
-        if state.in_tree[o] and leads(state, value, b, o, desk.target[o]):
-            _send(desk, asides, i, o, -1, desk.word[i])
-    change = desk.key[body]
-    _lean(asides, change, state.first_by[cell])
+def _update(desk, state, asides, i, value, cell):
+    """The owner's news, where they answer profiles or lean on others, or where they may say more than is needed."""
+    b, body, link = np.int64(desk.broker[i]), desk.body[i], desk.link[i]
+    new, named = state.source[cell] == UNKNOWN, _is_named(state, value, b)
+    if link >= 0 and not named:
+        state.source[cell], state.left_out[cell] = link, True
+        return
+    hear(state, cell, body, link, desk.published_ns[body])
+    if not named:
+        state.left_out[cell] = True
+        return
+    _spread(desk, state, asides, i, value, cell, -1, -1)
+    if link >= 0:
+        return
+    change = change_of(desk, i)
+    lean(asides, change, state.first_by[cell])
     if new:
         for home in range(state.entries.size):
             there = state.at_enter[state.enter[0, home]] == home  # as a server is not
             if home != b and there and first_of(state, value, home, b, -1) != NOTHING:
                 state.first_by[cell] = change
-                _answer(desk, state, asides, i, value, home)
+                _answer(desk, state, asides, i, value, cell, home)
 
 
 @njit(cache=True)
-def _part_answer(desk, state, asides, i):
-    """An answer that is news to others too."""
+def _range(desk, state, asides, i, value, cell):
+    """News that answer a profile, where they are news to others too, or that may say more than is needed."""
     b, body, link = np.int64(desk.broker[i]), desk.body[i], desk.link[i]
-    value, target = state.said_value[body], np.int64(state.said_target[body])
-    cell = find_cell(state, value, b)
-    if cell < 0:
-        cell = make_cell(state, value, b)
+    if not _is_named(state, value, b):
+        state.source[cell], state.left_out[cell] = link, True
+        return
     take_range(state, cell, body, b, link, desk.word[i])
-    for j in range(desk.out_start[b], desk.out_start[b + 1]):
-        o = desk.out_link[j]
-        if not state.in_tree[o] or o == link:
-            continue
-        if lies_behind(state, target, b, o, desk.target[o]):
-            _send(desk, asides, i, o, -1, desk.word[i])
-        elif leads(state, value, b, o, desk.target[o]):
-            _tell(desk, state, asides, i, o, value, -1, -1)
+    _spread(desk, state, asides, i, value, cell, np.int64(state.said_target[body]), desk.word[i])
 
 
 @njit(cache=True)
@@ -149,22 +150,24 @@ def _subscribe(desk, state, asides, i):
     change, home, start = state.change[s], np.int64(state.home[s]), state.start[s]
     end = start + state.name_count[s]
     for at in range(start, end):
-        cell = find_cell(state, state.name_value[at], b)
+        value = state.name_value[at]
+        cell = find_cell(state, value, b)
         if cell >= 0 and state.left_out[cell] and state.source[cell] != OWN:
             state.left_out[cell], state.revived[cell] = False, change
             state.low[cell], state.high[cell] = -np.inf, np.inf
             refresh(state, cell)
+            _reset(desk, state, asides, i, value, cell)
     for j in range(desk.out_start[b], desk.out_start[b + 1]):
         o = desk.out_link[j]
         if state.in_tree[o] and o != desk.link[i]:
-            _send(desk, asides, i, o, -1, desk.word[i])
+            pass_on(desk, asides, i, o)
     note(state, s, b)
     for at in range(start, end):
         value, first = state.name_value[at], state.name_first[at]
         cell = find_cell(state, value, b)
         if cell >= 0:
-            _lean(asides, change, state.revived[cell])
-        _lean(asides, change, first)
+            lean(asides, change, state.revived[cell])
+        lean(asides, change, first)
         # It is the first where no other that the broker knows names the value.
         if cell >= 0 and state.source[cell] == OWN and first_of(state, value, home, b, s) == NOTHING:
             _tell_first(desk, state, asides, i, value, cell, home)
@@ -175,19 +178,11 @@ def _subscribe(desk, state, asides, i):
 def _tell_first(desk, state, asides, i, value, cell, home):
     """The owner tells a home the value that a profile there is the first to name."""
     b, change = np.int64(desk.broker[i]), desk.key[desk.body[i]]
-    if not state.left_out[cell]:
-        if home != b:
-            _answer(desk, state, asides, i, value, home)
-        return
-    state.left_out[cell], state.revived[cell] = False, change
-    for j in range(desk.out_start[b], desk.out_start[b + 1]):
-        o = desk.out_link[j]
-        if not state.in_tree[o]:
-            continue
-        if home != b and lies_behind(state, home, b, o, desk.target[o]):
-            _tell(desk, state, asides, i, o, value, home, change)
-        elif leads(state, value, b, o, desk.target[o]):
-            _tell(desk, state, asides, i, o, value, -1, -1)
+    if state.left_out[cell]:
+        state.left_out[cell], state.revived[cell] = False, change
+        _spread(desk, state, asides, i, value, cell, home, change)
+    elif home != b:
+        _answer(desk, state, asides, i, value, cell, home)
 
 
 class Asides:
@@ -199,7 +194,7 @@ class Asides:
         self._room(64)
 
     def _room(self, rows: int) -> None:
-        self._sent, self._leans = np.empty((rows, 4), np.int64), np.empty((rows, 2), np.int64)
+        self._sent, self._leans = np.empty((rows, 5), np.int64), np.empty((rows, 2), np.int64)
         self._made, self._about = np.empty((rows, 6)), np.empty(rows, np.int64)
         self._held = ASIDES.of({
             "counts": self._counts, "sent": self._sent, "made": self._made, "about": self._about, "leans": self._leans,
@@ -207,21 +202,30 @@ class Asides:
 
     def decide(self, desk: int, mine: int, row: int, broker: int, names: int) -> None:
         """Decide on a row at a broker; `names` is how many values it names at most."""
-        env, old = self._env, (self._sent, self._leans, self._made, self._about)
-        links = int(env.links.out_start[broker + 1] - env.links.out_start[broker])
+        links = int(self._env.links.out_start[broker + 1] - self._env.links.out_start[broker])
         # Over each link, for each value and each home at most.
-        needed = int(self._counts.max()) + 2 * (links + 1) * (names + 1) + env.brokers
+        self._have(2 * (links + 1) * (names + 1) + self._env.brokers)
+        set_aside(desk, mine, self._held.address, row)
+
+    def shrink(self, desk: int, mine: int, row: int, value: int) -> None:
+        """Answer a publication that came in vain by what is known of a value."""
+        self._have(1)
+        shrink(desk, mine, self._held.address, row, value)
+
+    def _have(self, more: int) -> None:
+        """Have room for so much more."""
+        old = self._sent, self._leans, self._made, self._about
+        needed = int(self._counts.max()) + more
         if needed > len(self._sent):
             self._room(2 * needed)
             for into, each in zip((self._sent, self._leans, self._made, self._about), old):
                 into[: len(each)] = each
-        set_aside(desk, mine, self._held.address, row)
 
     def hand_on(self, batch: Batch, out: Out) -> None:
         """Make the bodies, and answer."""
         sent, made, leans = self._counts.tolist()
         if sent:
-            bodies, (row, link, body, word) = self._env.bodies, self._sent[:sent].T.copy()
+            bodies, (row, link, body, word, cause) = self._env.bodies, self._sent[:sent].T.copy()
             type_ = batch.type[row]
             fresh = body >= 0
             body[~fresh] = batch.body[row[~fresh]]
@@ -229,7 +233,7 @@ class Asides:
                 about = self._about[:made]
                 of = bodies.time[about], bodies.key[about], bodies.broker[about]
                 body[fresh] = bodies.add_rows(self._env.service, RANGE, self._made[:made], *of)[body[fresh]]
-            out.send(row, link, np.where(fresh, RANGE, type_), body, word)
+            out.send(row, link, np.where(fresh, RANGE, type_), body, word, cause=cause)
         if leans:
             out.depends(self._leans[:leans, 0].copy(), self._leans[:leans, 1].copy())
         self._counts[:] = 0
@@ -283,14 +287,17 @@ def match(mine, rows, slots):
         word, bit = number >> 6, np.uint64(1) << np.uint64(number & 63)
         for i in range(rows.size):
             row = rows[i]
-            if state.where[row, word] & bit == np.uint64(0) and holds(state, s, row, False):
+            if state.where[row, word] & bit == np.uint64(0) and holds(state, s, row, WHATEVER):
                 state.where[row, word] |= bit
                 state.witness[row, number] = s
 
 
 @njit(cache=True)
-def ways(mine, values, owners, target):
-    """Who is told of values by their owners, and by which link: (number of the value, broker, link) each."""
+def ways(mine, values, owners, target, publishers):
+    """Who is told of values by their owners, and by which link: (number of the value, broker, link) each.
+
+    That is who is on the way to homes of profiles that name them; and to these publishers' brokers, if there are such.
+    """
     state = state_at(mine)
     brokers = state.entries.size
     found = np.empty((3, 4 * brokers), np.int64)
@@ -308,9 +315,12 @@ def ways(mine, values, owners, target):
             if state.up[0, b] < 0:
                 break
             b = np.int64(target[state.up[0, b]])
-        highest, start = 0, state.naming_start[values[i]]
-        for at in range(start, start + state.naming_count[values[i]]):
-            b = np.int64(state.at_enter[state.naming_items[at] >> 32])
+        highest, start, named = 0, state.naming_start[values[i]], state.naming_count[values[i]]
+        for at in range(named + (publishers.size if named else 0)):
+            if at < named:
+                b = np.int64(state.at_enter[state.naming_items[start + at] >> 32])
+            else:
+                b = np.int64(publishers[at - named])
             for _ in range(brokers):
                 if seen[0, b] == i:
                     break

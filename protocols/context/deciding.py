@@ -1,6 +1,7 @@
-"""`context-edge` in compiled code: what the brokers of a shard decide on the tables that they share (`known.py`).
+"""The context protocols in compiled code: what the brokers of a shard decide on tables that they share (`known.py`).
 
-A row that asks for a body of its own, or says that a change leans on another, is left aside (`asides.py`).
+A row that asks for a body of its own, or says that a change leans on another, is left aside (`asides.py`). So are, for
+`context-escalated`, all news of values, and publications that came in vain.
 """
 
 from __future__ import annotations
@@ -12,29 +13,33 @@ from brokers.compiled import deliver, fits, forward, handler, work
 from brokers.errors import EndlessWalk
 from protocols.context.kind import PUBLISH, SUBSCRIBE, UNSUBSCRIBE, UPDATE
 from protocols.context.known import (
+    EDGE,
+    ESCALATED,
+    HOME,
     NOTHING,
     OWN,
     RANGE,
     RECORD,
     SLOT,
     UNKNOWN,
+    WHATEVER,
     find_cell,
     find_change,
     first_of,
     holds,
     is_noted,
-    leads,
     lies_behind,
     named_in,
     state_at,
     version_at,
+    wants,
 )
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 
 @handler(RECORD)
-def edge(desk, mine, at, stop):
+def context(desk, mine, at, stop):
     """Decide on messages in their order."""
     state = state_at(mine)
     for i in range(at, stop):
@@ -216,7 +221,7 @@ def hear(state, cell, body, link, issued):
 def _update(desk, state, i):
     """News from the owner: to where profiles name the value."""
     b, body, link = np.int64(desk.broker[i]), desk.body[i], desk.link[i]
-    if not _is_said(desk, state, body):
+    if not _is_said(desk, state, body) or state.rule[0] == ESCALATED:
         return False
     value = state.said_value[body]
     cell = find_cell(state, value, b)
@@ -239,7 +244,7 @@ def _update(desk, state, i):
         return True
     for j in range(first, last):
         o = desk.out_link[j]
-        if state.in_tree[o] and o != link and leads(state, value, b, o, desk.target[o]):
+        if state.in_tree[o] and o != link and wants(state, value, b, o, desk.target[o]):
             forward(desk, i, o)
     return True
 
@@ -248,7 +253,7 @@ def _update(desk, state, i):
 def _range(desk, state, i):
     """News that answer a profile, or follow such an answer."""
     b, body, link = np.int64(desk.broker[i]), desk.body[i], desk.link[i]
-    if not _is_said(desk, state, body):
+    if not _is_said(desk, state, body) or state.rule[0] == ESCALATED:
         return False
     value, target = state.said_value[body], np.int64(state.said_target[body])
     cell = find_cell(state, value, b)
@@ -262,7 +267,7 @@ def _range(desk, state, i):
         for j in range(first, last):  # those for whom it is no answer get it without
             o = desk.out_link[j]
             other = state.in_tree[o] and o != link and not lies_behind(state, target, b, o, desk.target[o])
-            if other and leads(state, value, b, o, desk.target[o]):
+            if other and wants(state, value, b, o, desk.target[o]):
                 return False
     if cell < 0:
         cell = make_cell(state, value, b)
@@ -275,7 +280,7 @@ def _range(desk, state, i):
         if not state.in_tree[o] or o == link:
             continue
         aimed = target >= 0 and lies_behind(state, target, b, o, desk.target[o])
-        if aimed or (target < 0 and leads(state, value, b, o, desk.target[o])):
+        if aimed or (target < 0 and wants(state, value, b, o, desk.target[o])):
             forward(desk, i, o)
     return True
 
@@ -301,7 +306,7 @@ def _publish(desk, state, i):
     first, last = desk.out_start[b], desk.out_start[b + 1]
     if not fits(desk, last - first, state.home_count[b]):
         return False
-    row = state.published_row[body]
+    row, where = state.published_row[body], (np.int64(WHATEVER) if state.rule[0] == EDGE else b)
     begin, end = np.int64(state.enter[0, b]), np.int64(state.leave[0, b])
     sent = False
     for j in range(first, last):
@@ -309,32 +314,42 @@ def _publish(desk, state, i):
         if not state.in_tree[o] or o == link:
             continue
         if o == state.up[0, b]:
-            wanted = _wanted_in(state, row, b, 0, begin) or _wanted_in(state, row, b, end, state.enter.columns)
+            brokers = state.enter.columns
+            wanted = _wanted_in(state, row, b, 0, begin, where) or _wanted_in(state, row, b, end, brokers, where)
         else:
             child = desk.target[o]
-            wanted = _wanted_in(state, row, b, np.int64(state.enter[0, child]), np.int64(state.leave[0, child]))
+            wanted = _wanted_in(state, row, b, np.int64(state.enter[0, child]), np.int64(state.leave[0, child]), where)
         if wanted:
             sent = True
             forward(desk, i, o)
-    found = 0
-    if (state.where[row, begin >> 6] >> np.uint64(begin & 63)) & np.uint64(1) != np.uint64(0):
-        taken = np.int64(-1)
-        for at in range(state.home_start[b], state.home_start[b] + state.home_count[b]):
-            s = state.home_items[at] & SLOT
-            if is_noted(state, s, b) and holds(state, s, row, True):
-                found += 1
-                if state.client[s] != taken:
-                    taken = state.client[s]
-                    deliver(desk, i, taken)
+    found = _serve(desk, state, i, b, row)
+    in_vain = link >= 0 and not sent and found == 0
+    if in_vain and state.rule[0] == ESCALATED:
+        return False
     work(desk, i, state.entries[b], found)
     state.decided[b] += 1
-    if link >= 0 and not sent and found == 0:
-        state.useless[b] += 1
+    state.useless[b] += in_vain
     return True
 
 
 @njit(cache=True)
-def _wanted_in(state, row, b, first, stop):
+def _serve(desk, state, i, b, row):
+    """Hand a publication to those of whose profiles here one holds; returns how many profiles do."""
+    found, taken, number = 0, np.int64(-1), np.int64(state.enter[0, b])
+    if (state.where[row, number >> 6] >> np.uint64(number & 63)) & np.uint64(1) == np.uint64(0):
+        return found
+    for at in range(state.home_start[b], state.home_start[b] + state.home_count[b]):
+        s = state.home_items[at] & SLOT
+        if is_noted(state, s, b) and holds(state, s, row, HOME):
+            found += 1
+            if state.client[s] != taken:
+                taken = state.client[s]
+                deliver(desk, i, taken)
+    return found
+
+
+@njit(cache=True)
+def _wanted_in(state, row, b, first, stop, where):
     """Whether a broker knows a profile that may hold, of a home numbered first..stop."""
     at = first
     while at < stop:
@@ -345,23 +360,23 @@ def _wanted_in(state, row, b, first, stop):
         while word & np.uint64(1) == np.uint64(0):
             word >>= np.uint64(1)
             at += 1
-        if at < stop and _may_hold_at(state, row, b, at):
+        if at < stop and _may_hold_at(state, row, b, at, where):
             return True
         at += 1
     return False
 
 
 @njit(cache=True)
-def _may_hold_at(state, row, b, number):
+def _may_hold_at(state, row, b, number, where):
     """Whether a broker knows a profile of this home that may hold."""
     home = state.at_enter[number]
     s = state.witness[row, number]
     # It may have been forgotten since, and its slot another's.
-    if state.home[s] == home and is_noted(state, s, b) and holds(state, s, row, False):
+    if state.home[s] == home and is_noted(state, s, b) and holds(state, s, row, where):
         return True
     for at in range(state.home_start[home], state.home_start[home] + state.home_count[home]):
         s = state.home_items[at] & SLOT
-        if is_noted(state, s, b) and holds(state, s, row, False):
+        if is_noted(state, s, b) and holds(state, s, row, where):
             state.witness[row, number] = s
             return True
     return False

@@ -16,17 +16,21 @@ A range that is too wide costs messages, never answers.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 from pydantic import BaseModel, Field
 
-from brokers.columns import Column, check_columns
-from brokers.contract import Floats, Message
+from brokers.columns import BadState, Column, check_columns
+from brokers.contract import Floats, Ints, Message, ShardEnv
 from brokers.indexes.context.policies import ALWAYS, Auto, Counter, Fixed, Policy
 from protocols.context.common import NOBODY, OWN, Answer, ContextBroker, Options
-from protocols.context.kind import UPDATE
+from protocols.context.escalating import in_vain, told_of
+from protocols.context.kind import CONTEXTS_MAX, PUBLISH, UPDATE, value_of
+from protocols.context.known import ESCALATED
 from protocols.context.sieve import everything
+from protocols.context.view import ContextView
 
 _TOLD = {"told": Column("f8", ("places", "room", 2)), "level": Column("i8", ("places", "room"), low=0)}
 
@@ -46,8 +50,8 @@ class EscalatedOptions(Options):
     ] = 0.03125
 
 
-class Escalated(ContextBroker):
-    """See the module."""
+class PlainEscalated(ContextBroker):
+    """See the module; one broker at a time."""
 
     Options: ClassVar[type[BaseModel] | None] = EscalatedOptions
     remade: ClassVar[tuple[str, ...]] = ("width", "step", "counter")
@@ -58,10 +62,7 @@ class Escalated(ContextBroker):
         low, high = self.service.params["domain"]
         self.width = float(high - low)
         self.step = options.step * self.width
-        policies: dict[str, Policy] = {
-            "always": ALWAYS, "fixed": Fixed(options.false_positives), "auto": Auto(options.constant),
-        }  # fmt: skip
-        self.counter = Counter(policies[options.policy])
+        self.counter = Counter(policy_of(options))
         self.told: Floats = self._untold(len(self.newest))  # by place and value: K
         self.level = np.zeros(self.told.shape[:2], np.int64)  # how often it was widened since it was exact
         self.told_by: dict[tuple[int, int], int] = {}  # (place, value) -> the change that last widened K
@@ -174,6 +175,124 @@ class Escalated(ContextBroker):
         return {**super().describe(), "escalations": self.escalations, "shrunk": self.shrunk}
 
 
+def policy_of(options: Any) -> Policy:
+    """Which false positives shrink a range."""
+    policies: dict[str, Policy] = {
+        "always": ALWAYS, "fixed": Fixed(options.false_positives), "auto": Auto(options.constant),
+    }  # fmt: skip
+    return policies[options.policy]
+
+
 def covers(wide: Floats, known: Floats) -> bool:
     """Whether a range holds another; one that is empty is in every range."""
     return bool(known[0] > known[1] or (wide[0] <= known[0] and known[1] <= wide[1]))
+
+
+_RANGES = {
+    "told_link": Column("i8", ("told",), low=0, high="links"),
+    "told_value": Column("i8", ("told",), low=1 << 62),
+    "told_low": Column("f8", ("told",)),
+    "told_high": Column("f8", ("told",)),
+    "told_level": Column("i8", ("told",), low=0),
+    "told_by": Column("i8", ("told",), low=-1),
+    "spreads": Column("i8", ("brokers",), low=0),
+    "counts": Column("i8", ("brokers", 2), low=0),  # false positives, and how many of them were ignored of late
+    "escalations": Column("i8", ("brokers",), low=0),
+    "shrunk": Column("i8", ("brokers",), low=0),
+}
+
+
+class Escalated(ContextView):
+    """See the module; all brokers of a shard at once."""
+
+    Options: ClassVar[type[BaseModel] | None] = EscalatedOptions
+    plain = PlainEscalated
+    rule = ESCALATED
+
+    def __init__(self, env: ShardEnv) -> None:
+        super().__init__(env)
+        low, high = self.shared.kind.params["domain"]
+        width = float(high - low)
+        self.shared.widening[:] = env.options.step * width, width
+        self._policy = policy_of(env.options)
+        self._counters: dict[int, Counter] = {}  # of brokers that a publication reached in vain
+
+    def _stands(self, values: Ints, links: Ints, known: Floats) -> None:
+        shared, tellers = self.shared, links ^ 1
+        here = (links >= 0) & self.env.local[self.env.links.source[tellers]]
+        rows = self._told(values[here], tellers[here])
+        unknown, known = np.isnan(known[here]), known[here]
+        shared.ranges.of["low"][rows] = np.where(unknown, np.inf, known)
+        shared.ranges.of["high"][rows] = np.where(unknown, -np.inf, known)
+
+    def _told(self, values: Ints, links: Ints) -> Ints:
+        """Where it stands what was told of these values over these links."""
+        self.shared.reserve_told(values.size)
+        found: Ints = told_of(self.shared.address(), values, links)
+        return found
+
+    def _aside(self, row: int) -> int:
+        batch, shared = self._batch, self.shared
+        body, broker = int(batch.body[row]), int(batch.broker[row])
+        if batch.type[row] == PUBLISH and batch.link[row] >= 0 and shared.is_matched(body):
+            self._in_vain(row, broker)
+            return row + 1
+        links = self.env.links.out_start
+        shared.reserve_told(int(links[broker + 1] - links[broker] + 1) * (1 + max(0, self._names_in(row))))
+        return super()._aside(row)
+
+    def _in_vain(self, row: int, broker: int) -> None:
+        """A publication came over a link in vain."""
+        shared = self.shared
+        value = int(in_vain(self._desk.address, shared.address(), row))
+        if value < 0:
+            return
+        counter = self._counters.setdefault(broker, Counter(self._policy))
+        counter.updates = int(shared.spreads[broker])
+        if counter.due(1).size:
+            shared.reserve_told(1)
+            self._asides.shrink(self._desk.address, shared.address(), row, value)
+
+    def describe(self, broker: int) -> dict[str, Any]:
+        shared = self.shared
+        said = super().describe(broker)
+        return {**said, "escalations": int(shared.escalations[broker]), "shrunk": int(shared.shrunk[broker])}
+
+    # ---- checkpoints ---------------------------------------------------------------------------------
+
+    def state(self) -> dict[str, Any]:
+        said = super().state()
+        shared, links = self.shared, self.env.links.source.size
+        keys, rows = shared.ranges.taken()
+        counts = np.zeros((self.env.brokers, 2), np.int64)
+        for broker, counter in self._counters.items():
+            counts[broker] = counter.state()[1:]
+        return {
+            **said, "told_link": keys % links, "told_value": shared.words[keys // links],
+            **{f"told_{name}": column[rows] for name, column in shared.ranges.of.items()},
+            "spreads": shared.spreads, "counts": counts, "escalations": shared.escalations, "shrunk": shared.shrunk,
+        }  # fmt: skip
+
+    def load(self, states: Sequence[dict[str, Any]], handle_of: Mapping[int, int]) -> None:
+        more = [{name: state.pop(name, None) for name in _RANGES} for state in states]
+        sizes = {"brokers": self.env.brokers, "links": self.env.links.source.size}
+        for said in more:
+            check_columns(said, _RANGES, dict(sizes))
+        super().load(states, handle_of)
+        for said in more:
+            self._load_ranges(said)
+
+    def _load_ranges(self, said: dict[str, Any]) -> None:
+        env, shared = self.env, self.shared
+        context, attribute = value_of(said["told_value"])
+        if ((context >= CONTEXTS_MAX) | (attribute >= shared.kind.attributes)).any():
+            raise BadState("a value has a name that none has")
+        here = env.local[env.links.source[said["told_link"]]]
+        rows = self._told(shared.numbers(said["told_value"][here]), said["told_link"][here])
+        for name, column in shared.ranges.of.items():
+            column[rows] = said[f"told_{name}"][here]
+        for name in ("spreads", "escalations", "shrunk"):
+            getattr(shared, name)[env.local] += said[name][env.local]
+        for broker in np.flatnonzero(said["counts"].any(axis=1) & env.local).tolist():
+            counter = self._counters.setdefault(broker, Counter(self._policy))
+            counter.load([int(said["spreads"][broker]), *said["counts"][broker].tolist()])

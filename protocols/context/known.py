@@ -1,10 +1,11 @@
-"""The tables of `context-edge` as compiled code sees them, and what is asked of them.
+"""The tables of the context protocols as compiled code sees them, and what is asked of them.
 
 Each profile is there once, with one bit for each broker: noted there. What a broker knows of a value is a *cell*, made
 when it first hears of it, found by (value, broker). Homes have numbers along the tree (`enter`), so that what lies
 behind a link is one stretch of them, or two; the profiles that name a value are ordered by it. Of a publication it is
-kept at which homes a profile may hold whatever values are; whether a broker has been told of that profile, and whether
-it holds on the values at its home, is asked for each broker.
+kept at which homes a profile may hold whatever values are; whether a broker has been told of that profile, whether it
+may hold on what the broker knows of values (but for `context-edge`), and whether it holds on the values at its home, is
+asked for each broker.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from brokers.records import Record, reader
 from brokers.views import FLAGS, INTS, NARROW, NARROW_TABLE, REALS, REALS_TABLE, WORDS_TABLE
 
 RANGE = 16
+NO_LINK = -1
 UNKNOWN, OWN = -2, -1  # in place of the link by which a value comes
 NOTHING = -3  # in place of a change: there is none, not even one from before the start (-1)
 
@@ -26,13 +28,21 @@ NOTHING = -3  # in place of a change: there is none, not even one from before th
 CONJUNCT, ATTRIBUTE, OPERATOR, VALUE, CONSTANT, EPSILON = range(6)
 COLUMNS = 6
 
+# Whose rules hold.
+EDGE, REPLICATED, ESCALATED = range(3)
+
+# On which values an atom is asked to hold, in place of a broker that knows ranges of them.
+WHATEVER, HOME = -1, -2
+
 # Numba does not see edits of one file in kernels of another.
 _MADE_OF = digest(__file__, "known.py", "deciding.py")
-RECORD = Record(f"context-edge {_MADE_OF}", {
+RECORD = Record(f"context {_MADE_OF}", {
+    "rule": INTS,  # the one number says whose
+    "publishes": FLAGS,  # by link: whether it leads to publishers, and these are to be told of values
     "in_tree": FLAGS, "up": NARROW_TABLE, "enter": NARROW_TABLE, "leave": NARROW_TABLE,  # those of the routes
     "at_enter": NARROW,  # by number along the tree: the broker
     # profiles, by slot
-    "change": INTS, "home": NARROW, "client": INTS, "older": INTS, "start": INTS, "atom_count": NARROW,
+    "id": INTS, "change": INTS, "home": NARROW, "client": INTS, "older": INTS, "start": INTS, "atom_count": NARROW,
     "name_count": NARROW, "told": FLAGS, "uses": INTS, "noted": WORDS_TABLE,
     "gone": INTS, "gone_count": INTS,  # slots that no broker here knows any more
     "ids": INTS, "slots": NARROW, "changes": INTS, "change_slots": NARROW,  # the newest of an id; by its change
@@ -52,6 +62,11 @@ RECORD = Record(f"context-edge {_MADE_OF}", {
     "witness": NARROW_TABLE,
     "words": INTS,  # by value: its name
     "entries": INTS, "decided": INTS, "useless": INTS,  # by broker
+    # ranges that brokers told their neighbours: by value and link; how often each was widened, the change that did it
+    "told_keys": INTS, "told_slots": NARROW, "told_count": INTS, "told_low": REALS, "told_high": REALS,
+    "told_level": INTS, "told_by": INTS,
+    "widening": REALS,  # the first step, and the width of the domain
+    "spreads": INTS, "escalations": INTS, "shrunk": INTS,  # by broker: news told on, and what it did to ranges
 })  # fmt: skip
 state_at = reader(RECORD)
 
@@ -84,24 +99,42 @@ def find_change(state, change):
 
 
 @njit(cache=True)
-def holds(state, s, row, here):
-    """Whether a profile holds on the values known at its home; or else may hold, whatever values are."""
+def holds(state, s, row, where):
+    """Whether a profile holds on the values known at its home (HOME), or may hold on what a broker knows of them.
+
+    Or may hold WHATEVER values are.
+    """
     at = state.start[s]
     end = at + state.atom_count[s]
     while at < end:
         number, good = state.atoms[at, CONJUNCT], True
         while at < end and state.atoms[at, CONJUNCT] == number:
             if good:
-                good = _atom_holds(state, at, row, here)
+                good = atom_holds(state, at, row, where, NO_LINK)
             at += 1
         if good:
             return True
     return False
 
 
+@njit(inline="always")
+def _range_at(state, at, b, link):
+    """What a broker knows of the value that an atom names; or what it told over a link, if that is one."""
+    value = np.int64(state.atoms[at, VALUE])
+    cell = find_cell(state, value, b)
+    if link >= 0 and cell >= 0 and state.source[cell] != UNKNOWN and state.source[cell] != link:
+        cell = find_told(state, value, link)
+        return (state.told_low[cell], state.told_high[cell]) if cell >= 0 else (-np.inf, np.inf)
+    return (state.low[cell], state.high[cell]) if cell >= 0 else (-np.inf, np.inf)
+
+
 @njit(cache=True)
-def _atom_holds(state, at, row, here):
-    """Whether an atom holds; where a value is not known, whether it does for some value (as `sieve` has it)."""
+def atom_holds(state, at, row, where, link):
+    """Whether an atom holds; where a value is not known, whether it does for some value (as `sieve` has it).
+
+    With a link, at a broker: as it looks to the neighbour there, by what that one was told. It knows itself what comes
+    from there.
+    """
     atoms = state.atoms
     if atoms[at, OPERATOR] != atoms[at, OPERATOR]:
         return True
@@ -109,9 +142,13 @@ def _atom_holds(state, at, row, here):
     low = high = atoms[at, CONSTANT]
     if atoms[at, VALUE] == atoms[at, VALUE]:
         low, high = -np.inf, np.inf
-        if here:
+        if where == HOME:
             low = high = state.known[state.atom_cell[at]]
             if low != low:
+                return False
+        elif where >= 0:
+            low, high = _range_at(state, at, where, link)
+            if low > high:
                 return False
     if atoms[at, ATTRIBUTE] == atoms[at, ATTRIBUTE]:
         first = last = state.values[row, int(atoms[at, ATTRIBUTE])]
@@ -179,6 +216,12 @@ def leads(state, value, b, link, target):
 
 
 @njit(inline="always")
+def wants(state, value, b, link, target):
+    """Whether an update of a value goes over a link."""
+    return state.publishes[link] or leads(state, value, b, link, target)
+
+
+@njit(inline="always")
 def lies_behind(state, home, b, link, target):
     """Whether a broker lies behind a link."""
     number = state.enter[0, home]
@@ -213,3 +256,9 @@ def _first_said(state, s, value):
 def find_cell(state, value, b):
     """The cell of a value at a broker; -1 where it has not heard of it."""
     return find_one(state.cell_keys, state.cell_slots, value * state.entries.size + b)
+
+
+@njit(inline="always")
+def find_told(state, value, link):
+    """Where it stands what was told of a value over a link; -1: nothing, so that it may be anything."""
+    return find_one(state.told_keys, state.told_slots, value * state.in_tree.size + link)

@@ -7,14 +7,19 @@ when all have it; until then brokers may decide on the old value or on the new.
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import numpy as np
+from pydantic import BaseModel
 
 from brokers.contract import Message
-from protocols.context.common import ContextBroker
+from protocols.context.common import ContextBroker, Options
+from protocols.context.known import REPLICATED
+from protocols.context.view import ContextView
 
 
-class Replicated(ContextBroker):
-    """See the module."""
+class PlainReplicated(ContextBroker):
+    """See the module; one broker at a time."""
 
     values_everywhere = True
 
@@ -30,3 +35,11 @@ class Replicated(ContextBroker):
         for place in self.onward(key):
             if self.publishes[place]:
                 self.tell(message, place, key, known=(-np.inf, np.inf))
+
+
+class Replicated(ContextView):
+    """See the module; all brokers of a shard at once."""
+
+    Options: ClassVar[type[BaseModel] | None] = Options
+    plain = PlainReplicated
+    rule = REPLICATED

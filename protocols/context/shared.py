@@ -20,7 +20,8 @@ from brokers.records import Held
 from protocols.context.asides import cells_of, enter_cells, match
 from protocols.context.bunches import Bunches
 from protocols.context.kind import CONTEXTS_MAX, PUBLISH, SUBSCRIBE, UPDATE, Context, value_word
-from protocols.context.known import COLUMNS, RANGE, RECORD
+from protocols.context.known import COLUMNS, RANGE, RECORD, REPLICATED
+from protocols.context.ranges import Ranges
 from protocols.context.rows import count_atoms, fill, fill_names, look_over
 from protocols.routes import Routes
 
@@ -74,7 +75,8 @@ class Shared:
     published_generation: Ints32
     published_row: Ints
 
-    def __init__(self, env: ShardEnv, routes: Routes) -> None:
+    def __init__(self, env: ShardEnv, routes: Routes, rule: int) -> None:
+        """`rule`: whose, as `known.py` has them."""
         self.env, self.routes = env, routes
         self.kind = cast(Context, env.kind)
         brokers = env.brokers
@@ -83,6 +85,8 @@ class Shared:
         self.at_enter[routes.enter[0, reached]] = np.flatnonzero(reached)
         self.local = env.local & reached
         self.in_tree = routes.in_tree & reached[env.links.source] & reached[env.links.target]
+        self.rule = np.array([rule])
+        self.publishes = self._lead_to_publishers() if rule == REPLICATED else np.zeros_like(self.in_tree)
         self._words = (brokers + 63) // 64
         self.used = 0  # slots that are or were taken
         self._free: list[int] = []
@@ -111,6 +115,8 @@ class Shared:
         self._row_body = np.zeros((0, 2), np.int32)  # of each row: body, generation
         self._free_rows = np.empty(0, np.int64)
         self.entries, self.decided, self.useless = (np.zeros(brokers, np.int64) for _ in range(3))
+        self.ranges, self.widening = Ranges(), np.zeros(2)
+        self.spreads, self.escalations, self.shrunk = (np.zeros(brokers, np.int64) for _ in range(3))
         self.late = 0  # counter: profiles that came when publications were matched already
         self._held: Held | None = None
         self._followed: dict[str, NDArray[Any]] | None = None  # the columns that it names
@@ -121,6 +127,17 @@ class Shared:
         super().__setattr__(name, value)
         if name in RECORD.fields:
             super().__setattr__("_columns", None)
+
+    def _lead_to_publishers(self) -> NDArray[np.bool_]:
+        """Of each link of the tree whether a publisher's broker lies behind it."""
+        routes, links = self.routes, self.env.links
+        enter, leave = routes.enter[0], routes.leave[0]
+        before = np.zeros(self.env.brokers + 1, np.int64)
+        np.cumsum(np.bincount(enter[self.env.publisher_brokers], minlength=self.env.brokers), out=before[1:])
+        upwards = routes.up[0, links.source] == np.arange(links.source.size)
+        below = np.where(upwards, links.source, links.target)
+        within = before[leave[below]] - before[enter[below]]
+        return cast(NDArray[np.bool_], self.in_tree & (np.where(upwards, before[-1] - within, within) > 0))
 
     def columns(self) -> dict[str, NDArray[Any]]:
         """What the record of `deciding` names."""
@@ -135,6 +152,7 @@ class Shared:
             "ids": self.slot_of.keys, "slots": self.slot_of.slots,
             "changes": self.slot_by.keys, "change_slots": self.slot_by.slots,
             **{f"{name}_{part}": getattr(bunch, part) for name, bunch in bunches for part in _PARTS},
+            **self.ranges.columns(),
         }  # fmt: skip
         return {name: named[name] if name in named else getattr(self, name) for name in RECORD.fields}
 
@@ -151,7 +169,7 @@ class Shared:
     def memory_bytes(self) -> int:
         """Bytes of all arrays."""
         own = sum(each.nbytes for each in vars(self).values() if isinstance(each, np.ndarray))
-        others = (self.at_home, self.naming, self.slot_of, self.slot_by, self.number_of)
+        others = (self.at_home, self.naming, self.slot_of, self.slot_by, self.number_of, self.ranges)
         return own + sum(each.memory_bytes() for each in others)
 
     # ---- what is on its way --------------------------------------------------------------------------
@@ -226,6 +244,10 @@ class Shared:
         self.published_row[fresh], self.published_generation[fresh] = rows, generation
         match(self.address(), rows, np.arange(self.used))
 
+    def is_matched(self, body: int) -> bool:
+        """Whether a publication was taken in, as one that is right is."""
+        return bool(self.published_generation[body] == self.env.bodies.generation[body])
+
     def _living_rows(self) -> NDArray[np.bool_]:
         """Of each row whether its publication is still under way."""
         bodies, (body, generation) = self.env.bodies, self._row_body.T
@@ -284,6 +306,11 @@ class Shared:
         if make:
             self.reserve_cells(values.size)
         return cast(Ints, cells_of(self.address(), values, np.asarray(brokers, np.int64), make))
+
+    def reserve_told(self, more: int) -> None:
+        """Have room for what neighbours are told of so many more values."""
+        if self.ranges.reserve(more):
+            self._columns = None
 
     # ---- profiles ------------------------------------------------------------------------------------
 

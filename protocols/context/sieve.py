@@ -46,6 +46,7 @@ class Sieve:
         self._ids = IdMap()
         self._atoms = np.full((8, 1, _COLUMNS), np.nan)
         self._place = np.full(8, _FREE, np.int32)
+        self._id = np.zeros(8, np.int64)
         self._used = 0
         self._spare: list[int] = []
 
@@ -65,7 +66,7 @@ class Sieve:
         part[:, :_KEY] = atoms[:, :3]
         part[:, _KEY] = np.where(keys < 0, np.nan, keys)
         part[:, _CONSTANT:] = atoms[:, 5:]
-        self._place[slot] = place
+        self._place[slot], self._id[slot] = place, id
         self._ids.add(np.array([id]), np.array([slot]))
 
     def remove(self, id: int) -> None:
@@ -87,8 +88,11 @@ class Sieve:
         return out
 
     def culprit(self, values: Floats, told: Floats, ranges: Floats, came_by: int) -> int:
-        """The number of a value by which a conjunct fails that under the ranges `told` may hold; -1: none does."""
-        return int(_culprit(self._atoms, self._place[: self._used], values, told, ranges, came_by))
+        """The number of a value by which a conjunct fails that under the ranges `told` may hold; -1: none does.
+
+        Of several profiles with such a conjunct it is asked of the one with the least id.
+        """
+        return int(_culprit(self._atoms, self._place[: self._used], self._id, values, told, ranges, came_by))
 
     def state(self) -> dict[str, Any]:
         """Plain data, for `load`: the atoms of all profiles, one below the other, and which slots they have."""
@@ -102,8 +106,7 @@ class Sieve:
     def load(self, state: Any, values: int, atoms_of: Callable[[Floats], Any]) -> list[tuple[int, int, Any]]:
         """Hold these profiles, in these slots; there are so many values. Returns (id, place, atoms) of each.
 
-        `atoms_of(lines)` is what of a profile the kind knows: it refuses what is none. Slots stay what they were, as
-        `culprit` looks at them in turn.
+        `atoms_of(lines)` is what of a profile the kind knows: it refuses what is none.
         """
         columns = check_columns(state, _STATE, {"places": self.places, "values": values})
         ids, slots, counts = columns["id"], columns["slot"], columns["count"]
@@ -121,7 +124,8 @@ class Sieve:
         room = max(self._used, 8), int(counts.max(initial=1)), _COLUMNS
         self._atoms, self._place = np.full(room, np.nan), np.full(room[0], _FREE, np.int32)
         self._ids.add(ids, slots)
-        self._place[slots] = columns["place"]
+        self._id = np.zeros(room[0], np.int64)
+        self._place[slots], self._id[slots] = columns["place"], ids
         ends = np.cumsum(counts)
         profiles = zip(ids.tolist(), columns["place"].tolist(), slots.tolist(), (ends - counts).tolist(), ends.tolist())
         for id_, place, slot, start, end in profiles:
@@ -148,6 +152,7 @@ class Sieve:
         place = np.full(len(grown), _FREE, np.int32)
         place[:slots] = self._place
         self._atoms, self._place = grown, place
+        self._id = np.concatenate((self._id, np.zeros(len(grown) - slots, np.int64)))
 
 
 def everything(count: int) -> Floats:
@@ -226,9 +231,10 @@ def _behind(atoms, place, values, ranges, came_by, out):
 
 
 @njit(cache=True)
-def _culprit(atoms, place, values, told, ranges, came_by):
+def _culprit(atoms, place, ids, values, told, ranges, came_by):
+    best = found = -1
     for slot in range(place.size):
-        if place[slot] < 0 or place[slot] == came_by:
+        if place[slot] < 0 or place[slot] == came_by or (best >= 0 and ids[slot] > best):
             continue
         line = atoms[slot]
         i = 0
@@ -238,5 +244,6 @@ def _culprit(atoms, place, values, told, ranges, came_by):
             if believed < 0:
                 failed, _ = _fails_at(line, values, ranges, start)
                 if failed >= 0 and line[failed, _KEY] == line[failed, _KEY]:
-                    return int(line[failed, _KEY])
-    return -1
+                    best, found = ids[slot], int(line[failed, _KEY])
+                    break
+    return found

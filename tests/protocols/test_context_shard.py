@@ -1,4 +1,4 @@
-"""context-edge over all brokers of a shard: what the kit does not ask of its shared tables."""
+"""The context protocols over all brokers of a shard: what the kit does not ask of their shared tables."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ from brokers.registry import load
 from protocols.conformance import ORACLE, REHEARSALS, Variant, check_digests, join, rehearse, target_of
 from protocols.context.bunches import Bunches
 from protocols.context.edge import Edge
+from protocols.context.escalated import Escalated
 from protocols.context.kind import SUBSCRIBE, UNSUBSCRIBE, row_of, value_word
+from protocols.context.replicated import Replicated
+from protocols.context.sieve import Sieve, everything
 from topology.servers import Server, with_servers
 
 TREE, LOSSY, SETTLED = REHEARSALS[0], REHEARSALS[3], REHEARSALS[4]
@@ -24,8 +27,11 @@ NAN = float("nan")
 NEAR = row_of([[[["message", "0"], "~", ["context", 7, "0"], 0.1]]])
 
 
-def options(**said):
-    return load(target_of("context-edge")).Options(**said).model_dump()
+PROTOCOLS = {"context-edge": Edge, "context-replicated": Replicated, "context-escalated": Escalated}
+
+
+def options(protocol="context-edge", **said):
+    return load(target_of(protocol)).Options(**said).model_dump()
 
 
 def protocols_after(model, **how):
@@ -35,10 +41,11 @@ def protocols_after(model, **how):
     return found
 
 
-def test_a_shard_keeps_each_profile_once_and_forgets_what_nobody_knows():
-    model = rehearse(TREE, "context-edge", options=options())
+@pytest.mark.parametrize("name", PROTOCOLS)
+def test_a_shard_keeps_each_profile_once_and_forgets_what_nobody_knows(name):
+    model = rehearse(TREE, name, options=options(name))
     (protocol,) = protocols_after(model)
-    assert type(protocol) is Edge and handler_of(type(protocol)) is not None
+    assert type(protocol) is PROTOCOLS[name] and handler_of(type(protocol)) is not None
     shared = protocol.shared
     said = {e["type"]: len(e["time"]) for e in model.services[0].sources[0].params["emissions"]}
     live = np.flatnonzero(shared.home[: shared.used] >= 0)
@@ -86,10 +93,48 @@ def test_a_server_of_another_service_is_nobodys_home(rehearsal):
     assert check_digests(beside, [ORACLE, Variant("on_message", view="message"), Variant("2 shards", actors=2)]) == []
 
 
-def test_the_authors_view_runs_where_something_is_held_back_or_links_lose_messages():
+@pytest.mark.parametrize("name", PROTOCOLS)
+def test_the_authors_view_runs_where_something_is_held_back_or_links_lose_messages(name):
     for rehearsal, said in ((TREE, {"hold_back": 1_000_000}), (LOSSY, {})):
-        model = rehearse(rehearsal, "context-edge", options=options(**said))
+        model = rehearse(rehearsal, name, options=options(name, **said))
         assert {type(each) for each in protocols_after(model, actors=2)} == {PlainAdaptor}
+
+
+@pytest.mark.parametrize(
+    "said", [{"policy": "always", "step": 0.1}, {"policy": "auto", "constant": 0.01}, {"false_positives": 2}], ids=str
+)
+def test_ranges_widen_and_shrink_on_a_shard_as_in_the_authors_view(said):
+    model = rehearse(SETTLED, "context-escalated", options=options("context-escalated", **said))
+    counted = {}
+    for view in ("auto", "message"):
+        told = counted[view] = []
+        one = replace(model, services=[replace(model.services[0], view=view)])
+
+        def look(shards, told=told):
+            (shard,) = shards.shards
+            told.extend(shard.services.protocols[0].describe(b) for b in range(model.overlay.brokers))
+
+        simulate(one, observe=look)
+    assert counted["auto"] == counted["message"]
+    assert sum(each["shrunk"] for each in counted["auto"]) > 0
+    if said.get("policy") == "always":
+        assert sum(each["escalations"] for each in counted["auto"]) > 0
+
+
+def test_the_profile_with_the_least_id_says_which_value_is_to_blame():
+    """Two profiles in vain at one broker, let in in either order: the value of the one with the lower id is named."""
+
+    def atom(key):
+        return np.array([[0, 0, 2, key, 0, NAN, NAN]]), np.array([key])
+
+    known = np.array([[0.1, 0.1], [0.2, 0.2]])
+    for order in ((5, 9), (9, 5)):
+        sieve = Sieve(2)
+        for id_ in order:
+            sieve.add(id_, 1, *atom(0 if id_ == 5 else 1))
+        assert sieve.culprit(np.array([0.7]), everything(2), known, 0) == 0
+        sieve.remove(5)
+        assert sieve.culprit(np.array([0.7]), everything(2), known, 0) == 1
 
 
 def test_what_is_shared_grows_with_profiles_and_hardly_with_brokers():
