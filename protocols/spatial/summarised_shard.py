@@ -1,8 +1,7 @@
-"""spatial in the shard's view: objects and heads in compiled code, summaries one message at a time.
+"""spatial in the shard's view: objects, heads, and summaries that shrink in compiled code, all else message by message.
 
 `Summarised` has the rules. What brokers were told and have told lies in tables beside the keywords that are wanted and
-asked for. A summary changes rarely beside how often it is looked at, so each is kept twice: in rows for the kernels,
-and as what `protocols.spatial.reach` works on.
+asked for, each summary in a row of boxes.
 """
 
 from __future__ import annotations
@@ -16,12 +15,13 @@ from pydantic import BaseModel
 
 from brokers.columns import BadState, Column
 from brokers.compiled import Desk, Handler
-from brokers.contract import TIMER, Batch, BrokerProtocol, Interests, Ints, Ints32, ShardEnv
+from brokers.contract import Batch, BrokerProtocol, Interests, Ints, Ints32, ShardEnv
+from brokers.errors import ProtocolFault
 from brokers.indexes.spatial.summary import Summary, boxes_of
 from brokers.out import SAME, Out
 from brokers.records import Record
-from protocols.spatial import shrink_kernels
 from protocols.spatial import summary_kernels as kernels
+from protocols.spatial import walk_kernels
 from protocols.spatial.kernels import WORD_BITS
 from protocols.spatial.keyword_shard import KeywordShard
 from protocols.spatial.kind import EXPIRE, PUBLISH, head_bytes
@@ -46,32 +46,49 @@ from protocols.spatial.summarised import (
     Options,
     Summarised,
 )
-from protocols.spatial.summary_kernels import LOSSY, OBJECT
+from protocols.spatial.summary_kernels import (
+    AS_HEAD,
+    AS_IT_CAME,
+    BOXES_MOST,
+    BYTES_WANTED,
+    LOSSY,
+    NOTES,
+    ROWS_FREE,
+    SAID,
+)
 
 _WORD = (1 << WORD_BITS) - 1
+_BY_ROW = ("rings", "row_cause", "heard_start", "heard_end")
 _NUMBERS = ("told_grown", "saved", "stake", "let_in", "looked")  # of what was told, beside the summary
 _TOLD = ("told", *_NUMBERS, "told_word", "told_next", "told_prev")
-_ROWS = ("boxes", "box", "reach")
+_ROWS = ("boxes", "box", "reach", "row_free")
 
 
-class _HeadDesk(Desk):
-    """A desk whose handler sends heads of objects too."""
+class _WalkDesk(Desk):
+    """A desk whose handler sends heads of objects and summaries too."""
 
     def _room(self, sends: int, deliveries: int) -> None:
         super()._room(sends, deliveries)
-        self._protocol.more["as_head"] = np.zeros(sends, np.bool_)
+        self._protocol.more["sent_as"] = np.zeros(sends, np.int32)
+        self._protocol.more["said_end"] = np.zeros(sends, np.int64)
         self._protocol.known.moved()
 
     def hand_on(self, batch: Batch, out: Out, event: Ints, link: Ints) -> None:
-        as_head = self._protocol.more["as_head"][: event.size]
-        if not as_head.any():
+        sent_as = self._protocol.more["sent_as"][: event.size]
+        if (sent_as == AS_IT_CAME).all():
             out.forward(event, link)
             return
-        size = np.full(event.size, -1, np.int64)
-        size[as_head] = self._protocol.head_sizes(batch.body[event[as_head]])
-        type_ = np.where(as_head, HEAD, batch.type[event]).astype(np.int64)
-        body, word = batch.body[event].astype(np.int64), batch.word[event].copy()
-        out.send(event, link, type_, body, word, size, np.full(event.size, SAME, np.int64))
+        type_, body = batch.type[event].astype(np.int64), batch.body[event].astype(np.int64)
+        word, size = batch.word[event], np.full(event.size, -1, np.int64)
+        cause = np.full(event.size, SAME, np.int64)
+        as_head = sent_as == AS_HEAD
+        if as_head.any():
+            type_[as_head], size[as_head] = HEAD, self._protocol.head_sizes(body[as_head])
+        told = sent_as >= 0
+        if told.any():
+            type_[told], word[told], cause[told] = SUMMARY, 0, -1
+            body[told] = self._protocol.bodies_said(body[told])
+        out.send(event, link, type_, body, word, size, cause)
 
 
 class SummarisedShard(KeywordShard):
@@ -81,13 +98,11 @@ class SummarisedShard(KeywordShard):
     Options: ClassVar[type[BaseModel] | None] = Options
     compiled: ClassVar[Handler | None] = None  # the engine's loop knows no heads
     record: ClassVar[Record] = kernels.RECORD
-    swift = (PUBLISH, EXPIRE, HEAD)
+    swift = (PUBLISH, EXPIRE, HEAD, SUMMARY, SHRINK)
     carriers = (PUBLISH, HEAD)
 
     def __init__(self, env: ShardEnv) -> None:
         self.boxes: int = env.options.boxes
-        self.reaches: list[Summary | None] = []  # by row
-        self._free_rows: list[int] = []
         self._axes = 0
         self.more: dict[str, NDArray[Any]] = {}
         super().__init__(env)
@@ -100,29 +115,38 @@ class SummarisedShard(KeywordShard):
         """What the record has beside that of the other protocols."""
         env, axes = self.env, 2 if self.service.geometry == "plane" else 3
         self._axes = axes
-        wide = dict.fromkeys((*_NUMBERS, "rings", "row_cause", "leaning", "leans_on"), np.int64)
-        names = ("far", *_TOLD, "boxes", "rings", "row_cause", "leaning", "leans_on")
+        wide = dict.fromkeys((*_NUMBERS, *_BY_ROW, "leaning", "leans_on"), np.int64)
+        names = ("far", *_TOLD, "boxes", "row_free", *_BY_ROW, "leaning", "leans_on")
         links = env.links.source.size
         self.more = {
             **{name: np.zeros(0, wide.get(name, np.int32)) for name in names},
             "told_first": np.full(links, -1, np.int32), "told_last": np.full(links, -1, np.int32),
             "box": np.zeros((0, self.boxes * 2 * axes)), "reach": np.zeros((0, self.boxes)),
             "stale": np.zeros(env.brokers, np.bool_), "timed": np.zeros(env.brokers, np.bool_),
-            "as_head": np.zeros(0, np.bool_), "notes": np.zeros(8, np.int64),
+            "sent_as": np.zeros(0, np.int32), "said_end": np.zeros(0, np.int64),
+            "said": np.zeros(1024, np.uint8), "heard": np.zeros(1024, np.uint8), "notes": np.zeros(NOTES, np.int64),
         }  # fmt: skip
         self.more["leaning"], self.more["leans_on"] = np.zeros(64, np.int64), np.zeros(64, np.int64)
         self.notes = self.more["notes"]
-        self.notes[LOSSY] = bool((env.overlay.loss > 0).any())
+        self.notes[LOSSY], self.notes[BOXES_MOST] = bool((env.overlay.loss > 0).any()), self.boxes
         return self.more
 
     def new_desk(self) -> Desk:
-        return _HeadDesk(self.env, self, kernels.walk)
+        return _WalkDesk(self.env, self, walk_kernels.walk)
 
-    def head_sizes(self, bodies: Ints32) -> list[int]:
+    def head_sizes(self, bodies: Ints) -> list[int]:
         """On the wire, of the heads of these objects."""
         objects = self.known.objects
         numbers = self.known.arrays["body_object"][bodies].tolist()
         return [head_bytes(thing.words) for thing in map(objects.__getitem__, numbers) if thing is not None]
+
+    def bodies_said(self, about: Ints) -> Ints32:
+        """Bodies of the summaries that the handler wrote, each because of a message with such a body."""
+        bodies, ends = self.env.bodies, self.more["said_end"][: self.notes[SAID]].tolist()
+        data = self.more["said"][: ends[-1]].tobytes()
+        encoded = [data[first:last] for first, last in zip([0, *ends], ends)]
+        self.notes[SAID] = 0
+        return bodies.add_encoded(self.env.service, SUMMARY, encoded, *bodies.all_stand_for(about))
 
     # ---- tables ------------------------------------------------------------------------------------------
 
@@ -137,31 +161,32 @@ class SummarisedShard(KeywordShard):
                 more[name][: len(old)] = old
                 self.known.moved()
 
+    def _make_rows(self, wanted: int) -> None:
+        """Room for so many more summaries."""
+        free, old = int(self.notes[ROWS_FREE]), len(self.more["boxes"])
+        if free < wanted:
+            self._fit(_ROWS, old + wanted - free)
+            size = len(self.more["boxes"])
+            self.more["row_free"][free : free + size - old] = np.arange(old, size)
+            self.notes[ROWS_FREE] = free + size - old
+
     def _reach(self, name: str, slot: int) -> Reach:
         """What was told, or heard."""
-        row = int(self.more[name][slot])
-        return None if row < 0 else self.reaches[row]
+        row, more = int(self.more[name][slot]), self.more
+        if row < 0:
+            return None
+        count = int(more["boxes"][row])
+        return Summary(more["box"][row, : 2 * self._axes * count].reshape(count, -1), more["reach"][row, :count])
 
     def _set(self, name: str, slot: int, reach: Reach) -> None:
         column = self.more[name]
-        row = int(column[slot])
-        if reach is None:
-            if row >= 0:
-                self._free_rows.append(row)
-                self.reaches[row] = None
-                column[slot] = -1
-            return
-        if row < 0:
-            if not self._free_rows:
-                self._free_rows.append(len(self.reaches))
-                self.reaches.append(None)
-                self._fit(_ROWS, len(self.reaches))
-            row = column[slot] = self._free_rows.pop()
-        count, more = len(reach.squared), self.more
-        more["boxes"][row] = count
-        more["box"][row, : 2 * self._axes * count] = reach.boxes.ravel()
-        more["reach"][row, :count] = reach.squared
-        self.reaches[row] = reach
+        if reach is not None:
+            self._make_rows(1)
+            walk_kernels.put(self.known.record, column, slot, reach.boxes, reach.squared)
+        elif column[slot] >= 0:
+            self.more["row_free"][self.notes[ROWS_FREE]] = column[slot]
+            self.notes[ROWS_FREE] += 1
+            column[slot] = -1
 
     def _begin_told(self, links: Ints, words: Ints, change: int) -> None:
         """Neighbours were asked for keywords that they were not asked for before: anything may matter."""
@@ -194,20 +219,34 @@ class SummarisedShard(KeywordShard):
     # ---- messages ----------------------------------------------------------------------------------------
 
     def handle(self, batch: Batch, out: Out) -> None:
-        self._fit(("rings", "row_cause"), batch.size)
+        self._fit(_BY_ROW, batch.size)
         self.more["row_cause"][: batch.size] = self.env.causes.keys(batch.cause.astype(np.int64))
+        self._lay_heard(batch)
         super().handle(batch, out)
+
+    def _lay_heard(self, batch: Batch) -> None:
+        """Show the handler the bodies of the summaries that came."""
+        rows, more = np.flatnonzero(batch.type == SUMMARY), self.more
+        if rows.size:
+            encoded = list(map(self.env.bodies.encoded, batch.body[rows].tolist()))
+            ends = np.cumsum(list(map(len, encoded)))
+            self._fit(("heard",), int(ends[-1]))
+            more["heard"][: ends[-1]] = np.frombuffer(b"".join(encoded), np.uint8)
+            more["heard_end"][rows] = ends
+            more["heard_start"][rows[0]], more["heard_start"][rows[1:]] = 0, ends[:-1]
 
     def reached(self, row: int, stop: int) -> tuple[int, bool]:
         notes, more = self.notes, self.more
-        rings, leanings, wanted, count, object_ = notes[:OBJECT + 1].tolist()
-        notes[: OBJECT + 1] = 0
+        rings, leanings, leanings_wanted, count, object_, _, rows, size = notes[: BYTES_WANTED + 1].tolist()
+        notes[: BYTES_WANTED + 1] = 0
         if rings:
             self.out.timer(more["rings"][:rings].copy(), self.timer_min_ns, SHRINK, 0, -1, -1)
         if leanings:
             self.out.depends(more["leaning"][:leanings].copy(), more["leans_on"][:leanings].copy())
-        if wanted:
-            self._fit(("leaning", "leans_on"), 2 * wanted)
+        if leanings_wanted or rows or size:
+            self._fit(("leaning", "leans_on"), 2 * leanings_wanted)
+            self._fit(("said",), size)
+            self._make_rows(rows)
             return row, False
         if not count:
             return row, row < stop
@@ -218,20 +257,15 @@ class SummarisedShard(KeywordShard):
         return row + 1, False
 
     def _one(self, row: int) -> None:
-        told = self.told(row)
-        if self.batch.kind[row] == TIMER:
-            self.more["timed"][told.broker] = self.more["stale"][told.broker] = False
-            self.shrink(told)
-        else:
-            super()._one(row)
-        self._ring(told)
+        super()._one(row)
+        self._ring(row)
 
-    def _ring(self, told: Told) -> None:
+    def _ring(self, row: int) -> None:
         """Have a summary looked at later, if one may have become worth telling."""
-        more = self.more
-        if more["stale"][told.broker] and not more["timed"][told.broker]:
-            more["timed"][told.broker] = True
-            self.out.timer(told.row, self.timer_min_ns, SHRINK, 0, -1, -1)
+        more, broker = self.more, self.batch.broker[row]
+        if more["stale"][broker] and not more["timed"][broker]:
+            more["timed"][broker] = True
+            self.out.timer(row, self.timer_min_ns, SHRINK, 0, -1, -1)
 
     def hear(self, told: Told) -> None:
         if told.type == SUMMARY:
@@ -331,50 +365,18 @@ class SummarisedShard(KeywordShard):
     # ---- what shrinks ----------------------------------------------------------------------------------
 
     def hear_summary(self, told: Told, said: list[Any]) -> None:
+        """Where links lose messages: it may lie within something that never came."""
+        if not self.lossy:
+            raise ProtocolFault("a neighbour told of summaries that cannot be read")
         parts = self._parts(told, said)
         for slot, part in parts.values():
             self._set("far", slot, part)
-        if self.lossy:  # it may lie within something that never came
-            self.grow(told, told.link, {word: part for word, (_, part) in parts.items()})
-        self.shrink(told, list(parts), told.link)
-
-    def shrink(self, told: Told, words: list[int] | None = None, came_by: int = -1) -> None:
-        """Tell neighbours of smaller summaries where that pays: of these keywords, or of those it may pay for."""
-        more, links = self.more, np.array(self.links(told.broker), np.int64)
-        for link in links.tolist():
-            if link == came_by:
-                continue
-            if words is None:
-                slots = kernels.told_over(self.known.record, link, False)
-            else:
-                slots = self.known.asked.find(keys_of(link, np.array(words, np.int64)))
-                slots = slots[slots >= 0]
-                slots = slots[more["let_in"][slots] > more["looked"][slots]]
-            if slots.size:
-                said, boxes, squared = shrink_kernels.shrink(
-                    self.known.record, told.broker, links, link, slots, self.boxes
-                )
-                if len(said):
-                    self.tell(told, link, said, boxes, squared)
-
-    def tell(self, told: Told, link: int, found: Ints, boxes: Any, squared: Any) -> None:
-        """Tell a neighbour of these summaries, (slot, gain, how many boxes) each, as far as they pay."""
-        said, more, at = [], self.more, 0
-        for slot, gain, count in found.tolist():
-            reach = Summary(boxes[at : at + count].copy(), squared[at : at + count].copy())
-            at += count
-            let_in = int(more["let_in"][slot])
-            more["looked"][slot] = let_in
-            gain, cost = min(gain, let_in), packed_bytes(reach)
-            if gain >= cost + max(0, -int(more["saved"][slot])):
-                self._set("told", slot, reach)
-                more["stake"][slot] = gain
-                more["saved"][slot] -= cost
-                more["let_in"][slot] = more["looked"][slot] = 0
-                said.append([int(more["told_word"][slot]), packed(reach)])
-        if said:
-            body = self.out.body(said, SUMMARY, told.row)
-            self.out.send(told.row, link, SUMMARY, body, cause=-1)
+        self.grow(told, told.link, {word: part for word, (_, part) in parts.items()})
+        self.notes[LOSSY] = False
+        at, left = told.row, False
+        while at == told.row and not left:
+            at, left = self.reached(self._desk.reach(self.batch, self.out, at, at + 1), at + 1)
+        self.notes[LOSSY] = True
 
     # ---- who wants what --------------------------------------------------------------------------------
 

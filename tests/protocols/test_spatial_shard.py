@@ -7,12 +7,17 @@ import pytest
 
 from brokers.engine.simulate import simulate
 from brokers.indexes.spatial.geometry import squared_distances
+from brokers.indexes.spatial.summary import Summary
+from brokers.wire import encode_body
 from protocols.conformance import REHEARSALS, join, rehearse
-from protocols.spatial import asking
+from protocols.spatial import asking, walk_kernels
 from protocols.spatial.kernels import HEADS, TOPICS
 from protocols.spatial.kind import Spatial
 from protocols.spatial.known import Object
+from protocols.spatial.reach import packed, unpacked
 from protocols.spatial.shard import RankingShard
+from protocols.spatial.summarised import SHRINK, SUMMARY
+from protocols.spatial.summarised_shard import SummarisedShard
 
 TREE, SETTLED = REHEARSALS[0], REHEARSALS[4]
 PROTOCOLS = ("spatial-flooding", "spatial-keyword", "spatial")
@@ -105,6 +110,67 @@ def test_objects_and_their_ends_pass_without_python(protocol, monkeypatch):
     assert len([d for d in joined.deliveries() if d.client == 3]) == 10
     types = Spatial.types
     assert types["subscribe"] in left and not {types["publish"], types["expire"]} & set(left)
+
+
+def test_summaries_shrink_and_are_heard_without_python(monkeypatch):
+    left, handled, said = [], [], []
+    one, handle, bodies_said = RankingShard._one, SummarisedShard.handle, SummarisedShard.bodies_said
+
+    def counted(self, row):
+        left.append(int(self.batch.type[row]))
+        one(self, row)
+
+    def seen(self, batch, out):
+        handled.extend(batch.type.tolist())
+        handle(self, batch, out)
+
+    def written(self, about):
+        said.append(len(about))
+        return bodies_said(self, about)
+
+    monkeypatch.setattr(RankingShard, "_one", counted)
+    monkeypatch.setattr(SummarisedShard, "handle", seen)
+    monkeypatch.setattr(SummarisedShard, "bodies_said", written)
+    simulate(rehearse(SETTLED, "spatial", params=params()))
+    assert {SUMMARY, SHRINK} <= set(handled) and sum(said) >= handled.count(SUMMARY)
+    assert left and not {SUMMARY, SHRINK} & set(left)
+
+
+@pytest.mark.parametrize("axes", [2, 3])
+def test_compiled_code_writes_and_reads_summaries_as_bodies_have_them(axes):
+    rng = np.random.default_rng(5)
+    most = 40
+    for count in (1, 15, 16, 300):
+        words = rng.choice([0, 127, 128, 255, 256, 65_535, 65_536, (1 << 20) - 1], count).tolist()
+        sizes = rng.integers(0, most + 1, count).tolist()
+        told = [
+            Summary(rng.normal(size=(n, 2 * axes)).astype("f4").astype(float), rng.random(n).astype("f4").astype(float))
+            for n in sizes
+        ]
+        out = np.zeros(16 + sum(9 + 4 * (2 * axes + 1) * n for n in sizes), np.uint8)
+        end = walk_kernels.write_list(out, 0, count)
+        for word, summary in zip(words, told):
+            end = walk_kernels.write(out, end, word, summary.boxes, summary.squared)
+        assert out[:end].tobytes() == encode_body([[word, packed(one)] for word, one in zip(words, told)])
+        found = walk_kernels.read(out, 0, end, axes, most)
+        assert found[:, 0].tolist() == words and found[:, 2].tolist() == sizes
+        for (_, at, n), summary in zip(found.tolist(), told):
+            boxes, squared = walk_kernels.numbers_at(out, at, n, axes)
+            expected = unpacked(packed(summary), axes)
+            assert np.array_equal(boxes, expected.boxes) and np.array_equal(squared, expected.squared)
+
+
+def test_bytes_that_are_no_summaries_are_left_alone():
+    told = Summary(np.ones((3, 4)), np.ones(3))
+    good = encode_body([[300, packed(told)], [7, packed(told)]])
+    wrong = [good[:end] for end in range(len(good))] + [
+        good + b"\0", encode_body([]), encode_body({"number": 1}), encode_body([[7, None]]), encode_body([[-1, b""]]),
+        encode_body([["a", b""]]), encode_body([[7, b"123"]]), encode_body([[7, packed(told), 1]]), encode_body([7, 8]),
+        encode_body([[7, packed(Summary(np.ones((9, 4)), np.ones(9)))]]),
+    ]  # fmt: skip
+    assert len(walk_kernels.read(np.frombuffer(good, np.uint8).copy(), 0, len(good), 2, 8)) == 2
+    for data in wrong:
+        assert len(walk_kernels.read(np.frombuffer(data, np.uint8).copy(), 0, len(data), 2, 8)) == 0
 
 
 def test_a_subscription_that_comes_later_finds_what_its_broker_knows_already():
