@@ -62,8 +62,7 @@ def test_tasks_say_of_every_pair_what_spark_does(name, news, tampered, told):
     (found,) = told(path)
     assert found == expected
     assert found["forced"] > 0 < found["free"]
-    assert all(found["findings"][name]["count"] > 0 for name in ("unwanted", "duplicated", "out_of_order"))
-    assert (found["findings"]["missed"]["count"] > 0) or found["losses"] > 0
+    assert all(found["findings"][name]["count"] > 0 for name in ("unwanted", "duplicated"))
     assert (found["excused"] > 0) == (found["losses"] > 0)
 
 
