@@ -23,6 +23,14 @@ Where who is in the answer depends on the others, a rule answers instead
 with a row for every pair that is not forbidden or that was delivered. `delivered` has a row per pair with how
 often and when first it was delivered.
 
+Where a version wants a publication or does not by the values of the two alone, a client is forced if a version of it is
+that counts, and nothing more is to be known, a rule may answer beside `decisions`
+
+    matcher() -> Matcher
+
+and is then asked in NumPy, in tasks of Spark, which is several times as quick. It has to say the same as `decisions`.
+A rule that inherits a matcher is asked for its decisions: it may have changed them.
+
 A rule may also answer `reason(publication, change) -> str`: in words, whether the change of a client wants
 the publication and why; both are rows of the trace as dictionaries.
 
@@ -32,14 +40,18 @@ handed with the question: nothing here knows Spark but by the names of its types
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+
+from numpy.typing import NDArray
 
 from brokers.contract import Guarantees
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
+
+Array = NDArray[Any]
 
 
 class Standing(Protocol):
@@ -108,11 +120,34 @@ class Question:
     keep: Callable[[DataFrame], DataFrame]
 
 
+class Matcher(Protocol):
+    """Which versions want which publications. Its module goes to tasks by value, and imports NumPy at most.
+
+    Values come as the sizes of their lists, and the numbers one behind the other; what is made of them has a row for
+    each, and rows are taken from it.
+    """
+
+    @property
+    def operations(self) -> Collection[int]:
+        """The types of the changes that are versions."""
+        ...
+
+    def publications(self, sizes: Array, numbers: Array) -> Array: ...
+
+    def interests(self, sizes: Array, numbers: Array) -> Array: ...
+
+    def pairs(self, publications: Array, interests: Array) -> tuple[Array, Array]:
+        """Of rows of what was made of them, every pair of which the version wants the publication."""
+        ...
+
+
 class Rule(Protocol):
-    """See the module. One of `decisions` and `judge` has to be there."""
+    """See the module. One of `decisions` and `judge` has to be there; `matcher` need not be."""
 
     def decisions(self, question: Question) -> DataFrame: ...
 
     def judge(self, question: Question, delivered: DataFrame) -> DataFrame: ...
+
+    def matcher(self) -> Matcher: ...
 
     def reason(self, publication: dict[str, Any], change: dict[str, Any]) -> str: ...

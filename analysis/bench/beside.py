@@ -61,7 +61,7 @@ def in_duckdb(given: Given) -> dict[str, list[dict[str, Any]]]:
     """Each aggregate as a query."""
     import duckdb
 
-    base = duckdb.connect()
+    base: Any = duckdb.connect()
     base.execute("set threads to 2")
     for table in ("deliveries", "hops", "publications", "samples"):
         base.execute(f"create view {table} as select * from read_parquet({given.files(table)})")
@@ -185,7 +185,8 @@ def in_polars(given: Given) -> dict[str, list[dict[str, Any]]]:
     }  # fmt: skip
     answers = dict(zip(frames, pl.collect_all(list(frames.values()), engine="streaming")))
     publishers = publications.select(publisher="client", origin=pl.col("broker").cast(pl.Int64)).unique().collect()
-    paths = pl.from_arrow(given.paths(sorted(publishers["origin"].unique().to_list()))).lazy()
+    reached: Any = pl.from_arrow(given.paths(sorted(publishers["origin"].unique().to_list())))
+    paths = reached.lazy()
     entered = (
         deliveries.select(
             "service", "publication", "time_ns", "latency", pl.col("broker").cast(pl.Int64),
@@ -209,7 +210,8 @@ def in_polars(given: Given) -> dict[str, list[dict[str, Any]]]:
 def _hops_in_polars(given: Given, steps: Any, entered: Any) -> Any:
     import polars as pl
 
-    links = pl.from_arrow(given.links).lazy()
+    overlay: Any = pl.from_arrow(given.links)
+    links = overlay.lazy()
     steps = (
         steps.join(links, on="link", how="left", maintain_order="left")
         .with_columns(sent=pl.col("time_ns") - pl.col("link_delay"))

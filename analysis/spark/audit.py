@@ -2,8 +2,9 @@
 
 For each service, the rule of its kind says from publications and changes alone which pairs of publication and
 client were forced, free or forbidden. Deliveries are compared with that, and looked through for duplicates and
-for order, publisher by publisher. Findings, promises and verdicts are those of `brokers.verdicts`; a delivery is
-unwanted, too, before anything allowed it.
+for order, publisher by publisher. Where a rule has a matcher, tasks in Python do both in one pass over the tables
+(`compared`); other rules are asked in Spark. Findings, promises and verdicts are those of `brokers.verdicts`; a
+delivery is unwanted, too, before anything allowed it.
 
 Times. A decision about a publication is made where it is handled. The full trace says when it was handled
 last; at lower levels it is given as long as a message can take through the overlay at most, so that more is
@@ -15,13 +16,17 @@ change what comes from behind it; where there is a way around the link, everythi
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from functools import reduce
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
-from analysis.spark.rules import Kept, judged, rule_of
+from analysis.spark.compared import Compared, compare
+from analysis.spark.comparing import SAMPLE_STEPS, Judged
+from analysis.spark.passes import pieces_of
+from analysis.spark.rules import Kept, judged, matcher_of, rule_of
+from analysis.spark.session import FEW_ROWS
 from analysis.spark.standing import BEHIND, Standing, behind_links, changes_of, settlement
 from analysis.spark.trace import (
     Service,
@@ -33,7 +38,7 @@ from analysis.spark.trace import (
     undivided,
     write_json,
 )
-from brokers.auditing import Question
+from brokers.auditing import Question, Rule
 from brokers.contract import NEVER, Guarantees
 from brokers.naming import message_name
 from brokers.verdicts import EXIT_CODES, FINDINGS, UNKNOWN, VALID, VERDICTS, Judgement, judgement, words
@@ -42,11 +47,12 @@ from scenarios.many.pool import cpus
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
+    from brokers.engine.runfolder import RunFolder
+
 FILE = "audit.json"
 EXAMPLES_MAX = 5
 # Publications times interests of a service. Above, publications are sampled; this many take about a minute.
 PAIRS_MAX = 2_000_000_000
-_SAMPLE_STEPS = 1 << 30
 
 
 @dataclass
@@ -143,19 +149,51 @@ def audit(
     `sample` judges about this many publications of each service, chosen by a hash of their id. `trust` lets the run
     name code from outside.
     """
-    from analysis.spark.session import FEW_ROWS, check_installed, explained, session
+    from analysis.spark.session import check_installed, explained, session
 
     check_installed()
     run = checked(path)
-    services_of(run, trust=trust)  # what may not be imported is refused before Spark starts
-    with session(master, remote, rows=rows_of(run)) as spark, explained([run]):
+    services = services_of(run, trust=trust)  # what may not be imported is refused before Spark starts
+    rows = rows_of(run)
+    in_spark = _rows_in_spark(run, services, rows)
+    with session(master, remote, rows=in_spark, light=in_spark < min(rows, FEW_ROWS)) as spark, explained([run]):
         trace = Trace(spark, run, trust=trust)
-        sizes = _sizes(trace)
-        # One thread makes a plan of Spark: with few rows, services side by side keep all cores at work.
-        with ThreadPoolExecutor(cpus() if rows_of(run) < FEW_ROWS else 1) as pool:
-            services = list(pool.map(lambda s: audit_service(trace, s, sizes[s.number], sample), trace.services))
-        found = Audit(run.path.name, run.digest, services)
+        found = Audit(run.path.name, run.digest, _audited(trace, sample, rows))
     write_json(run, FILE, found.as_data())
+    return found
+
+
+def _rows_in_spark(run: RunFolder, services: Sequence[Service], rows: int) -> int:
+    """How many rows Spark itself works on: where all rules have matchers, those that tell what stood when."""
+    if "deliveries" not in run.tables() or any(matcher_of(rule_of(service)) is None for service in services):
+        return rows
+    return sum(run.rows(name) for name in ("changes", "dependencies", "losses"))
+
+
+def _audited(trace: Trace, sample: int | None, rows: int) -> list[ServiceAudit]:
+    """All services of a run."""
+    found = [_begun(trace, service, size) for service, size in zip(trace.services, _sizes(trace))]
+    if not trace.has("deliveries"):
+        return found
+    rules = [rule_of(service) for service in trace.services]
+    few = in_one_partition(trace.spark)
+
+    def in_tasks() -> dict[int, Compared]:
+        with Kept(few) as keep:
+            return _compared(trace, rules, sample, found, keep, rows)
+
+    def in_spark(service: Service) -> None:
+        with Kept(few) as keep:
+            _judge(trace, service, rules[service.number], sample, found[service.number], keep)
+
+    # One thread makes a plan of Spark: with few rows, services side by side keep all cores at work.
+    with ThreadPoolExecutor(cpus() if rows < FEW_ROWS else 1) as pool:
+        compared = pool.submit(in_tasks)
+        left = [service for service in trace.services if matcher_of(rules[service.number]) is None]
+        for _ in pool.map(in_spark, left):
+            pass
+        for number, each in compared.result().items():
+            _told(found[number], each, trace.network.brokers)
     return found
 
 
@@ -169,32 +207,25 @@ class Sizes:
 
 
 def _sizes(trace: Trace) -> list[Sizes]:
-    """Of every service, in one go."""
-    from pyspark.sql import functions as F
-
+    """Of every service. Read here, some rows at a time: a column or two of small numbers."""
     found = [Sizes() for _ in trace.services]
     if not trace.has("deliveries"):
         return found
     kinds = [service.kind for service in trace.services]
-    tables = [
-        trace.table(name).select("service", F.lit(-1).alias("operation"), F.lit(name).alias("table"))
-        for name in ("publications", "losses")
-        if trace.run.rows(name)
-    ]
-    tables.append(trace.table("changes").select("service", "operation", F.lit("changes").alias("table")))
-    rows = undivided(reduce(lambda a, b: a.unionByName(b), tables))
-    counts = rows.groupBy("service", "operation", "table").count()
-    # As many rows at most as there are services and types of messages.
-    for number, operation, table, count in counts.collect():
-        if table == "changes":
-            found[number].interests += count if operation in kinds[number].interests else 0
-        else:
-            setattr(found[number], table, count)
+    for name, columns in (("publications", ()), ("losses", ()), ("changes", ("operation",))):
+        for piece in pieces_of(name, map(str, trace.run.parts(name)), ("service", *columns)):
+            # As many groups at most as there are services and types of messages.
+            for row in piece.rows().group_by(["service", *columns]).aggregate([([], "count_all")]).to_pylist():
+                size = found[row["service"]]
+                if name != "changes":
+                    setattr(size, name, getattr(size, name) + row["count_all"])
+                elif row["operation"] in kinds[row["service"]].interests:
+                    size.interests += row["count_all"]
     return found
 
 
-def audit_service(trace: Trace, service: Service, sizes: Sizes, sample: int | None = None) -> ServiceAudit:
-    """Audit one service of a run."""
+def _begun(trace: Trace, service: Service, sizes: Sizes) -> ServiceAudit:
+    """What is known of a service before its deliveries are looked at."""
     guarantees = service.guarantees(trace.network)
     found = ServiceAudit(
         service.name, service.kind_name, service.protocol_name, vars(guarantees),
@@ -203,49 +234,82 @@ def audit_service(trace: Trace, service: Service, sizes: Sizes, sample: int | No
     for name, guarantee in FINDINGS.items():
         getattr(found, name).declared = bool(getattr(guarantees, guarantee))
     found.unable = trace.need("deliveries", "the audit") or ""
-    if found.unable:
-        return found
-    with Kept(in_one_partition(trace.spark)) as keep:
-        _judge(trace, service, guarantees, sample, found, keep)
-    _look_through(trace, service, found)
     return found
 
 
+def _share(found: ServiceAudit, sample: int | None) -> float:
+    """Of the publications of a service, which share is judged."""
+    if sample is not None:
+        return sample / max(found.publications, 1)
+    return min(1.0, PAIRS_MAX / max(found.publications * found.interests, 1))
+
+
+def _compared(
+    trace: Trace, rules: Sequence[Rule], sample: int | None, found: Sequence[ServiceAudit], keep: Kept, rows: int
+) -> dict[int, Compared]:
+    """All deliveries looked through, and those of services whose rule has a matcher compared with what it says."""
+    judged, versions = {}, {}
+    for service, rule in zip(trace.services, rules):
+        matcher = matcher_of(rule)
+        if matcher is None:
+            continue
+        share = _share(found[service.number], sample)
+        heeds = _heeds_losses(trace, service, found[service.number])
+        judged[service.number] = Judged(matcher, None if share >= 1 else int(share * SAMPLE_STEPS), heeds)
+        known = _standing(trace, service, heeds, keep).versions()
+        versions[service.number] = known.filter(known["operation"].isin(sorted(matcher.operations)))
+    return compare(trace, judged, versions, EXAMPLES_MAX, rows)
+
+
+def _heeds_losses(trace: Trace, service: Service, found: ServiceAudit) -> bool:
+    return found.losses > 0 and not service.guarantees(trace.network).under_loss
+
+
+def _standing(trace: Trace, service: Service, heeds_losses: bool, keep: Kept) -> Standing:
+    changes = keep(changes_of(trace, service))
+    settled = keep.apart(settlement(trace, service, changes, heeds_losses))
+    return Standing(trace, service, changes, settled, _places(trace))
+
+
+def _told(found: ServiceAudit, compared: Compared, nodes: int) -> None:
+    """What was found, as it is told."""
+    for name, count in compared.totals.items():
+        if name in FINDINGS:
+            getattr(found, name).count += count
+        else:
+            setattr(found, name, getattr(found, name) + count)
+    for name, rows in compared.examples.items():
+        getattr(found, name).examples += [_example_of(row, nodes) for row in rows]
+
+
 def _judge(
-    trace: Trace, service: Service, guarantees: Guarantees, sample: int | None, found: ServiceAudit, keep: Kept
+    trace: Trace, service: Service, rule: Rule, sample: int | None, found: ServiceAudit, keep: Kept
 ) -> None:
-    """Compare the deliveries with what the kind's rule says."""
+    """Compare the deliveries with what the kind's rule says, in Spark."""
     from pyspark.sql import functions as F
 
-    changes = keep(changes_of(trace, service))
+    guarantees = service.guarantees(trace.network)
     mine = F.col("service") == service.number
     published = trace.table("publications").filter(mine)
-    losses = trace.table("losses").filter(mine)
-    share = 1.0
-    if sample is not None:
-        share = sample / max(found.publications, 1)
-    elif found.publications * found.interests > PAIRS_MAX:
-        share = PAIRS_MAX / (found.publications * found.interests)
+    share = _share(found, sample)
 
     def chosen(frame: DataFrame) -> DataFrame:
         if share >= 1:
             return frame
-        step = F.pmod(F.xxhash64("publication"), F.lit(_SAMPLE_STEPS))
-        return frame.filter(step < F.lit(int(share * _SAMPLE_STEPS)))
+        step = F.pmod(F.xxhash64("publication"), F.lit(SAMPLE_STEPS))
+        return frame.filter(step < F.lit(int(share * SAMPLE_STEPS)))
 
-    consider_losses = found.losses > 0 and not guarantees.under_loss
-    lost = losses if consider_losses else None
+    heeds = _heeds_losses(trace, service, found)
+    lost = trace.table("losses").filter(mine) if heeds else None
     publications = keep(_publications(trace, service.number, chosen(published), lost))
     found.audited = found.publications if share >= 1 else publications.count()
-    settled = keep.apart(settlement(trace, service, changes, consider_losses))
-    standing = Standing(trace, service, changes, settled, _places(trace))
-    question = Question(trace, service, guarantees, publications, standing, keep)
+    question = Question(trace, service, guarantees, publications, _standing(trace, service, heeds, keep), keep)
     delivered = (
         chosen(trace.table("deliveries").filter(mine))
         .groupBy("publication", "client")
         .agg(F.count("*").alias("times"), F.min("time_ns").alias("first_ns"))
     )
-    pairs = judged(rule_of(service), question, delivered)
+    pairs = judged(rule, question, delivered)
     counts = pairs.agg(
         F.sum("times").alias("deliveries"),
         _count_if(F.col("forced")).alias("forced"),
@@ -322,45 +386,19 @@ def _places(trace: Trace) -> DataFrame:
     return trace.once("places", make)
 
 
-def _look_through(trace: Trace, service: Service, found: ServiceAudit) -> None:
-    """Duplicates and order, over all deliveries: one sort per publisher and client."""
-    from pyspark.sql import Window
-    from pyspark.sql import functions as F
-
-    # A publication's id counts up with its publisher's sends. Deliveries at one instant keep no order.
-    ordered = Window.partitionBy("client", "publisher").orderBy("publication", "time_ns")
-    before = ordered.rowsBetween(Window.unboundedPreceding, -1)
-    first_time = F.when(~F.col("duplicated"), F.col("time_ns"))
-    deliveries = (
-        trace.table("deliveries")
-        .filter((F.col("service") == service.number) & (F.col("publication") >= 0))
-        .select("publication", "client", "time_ns", F.shiftright("publication", 32).alias("publisher"))
-        .withColumn("duplicated", F.coalesce(F.lag("publication").over(ordered) == F.col("publication"), F.lit(False)))
-        .withColumn("latest_ns", F.max(first_time).over(before))
-        .withColumn("out_of_order", ~F.col("duplicated") & (F.coalesce("latest_ns", F.lit(-1)) > F.col("time_ns")))
-    )
-    counts = deliveries.agg(*(_count_if(F.col(name)).alias(name) for name in ("duplicated", "out_of_order"))).first()
-    assert counts is not None
-    for name in ("duplicated", "out_of_order"):
-        finding = getattr(found, name)
-        finding.count = counts[name]
-        if finding.count:
-            columns: list[Any] = ["publication", "client", F.col("time_ns").alias("delivered_ns")]
-            if name == "out_of_order":
-                columns.append(F.col("latest_ns").alias("later_one_delivered_ns"))
-            finding.examples = _examples(deliveries.filter(name).select(*columns), trace.network.brokers)
-
-
 def _examples(rows: DataFrame, nodes: int) -> list[dict[str, Any]]:
-    """The first few, by publication and client; clients by number, as commands take them."""
+    """The first few, by publication and client."""
     taken = rows.orderBy("publication", "client").limit(EXAMPLES_MAX).collect()
-    found = []
-    for row in taken:
-        example = {key: value for key, value in row.asDict().items() if value is not None}
-        if example.get("client", -1) >= nodes:
-            example["client"] -= nodes
-        found.append({**example, "message": message_name(row["publication"], nodes)})
-    return found
+    known = [{key: value for key, value in row.asDict().items() if value is not None} for row in taken]
+    return [_example_of(row, nodes) for row in known]
+
+
+def _example_of(row: dict[str, int], nodes: int) -> dict[str, Any]:
+    """As it is told: the client by number, as commands take it, and nothing of what did not happen."""
+    example: dict[str, Any] = {key: value for key, value in row.items() if value >= 0 or not key.endswith("_ns")}
+    if example["client"] >= nodes:
+        example["client"] -= nodes
+    return {**example, "message": message_name(row["publication"], nodes)}
 
 
 def text(found: Audit) -> str:

@@ -58,14 +58,20 @@ class Piece:
     table: str
     path: str
     groups: tuple[int, ...]
+    columns: tuple[str, ...]
 
     def read(self) -> Columns:
+        return _columns(self.rows())
+
+    def rows(self) -> pa.Table:
+        """As Arrow has them, for what is no number."""
         with pq.ParquetFile(self.path) as part:
-            return _columns(part.read_row_groups(self.groups, COLUMNS[self.table], use_threads=False))
+            return part.read_row_groups(self.groups, self.columns, use_threads=False)
 
 
-def pieces_of(table: str, paths: Iterable[str]) -> list[Piece]:
-    """The pieces of a table, each for one task."""
+def pieces_of(table: str, paths: Iterable[str], columns: tuple[str, ...] | None = None) -> list[Piece]:
+    """The pieces of a table, each for one task, of these columns (default: what aggregates read)."""
+    wanted = COLUMNS[table] if columns is None else columns
     found = []
     for path in paths:
         groups: list[int] = []
@@ -74,12 +80,12 @@ def pieces_of(table: str, paths: Iterable[str]) -> list[Piece]:
             for group in range(part.num_row_groups):
                 size = part.metadata.row_group(group).num_rows
                 if groups and rows + size > PIECE_ROWS:
-                    found.append(Piece(table, path, tuple(groups)))
+                    found.append(Piece(table, path, tuple(groups), wanted))
                     groups, rows = [], 0
                 groups.append(group)
                 rows += size
         if rows:
-            found.append(Piece(table, path, tuple(groups)))
+            found.append(Piece(table, path, tuple(groups), wanted))
     return found
 
 
@@ -108,7 +114,7 @@ class Pass:
             for batch in batches:
                 for number in batch.column(0).to_pylist():
                     for what, task, rows in _LOOKS[pieces[number].table](self, pieces[number].read()):
-                        yield _block(what, task, rows)
+                        yield block_of(what, task, rows)
 
         return look
 
@@ -124,16 +130,16 @@ class Pass:
                 found.setdefault(what, []).append(opened(block.as_buffer()))
         for what in _MERGED:
             if what in found:
-                yield _block(what, 0, _distributed(pa.concat_tables(found.pop(what))))
+                yield block_of(what, 0, _distributed(pa.concat_tables(found.pop(what))))
         steps, arrived = (found.pop(what, None) for what in ("steps", "arrived"))
         if steps and arrived:
             rows = _came_over(self, _columns(pa.concat_tables(steps)), _columns(pa.concat_tables(arrived)))
-            yield _block("hops", 0, rows)
+            yield block_of("hops", 0, rows)
         if "samples" in found:
             for what, rows in _sampled(_columns(pa.concat_tables(found.pop("samples")))):
-                yield _block(what, 0, rows)
+                yield block_of(what, 0, rows)
         for what, tables in found.items():
-            yield _block(what, 0, _columns(pa.concat_tables(tables)))
+            yield block_of(what, 0, _columns(pa.concat_tables(tables)))
 
 
 def sent_along() -> None:
@@ -150,7 +156,7 @@ def opened(block: Any) -> pa.Table:
         return reader.read_all()
 
 
-def _block(what: str, task: int, rows: Mapping[str, Any]) -> pa.RecordBatch:
+def block_of(what: str, task: int, rows: Mapping[str, Any]) -> pa.RecordBatch:
     table = pa.table(dict(rows))
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema) as writer:
@@ -197,7 +203,7 @@ def _deliveries(task: Pass, rows: Columns) -> Blocks:
         known = origin >= 0
         narrow = {"publication": rows["publication"], "broker": rows["broker"], "finish_ns": rows["time_ns"]}
         arrived = _chosen({**narrow, "service": rows["service"]}, known)
-        yield from _dealt(task, "arrived", arrived, arrived["publication"])
+        yield from dealt(task.tasks, "arrived", arrived, arrived["publication"])
 
 
 def _hops(task: Pass, rows: Columns) -> Blocks:
@@ -215,12 +221,12 @@ def _hops(task: Pass, rows: Columns) -> Blocks:
     yield "handled", 0, _counted({"service": service[came], "carries": carries[came].astype(np.int64)})
     names = {"body": "publication", "broker": "broker", "link": "link", "time_ns": "time_ns", "finish_ns": "finish_ns"}
     steps = _chosen({new: rows[old] for old, new in names.items()}, carries & (rows["body"] >= 0))
-    yield from _dealt(task, "steps", steps, steps["publication"])
+    yield from dealt(task.tasks, "steps", steps, steps["publication"])
 
 
 def _samples(task: Pass, rows: Columns) -> Blocks:
     rows = _chosen(rows, rows["time_ns"] >= task.warm_up_ns)
-    yield from _dealt(task, "samples", rows, rows["broker"])
+    yield from dealt(task.tasks, "samples", rows, rows["broker"])
 
 
 def _origins(task: Pass, publication: Array) -> Array:
@@ -236,13 +242,13 @@ def _chosen(rows: Columns, which: Array) -> Columns:
     return rows if which.all() else {name: column[which] for name, column in rows.items()}
 
 
-def _dealt(task: Pass, what: str, rows: Columns, key: Array) -> Blocks:
+def dealt(tasks: int, what: str, rows: Columns, key: Array) -> Blocks:
     """Rows to the tasks that merge them, those of one key to one."""
     key = key.astype(np.int64)
-    to = ((key ^ (key >> 32)) % task.tasks).astype(np.uint16)
+    to = ((key ^ (key >> 32)) % tasks).astype(np.uint16)
     order = np.argsort(to, kind="stable")
-    bounds = np.searchsorted(to[order], np.arange(task.tasks + 1))
-    for number in range(task.tasks):
+    bounds = np.searchsorted(to[order], np.arange(tasks + 1))
+    for number in range(tasks):
         mine = order[bounds[number] : bounds[number + 1]]
         if mine.size:
             yield what, number, {name: column[mine] for name, column in rows.items()}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from brokers.auditing import Question, Rule
+from brokers.auditing import Matcher, Question, Rule
 from brokers.errors import InvalidInput
 from brokers.names import load_as
 
@@ -56,6 +56,14 @@ def rule_of(service: Service) -> Rule:
         )
     rule: Rule = load_as("audit rules", target)(service.kind)
     return rule
+
+
+def matcher_of(rule: Rule) -> Matcher | None:
+    """What a rule has for tasks. A rule that inherits it may have changed what it says, and is asked in Spark."""
+    if hasattr(rule, "judge") or "matcher" not in vars(type(rule)):
+        return None
+    matcher: Matcher = rule.matcher()
+    return matcher
 
 
 def judged(rule: Rule, question: Question, delivered: DataFrame) -> DataFrame:

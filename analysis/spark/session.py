@@ -279,7 +279,7 @@ def explained(runs: list[RunFolder]) -> Iterator[None]:
     except BrokerlabError:
         raise
     except Exception as error:
-        if not type(error).__module__.startswith(("pyspark", "py4j", "grpc")):
+        if not type(error).__module__.startswith(("pyspark", "py4j", "grpc", "pyarrow")) and not _of_arrow(error):
             raise
         for run in runs:
             run.verify()
@@ -295,6 +295,11 @@ def explained(runs: list[RunFolder]) -> Iterator[None]:
         if "No space left" in str(error):
             raise EnvironmentProblem("Spark ran out of disk: point SPARK_LOCAL_DIRS to a larger one") from None
         raise RunIncomplete(f"Spark could not compute this: {said}") from None
+
+
+def _of_arrow(error: BaseException) -> bool:
+    """Whether it is what Arrow says of pages that it cannot read: those of the system come with a number."""
+    return isinstance(error, OSError) and error.errno is None
 
 
 def first_line(error: BaseException) -> str:

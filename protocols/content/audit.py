@@ -5,7 +5,10 @@ it was sent, and was not revoked before the last decision about it had been made
 interest that holds all its values had been issued by then and was not gone before it was sent. Allowed and not
 forced is free.
 
-Plan. Publications and interests meet block by block: interests are dealt out to blocks, publications are sent
+A rule that builds on this one, and changes it, is asked in Spark; for tasks in Python `matching` says the same of
+values.
+
+Plan, in Spark. Publications and interests meet block by block: interests are dealt out to blocks, publications are sent
 to all of them, and within a block a sort-merge join tries each pair, times first, then ranges as flat columns,
 which Spark compiles. That is some 50 million pairs a second and core, needs no memory beyond a block of
 interests, and cares neither for skew nor for what the values are distributed like.
@@ -18,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 from brokers.auditing import Question
 from brokers.contract import Kind
 from brokers.words import word_of, words_of
+from protocols.content.matching import Ranges
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -31,6 +35,10 @@ class ContentRule:
 
     def __init__(self, kind: Kind) -> None:
         self.kind = kind
+
+    def matcher(self) -> Ranges:
+        """The same of values alone, in NumPy."""
+        return Ranges(frozenset(self.kind.interests))
 
     def decisions(self, question: Question) -> DataFrame:
         from pyspark.sql import functions as F

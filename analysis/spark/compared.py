@@ -1,0 +1,125 @@
+"""The pass of an audit over a run (`comparing`), and what it found, put together.
+
+With few rows the pass is made in this process: to start Python for Spark would take longer than all of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import reduce
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from analysis.spark import comparing, passes
+from analysis.spark.comparing import COUNTED, VERSIONS, Comparing, Judged
+from analysis.spark.passes import BLOCK, Piece, opened
+from analysis.spark.session import VERY_FEW_ROWS
+from analysis.spark.trace import Service, Trace
+from brokers.contract import NEVER
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+_ROWS_PER_TASK = 500_000  # of those that merge
+_MEASURED = ("missed", "unwanted", "duplicated", "out_of_order")
+
+
+@dataclass
+class Compared:
+    """What was found of one service."""
+
+    totals: dict[str, int] = field(default_factory=lambda: dict.fromkeys((*COUNTED, *_MEASURED), 0))
+    examples: dict[str, list[dict[str, int]]] = field(default_factory=lambda: {name: [] for name in _MEASURED})
+
+
+def compare(
+    trace: Trace, judged: Mapping[int, Judged], versions: Mapping[int, DataFrame], examples: int, rows: int
+) -> dict[int, Compared]:
+    """Look through all deliveries; and compare those of services that are judged by values alone.
+
+    `versions` are theirs, as `Standing.versions` has them. Where there are few `rows`, all is done here.
+    """
+    few = rows < VERY_FEW_ROWS
+    task = _task(trace, judged, examples, 1 if few else max(2, _dealt_rows(trace) // _ROWS_PER_TASK))
+    pieces = _pieces(trace, task)
+    blocks = _found_here(task, pieces, versions) if few else _found_in_tasks(trace, task, pieces, versions)
+    return _put_together(blocks, trace.services, examples)
+
+
+def _dealt_rows(trace: Trace) -> int:
+    return 2 * trace.run.rows("deliveries") + trace.run.rows("publications")
+
+
+def _task(trace: Trace, judged: Mapping[int, Judged], examples: int, tasks: int) -> Comparing:
+    comparing.sent_along([each.matcher for each in judged.values()])
+    network = trace.network
+    heeded = any(each.heeds_losses for each in judged.values())
+    behind = [network.behind(link) for link in range(network.source.size)] if heeded else []
+    low, high, inside = zip(*behind) if behind else ((), (), ())
+    return Comparing(
+        tasks=tasks,
+        services=dict(judged),
+        examples=examples,
+        deep=trace.has("hops"),
+        travel_ns_max=network.travel_ns_max,
+        never_ns=NEVER,
+        cut_from_ns=trace.end_ns - network.travel_ns_max if trace.in_flight_at_end else None,
+        place=network.place,
+        behind={"low": np.array(low, np.int64), "high": np.array(high, np.int64), "inside": np.array(inside, np.bool_)},
+    )
+
+
+def _pieces(trace: Trace, task: Comparing) -> list[Piece]:
+    heeded = any(each.heeds_losses for each in task.services.values())
+    wanted = ["deliveries"]
+    if task.services:
+        wanted += ["publications", *(["losses"] if heeded else []), *(["hops"] if task.deep else [])]
+    return [
+        piece
+        for name in wanted
+        for piece in passes.pieces_of(name, map(str, trace.run.parts(name)), comparing.COLUMNS[name])
+    ]
+
+
+def _found_here(task: Comparing, pieces: Iterable[Piece], versions: Mapping[int, DataFrame]) -> Iterator[Any]:
+    def dealt() -> Iterator[pa.RecordBatch]:
+        for piece in pieces:
+            yield from task.look(piece)
+        for service, frame in versions.items():
+            yield from task.spread(service)(frame.select(*VERSIONS).toArrow().to_batches())
+
+    for batch in task.merged(dealt()):
+        yield from zip(batch.column("what").to_pylist(), batch.column("block"))
+
+
+def _found_in_tasks(
+    trace: Trace, task: Comparing, pieces: list[Piece], versions: Mapping[int, DataFrame]
+) -> Iterator[Any]:
+    frames = [trace.spark.range(0, len(pieces), 1, len(pieces)).mapInArrow(task.over(pieces), BLOCK)] if pieces else []
+    frames += [frame.select(*VERSIONS).mapInArrow(task.spread(service), BLOCK) for service, frame in versions.items()]
+    if frames:
+        blocks = reduce(lambda a, b: a.unionByName(b), frames).repartition(task.tasks, "task")
+        table = blocks.mapInArrow(task.merged, BLOCK).select("what", "block").toArrow()
+        yield from zip(table["what"].to_pylist(), table["block"])
+
+
+def _put_together(blocks: Iterable[Any], services: Iterable[Service], examples: int) -> dict[int, Compared]:
+    found = {service.number: Compared() for service in services}
+    for what, block in blocks:
+        rows = opened(block.as_buffer()).to_pylist()
+        name, _, number = what.partition(" ")
+        if number:
+            found[int(number)].examples[name] += rows
+            continue
+        for row in rows:
+            totals = found[row.pop("service")].totals
+            for each, count in row.items():
+                totals[each] += count
+    for each in found.values():
+        for rows in each.examples.values():
+            rows.sort(key=lambda row: (row["publication"], row["client"]))
+            del rows[examples:]
+    return found

@@ -1,0 +1,345 @@
+"""What tasks of Spark do with the rows of a trace to audit it: one pass over each table.
+
+    pieces ─► `Comparing.over` ─► blocks, dealt out ─► `Comparing.merged` ─► blocks for the driver
+
+Deliveries go to tasks twice: by client and publisher, where `order` looks for duplicates and for order; and by
+publication, for services whose rule has a matcher. Publications and the last time that each was handled go there too,
+and all versions to every task, which then finds what was forced and what was free (`pairs`), and compares.
+
+For the driver are left totals, and the first few examples of each finding.
+
+Numbers only, and NumPy and Arrow: this module goes to the tasks by value (`sent_along`).
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from analysis.spark import order, pairs, passes
+from analysis.spark.pairs import Lists, Publications, Versions
+from analysis.spark.passes import Array, Blocks, Columns, Piece, block_of, dealt, opened
+
+# What is read of a table, once.
+COLUMNS = {
+    "deliveries": ("service", "publication", "client", "time_ns"),
+    "hops": ("service", "body", "time_ns"),
+    "publications": ("service", "publication", "time_ns", "broker", "values"),
+    "losses": ("service", "body", "link"),
+}
+VERSIONS = (
+    "client", "home", "issued_ns", "settled_ns", "revoked_ns", "gone_ns", "values", "unsettled", "unheard",
+)  # fmt: skip
+SAMPLE_STEPS = 1 << 30
+COUNTED = ("deliveries", "audited", "forced", "free", "excused", "excused_missed", "missed", "unwanted")
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A service whose rule has a matcher, and what its publications are judged by."""
+
+    matcher: Any
+    steps: int | None  # of a sample: publications whose hash is below
+    heeds_losses: bool
+
+
+@dataclass(frozen=True)
+class Comparing:
+    """What every task has to know. Arrays are as large as the overlay, not as the trace."""
+
+    tasks: int  # that merge
+    services: Mapping[int, Judged]
+    examples: int  # at most, of each finding
+    deep: bool  # whether hops tell when a publication was handled last
+    travel_ns_max: int
+    never_ns: int
+    cut_from_ns: int | None  # publications sent then or later may have been cut off
+    place: Array  # by broker
+    behind: Columns  # by directed link: low, high, inside
+
+    def over(self, pieces: Sequence[Piece]) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+        """The pass over pieces of the trace, which a task is given by their numbers."""
+
+        def look(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            for batch in batches:
+                for number in batch.column(0).to_pylist():
+                    yield from self.look(pieces[number])
+
+        return look
+
+    def look(self, piece: Piece) -> Iterator[pa.RecordBatch]:
+        """One piece, dealt out."""
+        for what, task, rows in _LOOKS[piece.table](self, piece.rows()):
+            yield block_of(what, task, rows)
+
+    def spread(self, service: int) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+        """The versions of a service, to every task."""
+
+        def deal(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            for batch in batches:
+                if batch.num_rows:
+                    rows = dict(zip(VERSIONS, batch.select(VERSIONS).columns))
+                    for task in range(self.tasks):
+                        yield block_of(f"versions {service}", task, rows)
+
+        return deal
+
+    def merged(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """All that was dealt to one task, put together."""
+        found: dict[str, list[pa.Table]] = {}
+        for batch in batches:
+            for what, block in zip(batch.column("what").to_pylist(), batch.column("block")):
+                found.setdefault(what, []).append(opened(block.as_buffer()))
+        tables = {what: pa.concat_tables(parts).combine_chunks() for what, parts in found.items()}
+        if "arrived" in tables:
+            yield from self._in_order(_numbers(tables.pop("arrived")))
+        for service, judged in self.services.items():
+            mine = {name: tables.get(f"{name} {service}") for name in ("delivered", *COLUMNS, "versions")}
+            if mine["publications"] is not None or mine["delivered"] is not None:
+                yield from self._compared(service, judged, mine)
+
+    # ---- duplicates and order
+
+    def _in_order(self, rows: Columns) -> Iterator[pa.RecordBatch]:
+        for service in np.unique(rows["service"]).tolist():
+            mine = rows["service"] == service
+            client, publication, time = (rows[name][mine] for name in ("client", "publication", "time_ns"))
+            sort, again, latest, late = order.looked_through(client, publication, time)
+            sorted_rows = {"publication": publication[sort], "client": client[sort], "delivered_ns": time[sort]}
+            totals = {"service": [service], "duplicated": [int(again.sum())], "out_of_order": [int(late.sum())]}
+            yield block_of("ordered", 0, totals)
+            yield from self._examples(f"duplicated {service}", sorted_rows, again)
+            yield from self._examples(
+                f"out_of_order {service}", {**sorted_rows, "later_one_delivered_ns": latest}, late
+            )
+
+    def _examples(self, what: str, rows: Mapping[str, Array], which: Array) -> Iterator[pa.RecordBatch]:
+        """The first few, by publication and client."""
+        at = np.flatnonzero(which)
+        if at.size:
+            first = at[np.lexsort((rows["client"][at], rows["publication"][at]))][: self.examples]
+            yield block_of(what, 0, {name: column[first] for name, column in rows.items()})
+
+    # ---- pairs
+
+    def _compared(
+        self, service: int, judged: Judged, tables: Mapping[str, pa.Table | None]
+    ) -> Iterator[pa.RecordBatch]:
+        """Decisions about the publications of a service beside its deliveries, some publications at a time."""
+        there = _numbers(tables["delivered"], "publication", "client", "time_ns")
+        there = pairs.delivered(*there.values())
+        publications = self._publications(judged, tables)
+        left = np.ones(there["publication"].size, np.bool_)
+        totals = dict.fromkeys(COUNTED, 0)
+        totals["audited"] = publications.publication.size
+        for decided in self._decided(judged, publications, tables["versions"]):
+            rows = np.unique(decided["publication"])
+            decided["publication"] = publications.publication[decided["publication"]]
+            mine = _of(there["publication"], publications.publication[rows])
+            left[mine] = False
+            yield from self._told(service, totals, pairs.beside(decided, _taken(there, mine)), publications)
+        nothing = {name: np.empty(0, np.int64) for name in ("publication", "client", "forced", "excused", "since_ns")}
+        rest = _taken(there, np.flatnonzero(left))
+        yield from self._told(service, totals, pairs.beside(nothing, rest), publications)
+        yield block_of("compared", 0, {"service": [service], **{name: [count] for name, count in totals.items()}})
+
+    def _decided(self, judged: Judged, publications: Publications, table: pa.Table | None) -> Iterator[Columns]:
+        if table is not None:
+            yield from pairs.decisions(judged.matcher, publications, _versions(judged, table))
+
+    def _told(
+        self, service: int, totals: dict[str, int], found: Columns, publications: Publications
+    ) -> Iterator[pa.RecordBatch]:
+        """Add to the totals; examples of what is wrong."""
+        came, allowed = found["times"] > 0, found["allowed"]
+        counts = {
+            "deliveries": found["times"], "forced": found["forced"], "free": allowed & ~found["forced"],
+            "excused": found["excused"], "excused_missed": found["excused"] & ~came, "missed": found["missed"],
+            "unwanted": found["unwanted"],
+        }  # fmt: skip
+        for name, count in counts.items():
+            totals[name] += int(count.sum())
+        for name in ("missed", "unwanted"):
+            if found[name].any():
+                sent = _looked_up(publications.publication, publications.time_ns, found["publication"])
+                times = {"delivered_ns": np.where(came, found["first_ns"], -1), "sent_ns": sent}
+                rows = {"publication": found["publication"], "client": found["client"], **times}
+                yield from self._examples(f"{name} {service}", rows, found[name])
+
+    def _publications(self, judged: Judged, tables: Mapping[str, pa.Table | None]) -> Publications:
+        rows = _numbers(tables["publications"], "publication", "time_ns", "broker")
+        by_time = np.argsort(rows["time_ns"], kind="stable")
+        publication, time, broker = (rows[name][by_time] for name in ("publication", "time_ns", "broker"))
+        end = np.minimum(time + self.travel_ns_max, self.never_ns)
+        if self.deep:
+            handled = _numbers(tables["hops"], "body", "time_ns")
+            last = _looked_up(*_greatest(handled["body"], handled["time_ns"]), publication)
+            end = np.maximum(time, last)
+        cut = np.zeros(time.size, np.bool_) if self.cut_from_ns is None else time >= self.cut_from_ns
+        values = _values(tables["publications"], by_time)
+        grid = judged.matcher.publications(*values)
+        unheard = self._unheard(publication, tables["losses"])
+        return Publications(publication, time, end, self.place[broker], cut, grid, unheard)
+
+    def _unheard(self, publication: Array, table: pa.Table | None) -> Lists:
+        """What lies behind the links that lost a copy, by publication."""
+        if table is None:
+            nobody = {name: column[:0] for name, column in self.behind.items()}
+            return Lists(np.zeros(publication.size + 1, np.int64), nobody)
+        lost = _numbers(table, "body", "link")
+        by_id = np.argsort(publication, kind="stable")
+        ids = publication[by_id]
+        at = np.searchsorted(ids, lost["body"])
+        known = np.searchsorted(ids, lost["body"], side="right") > at
+        row, link = np.unique(np.array([by_id[at[known]], lost["link"][known]], np.int64), axis=1)
+        starts = np.searchsorted(row, np.arange(publication.size + 1))
+        return Lists(starts, {name: column[link] for name, column in self.behind.items()})
+
+
+# ---- what each table is looked through for
+
+
+def _deliveries(task: Comparing, table: pa.Table) -> Blocks:
+    rows = _numbers(table)
+    ordered = _taken(rows, np.flatnonzero(rows["publication"] >= 0))
+    key = ordered["client"] * 31 + (ordered["publication"] >> 32)
+    yield from dealt(task.tasks, "arrived", ordered, key)
+    for service in task.services:
+        yield from _dealt_of(task, service, "delivered", rows, "publication")
+
+
+def _hops(task: Comparing, table: pa.Table) -> Blocks:
+    rows = _numbers(table)
+    for service in task.services:
+        mine = (rows["service"] == service) & (rows["body"] >= 0)
+        body, time = _greatest(rows["body"][mine], rows["time_ns"][mine])
+        least = {"service": np.full(body.size, service), "body": body, "time_ns": time}
+        yield from _dealt_of(task, service, "hops", least, "body")
+
+
+def _losses(task: Comparing, table: pa.Table) -> Blocks:
+    rows = _numbers(table)
+    for service, judged in task.services.items():
+        if judged.heeds_losses:
+            yield from _dealt_of(task, service, "losses", rows, "body")
+
+
+def _publications(task: Comparing, table: pa.Table) -> Blocks:
+    rows = _numbers(table.select(["service", "publication"]))
+    for service, judged in task.services.items():
+        mine = np.flatnonzero((rows["service"] == service) & _sampled(judged, rows["publication"]))
+        names = ("publication", "time_ns", "broker", "values")
+        numbered = {"at": mine, "publication": rows["publication"][mine]}
+        for what, number, some in dealt(task.tasks, f"publications {service}", numbered, numbered["publication"]):
+            part = table.take(pa.array(some["at"])).combine_chunks()
+            yield what, number, {name: part.column(name) for name in names}
+
+
+_LOOKS: dict[str, Callable[[Comparing, pa.Table], Blocks]] = {
+    "deliveries": _deliveries, "hops": _hops, "losses": _losses, "publications": _publications,
+}  # fmt: skip
+
+
+def _dealt_of(task: Comparing, service: int, what: str, rows: Columns, key: str) -> Blocks:
+    """Rows of a service, and of its sample, to the tasks that merge them."""
+    mine = (rows["service"] == service) & _sampled(task.services[service], rows[key])
+    chosen = {name: column[mine] for name, column in rows.items() if name != "service"}
+    yield from dealt(task.tasks, f"{what} {service}", chosen, chosen[key])
+
+
+def _sampled(judged: Judged, publication: Array) -> Array:
+    if judged.steps is None:
+        return np.ones(publication.size, np.bool_)
+    return hashed(publication) % SAMPLE_STEPS < judged.steps
+
+
+def hashed(number: Array) -> Array:
+    """What Spark calls xxhash64 of a long."""
+    prime = [np.uint64(each) for each in (
+        0x9E3779B185EBCA87, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9, 0x85EBCA77C2B2AE63, 0x27D4EB2F165667C5,
+    )]  # fmt: skip
+
+    def turned(value: Array, bits: int) -> Array:
+        return value << np.uint64(bits) | value >> np.uint64(64 - bits)
+
+    with np.errstate(over="ignore"):
+        value = turned(number.astype(np.int64).view(np.uint64) * prime[1], 31) * prime[0]
+        value = turned(np.uint64(42 + 8) + prime[4] ^ value, 27) * prime[0] + prime[3]
+        for bits, factor in ((33, prime[1]), (29, prime[2])):
+            value = (value ^ value >> np.uint64(bits)) * factor
+    return (value ^ value >> np.uint64(32)).view(np.int64)
+
+
+# ---- rows
+
+
+def sent_along(matchers: Iterable[Any]) -> None:
+    """From now on this module, what it needs, and those of matchers go to tasks as they are."""
+    from pyspark import cloudpickle
+
+    passes.sent_along()
+    for module in (order, pairs, sys.modules[__name__], *(sys.modules[type(each).__module__] for each in matchers)):
+        cloudpickle.register_pickle_by_value(module)
+
+
+def _numbers(table: pa.Table | None, *names: str) -> Columns:
+    if table is None:
+        return {name: np.empty(0, np.int64) for name in names}
+    return {name: table.column(name).to_numpy() for name in names or table.column_names}
+
+
+def _taken(rows: Columns, at: Array) -> Columns:
+    return {name: column[at] for name, column in rows.items()}
+
+
+def _of(ordered: Array, wanted: Array) -> Array:
+    """Where ids that are in order are among the wanted ones, which are some of them or others."""
+    wanted = np.unique(wanted)
+    first, last = np.searchsorted(ordered, wanted), np.searchsorted(ordered, wanted, side="right")
+    sizes = last - first
+    return np.arange(int(sizes.sum())) + np.repeat(first - (np.cumsum(sizes) - sizes), sizes)
+
+
+def _greatest(key: Array, value: Array) -> tuple[Array, Array]:
+    """Each key once, in order, with the greatest of its values."""
+    keys, place = np.unique(key, return_inverse=True)
+    found = np.full(keys.size, -1, np.int64)
+    np.maximum.at(found, place, value)
+    return keys, found
+
+
+def _looked_up(keys: Array, values: Array, wanted: Array) -> Array:
+    """The value of each wanted key, -1 where there is none."""
+    if not keys.size:
+        return np.full(wanted.size, -1, np.int64)
+    by_key = np.argsort(keys, kind="stable")
+    at = np.minimum(np.searchsorted(keys, wanted, sorter=by_key), keys.size - 1)
+    return np.where(keys[by_key[at]] == wanted, values[by_key[at]], -1)
+
+
+def _values(table: pa.Table | None, rows: Array | None = None) -> tuple[Array, Array]:
+    """The sizes of lists of numbers, and the numbers."""
+    if table is None:
+        return np.empty(0, np.int64), np.empty(0)
+    lists = table.column("values").combine_chunks()
+    if rows is not None:
+        lists = lists.take(pa.array(rows))
+    return np.diff(lists.offsets.to_numpy()).astype(np.int64), lists.flatten().to_numpy(zero_copy_only=False)
+
+
+def _lists(table: pa.Table, name: str) -> Lists:
+    lists = table.column(name).combine_chunks()
+    fields = lists.values
+    columns = {each.name: fields.field(each.name).to_numpy(zero_copy_only=False) for each in fields.type}
+    return Lists(lists.offsets.to_numpy().astype(np.int64), columns)
+
+
+def _versions(judged: Judged, table: pa.Table) -> Versions:
+    columns: dict[str, Any] = dict(_numbers(table, *VERSIONS[:-3]))
+    lists: dict[str, Any] = {name: _lists(table, name) for name in ("unsettled", "unheard")}
+    return Versions(**columns, values=judged.matcher.interests(*_values(table)), **lists)
