@@ -286,7 +286,7 @@ class HTree(ContentIndex):
         self._tune_at = max(TUNE_EVERY * len(slots), TUNE_FROM)
         if not len(slots):
             return
-        some = slots[:: -(-len(slots) // SAMPLE_ROWS)]
+        some = slots[:: -(-len(slots) // SAMPLE_ROWS)].copy()  # the kernels are compiled for rows side by side
         attribute, ends = self._store.attribute[some], self._store.ends[some]
         wishes = self._wishes_of(len(slots))
         plans = []
