@@ -66,7 +66,7 @@ class Point:
 
     def h_tree(self, ids: Any, rows: Floats, **options: Any) -> HTree:
         levels = min(self.levels, self.workload.attributes)
-        wanted = {"levels": levels, "cells": self.cells, "domain": self.domain, "scans": False}
+        wanted = {"levels": levels, "cells": self.cells, "domain": self.domain, "scans": False, "follows": False}
         return HTree.build(self.workload.attributes, ids, rows, **{**wanted, **options})
 
     def contenders(self) -> dict[str, Callable[[Any, Floats], ContentIndex]]:

@@ -15,6 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 LARGE_BYTES = 1 << 22
+STEP_BYTES = 1 << 21  # arrays grow and are given back in steps of no more than this, so that no change waits long
+
+_LINE = 64
+_RESERVED = 16  # times what is asked for: room to grow in place
 
 
 def array(shape: tuple[int, ...], dtype: Any, fill: Any = 0) -> NDArray[Any]:
@@ -61,3 +65,36 @@ def given_back(memory: NDArray[np.uint8], used: int, step: int) -> Iterator[None
         for start in range(0, used, step):
             mapped.madvise(mmap.MADV_DONTNEED, start, min(step, used - start))
             yield
+
+
+class Growing:
+    """A two-dimensional array that grows at its end in place, its start on a cache line."""
+
+    def __init__(self, dtype: Any, width: int, count: int) -> None:
+        self.dtype, self.width = np.dtype(dtype), width
+        self._raw = zeros(self._bytes(count), _RESERVED)
+        self._offset = self._start()
+        self.rows = self._view(count)
+
+    def grow(self, count: int) -> None:
+        """Have `count` rows, new ones zero. O(new rows) while there is room, which for large arrays there mostly is."""
+        if self._bytes(count) > len(self._raw):
+            before = self.rows
+            self._raw = zeros(self._bytes(count), _RESERVED)
+            self._offset = self._start()
+            self._view(len(before))[:] = before
+        self.rows = self._view(count)
+
+    def given_back(self) -> Iterator[None]:
+        """Give the memory back in steps; the array must not be used any more."""
+        return given_back(self._raw, self._bytes(len(self.rows)), STEP_BYTES)
+
+    def _bytes(self, count: int) -> int:
+        return count * self.width * self.dtype.itemsize + _LINE
+
+    def _start(self) -> int:
+        return -int(self._raw.ctypes.data) % _LINE
+
+    def _view(self, count: int) -> NDArray[Any]:
+        bytes_ = self._bytes(count) - _LINE
+        return self._raw[self._offset : self._offset + bytes_].view(self.dtype).reshape(count, self.width)

@@ -48,14 +48,23 @@ def test_filters_have_a_weight_for_each_constraint(name):
     assert (~np.isnan(rows[:, 0, 3])).all()
 
 
+def test_pauses_are_judged_where_many_are_held_beside_what_the_machine_does_alone():
+    spent = np.column_stack([np.full(2_000, 20.0), np.full(2_000, 10.0)])
+    spent[7, 0], spent[9, 1] = 1_500.0, 30.0
+    median, late, longest, above = hard.pauses("all", spent, True)
+    assert (median["value"], median["ratio"], late["holds"]) == (20.0, 2.0, True)
+    assert (longest["value"], longest["baseline"], longest["holds"]) == (1_500.0, 30.0, False)
+    assert (above["value"], above["baseline"]) == (500.0, 0.0)
+
+
 def test_the_rows_of_the_group_name_each_case_and_what_it_is_held_to():
     assert load(BENCHES["hard"].target) is hard.rows
     found = [row for name in ("all equal", "nested") for row in hard.matches(name, MATCHING[name], FEW)]
     found += hard.ranks("k = None", TOP_K["k = None"], FEW)
     found += hard.drifts("prices", DRIFTS["prices"], FEW)
     names = [row["name"] for row in found]
-    assert len(set(names)) == len(names) == 2 * 4 + 1 + 4
+    assert len(set(names)) == len(names) == 2 * 4 + 1 + 2 * 5
     for row in found:
-        assert row["value"] > 0
-        assert (row["target"] is None) == row["name"].endswith("longest change")
+        assert row["value"] > 0 or "above 1 ms" in row["name"]
+        assert (row["target"] is None) == ("change" in row["name"])
     assert "at most 1.15 times the scan's" in {row["target"] for row in found}

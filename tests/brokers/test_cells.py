@@ -15,7 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from brokers.indexes import space
 from brokers.indexes.content import cells, cells_edit, cells_match
 from brokers.indexes.content.cells import CellBitset
-from brokers.indexes.content.cells_blocks import NODES, Growing
+from brokers.indexes.content.cells_blocks import NODES
 from brokers.indexes.content.cells_plan import make_plan
 from brokers.indexes.content.contract import verify
 from brokers.indexes.content.scan import Scan
@@ -306,7 +306,7 @@ def test_check_notices_a_changed_cell_a_lost_box_and_a_wrong_id():
 
 
 def test_a_growing_array_keeps_its_rows_on_cache_lines():
-    array = Growing(np.uint64, 3, 2)
+    array = space.Growing(np.uint64, 3, 2)
     array.rows[:] = 7
     for count in (3, 50, 5_000, 100_000):
         held = len(array.rows)
@@ -316,7 +316,7 @@ def test_a_growing_array_keeps_its_rows_on_cache_lines():
 
 
 def test_a_large_array_grows_in_its_place_and_one_without_room_moves(monkeypatch):
-    array = Growing(np.uint64, 4, 200_000)
+    array = space.Growing(np.uint64, 4, 200_000)
     place = array.rows.ctypes.data
     array.rows[-1] = 7
     array.grow(800_000)

@@ -126,4 +126,4 @@ def test_few_ends_are_not_judged():
     watch = cells_drift.Watch(2)
     plan = make_plan(np.array([[0.0, 0.1, 0.2]] * 100), 2, 100)
     watch.seen[0, 3] = cells_drift.ENDS_MIN - 1
-    assert not watch.drifted(plan, 10_000, 1_000)
+    assert not watch.drifted(plan.usual, 10_000, 1_000)

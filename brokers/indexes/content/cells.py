@@ -31,7 +31,7 @@ from brokers.indexes.content.cells_build import build
 from brokers.indexes.content.cells_drift import Watch, regrid
 from brokers.indexes.content.cells_edit import delete, delete_one, give_up, insert
 from brokers.indexes.content.cells_match import forecast, match, match_both
-from brokers.indexes.content.cells_plan import Layout, make_plan
+from brokers.indexes.content.cells_plan import TALLIED_MOST, Layout, make_plan
 from brokers.indexes.content.contract import (
     ContentIndex,
     Floats,
@@ -71,7 +71,7 @@ class CellBitset(ContentIndex):
         self._left = 0  # leaves of the other side that may hold some
         self._moved = np.empty(32, np.int64)
         self._scan = Beside(self.attributes)
-        self._watch = Watch(self.attributes)
+        self._watch = Watch(min(self.attributes, TALLIED_MOST))
         self._cutting: Iterator[Layout | None] | None = None  # new cells, step by step
 
     def __len__(self) -> int:
@@ -268,7 +268,7 @@ class CellBitset(ContentIndex):
             return
         held, expected = len(self._slot_of), blocks.plan.expected
         if SHRUNK * held >= expected and held <= OUTGROWN * expected:
-            if self._cutting is not None or (entered and self._watch.drifted(blocks.plan, entered, held)):
+            if self._cutting is not None or (entered and self._watch.drifted(blocks.plan.usual, entered, held)):
                 self._regrid()
             return
         if held == 0:
@@ -319,7 +319,7 @@ class CellBitset(ContentIndex):
         self._slot_of = IdMap()
         self._slot_of.add(built.records.rows[slots, 0].copy(), 2 * slots)
         self._sides, self._side, self._owed = [built, None], 0, 0
-        self._watch, self._cutting = Watch(self.attributes), None
+        self._watch, self._cutting = Watch(min(self.attributes, TALLIED_MOST)), None
 
     def _turn(self, blocks: Blocks) -> None:
         """Let inserts go to new blocks, and the others' content follow bit by bit."""

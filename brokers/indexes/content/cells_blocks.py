@@ -16,7 +16,6 @@ A free lane and an absent leaf have cells 255..0, in which no event lies, so tha
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 from numba import njit
@@ -25,47 +24,10 @@ from numpy.typing import NDArray
 from brokers.indexes.content.cells_plan import Layout, classify, quantised
 from brokers.indexes.content.contract import Floats
 from brokers.indexes.contract import claim
-from brokers.indexes.space import given_back, zeros
+from brokers.indexes.space import STEP_BYTES, Growing
 
 # What `state` holds: how much is used, the free leaf last given up (-1: none), and work since it was read.
 NODES, LEAVES, FREE_LEAF, PROBED, WORDS, VERIFIED = range(6)
-
-_LINE = 64
-_RESERVED = 16  # times what is asked for: room to grow in place
-_STEP_BYTES = 1 << 21  # rows are added in steps of no more than this, so that no insert waits long
-
-
-class Growing:
-    """A two-dimensional array that grows at its end in place, its start on a cache line."""
-
-    def __init__(self, dtype: Any, width: int, count: int) -> None:
-        self.dtype, self.width = np.dtype(dtype), width
-        self._raw = zeros(self._bytes(count), _RESERVED)
-        self._offset = self._start()
-        self.rows = self._view(count)
-
-    def grow(self, count: int) -> None:
-        """Have `count` rows, new ones zero. O(new rows) while there is room, which for large arrays there mostly is."""
-        if self._bytes(count) > len(self._raw):
-            before = self.rows
-            self._raw = zeros(self._bytes(count), _RESERVED)
-            self._offset = self._start()
-            self._view(len(before))[:] = before
-        self.rows = self._view(count)
-
-    def given_back(self) -> Iterator[None]:
-        """Give the memory back in steps; the array must not be used any more."""
-        return given_back(self._raw, self._bytes(len(self.rows)), _STEP_BYTES)
-
-    def _bytes(self, count: int) -> int:
-        return count * self.width * self.dtype.itemsize + _LINE
-
-    def _start(self) -> int:
-        return -int(self._raw.ctypes.data) % _LINE
-
-    def _view(self, count: int) -> NDArray[Any]:
-        bytes_ = self._bytes(count) - _LINE
-        return self._raw[self._offset : self._offset + bytes_].view(self.dtype).reshape(count, self.width)
 
 
 class Blocks:
@@ -104,10 +66,10 @@ class Blocks:
         """Make room for more. O(rows added)."""
         leaf_bytes = 64 * (self.records.width + self.further.width) * 8
         leaves = len(self.parent.rows)
-        leaves += max(1, min(leaves // 2, _STEP_BYTES // leaf_bytes))
+        leaves += max(1, min(leaves // 2, STEP_BYTES // leaf_bytes))
         nodes = len(self.heads.rows)
         if nodes < self.state[NODES] + 2:
-            nodes += 2 + min(nodes // 2, _STEP_BYTES // self.nodes.width)
+            nodes += 2 + min(nodes // 2, STEP_BYTES // self.nodes.width)
         for array in (self.heads, self.nodes, self.children, self.next_node):
             array.grow(nodes)
         for array in (self.leaves, self.parent, self.held):

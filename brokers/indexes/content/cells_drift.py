@@ -40,8 +40,8 @@ _GOLDEN = 0.6180339887498949  # its multiples, modulo 1, are even in 0..1
 class Watch:
     """Counts the range ends that come, by cell."""
 
-    def __init__(self, attributes: int) -> None:
-        self.seen = tally(np.empty((0, 1), np.int16), np.empty((0, 2), np.uint8), attributes)
+    def __init__(self, rows: int) -> None:
+        self.seen = np.zeros((rows, 256), np.int32)  # per row, mostly an attribute, and cell
         self.recent = np.full(RECENT, -1, np.int64)  # ids
         self._at = 0
         self._entered = 0  # since the last look
@@ -59,8 +59,11 @@ class Watch:
             self.recent[(self._at + np.arange(len(last))) % RECENT] = last
             self._at = (self._at + len(last)) % RECENT
 
-    def drifted(self, plan: Layout, entered: int, held: int) -> bool:
-        """Whether new cells pay, after that many inserts more. A look now and then, O(cells of all attributes)."""
+    def drifted(self, usual: Floats, entered: int, held: int) -> bool:
+        """Whether new cells pay, after that many inserts more, where so much crowding was usual in a sample.
+
+        A look now and then, O(cells of all attributes).
+        """
         self._entered += entered
         if self._entered < max(CHECKED_MIN, held * self._patience // CHECKED_SHARE):
             return False
@@ -68,7 +71,7 @@ class Watch:
         self._entered = 0
         found = crowding(self.seen)
         if self._usual is None:  # what comes may well lie closer together than all that is held
-            self._usual = np.clip(found, plan.usual, CLOSER_MOST * plan.usual)
+            self._usual = np.clip(found, usual, CLOSER_MOST * usual)
         crowded = found > CROWDED * self._usual + CROWDED_MORE
         if (crowded & (self.seen.sum(axis=1) >= ENDS_MIN)).any():
             return True
@@ -93,7 +96,7 @@ def regrid(plan: Layout, sample: Floats, recent: Floats) -> Iterator[Layout | No
     yield None
     for a in range(attributes):
         first, last = border_from[a], border_from[a + 1]
-        if last > first and (ahead := _ahead(_ends(sample, a), _ends(recent, a), last - first)) is not None:
+        if last > first and (ahead := _ahead(ends_on(sample, a), ends_on(recent, a), last - first)) is not None:
             borders[first:last] = ahead
         yield None
     attribute, cell = quantised(sample, border_from, borders)
@@ -101,26 +104,38 @@ def regrid(plan: Layout, sample: Floats, recent: Floats) -> Iterator[Layout | No
     yield replace(plan, border_from=border_from, borders=borders, usual=usual)
 
 
-def _ends(rows: Floats, attribute: int) -> Floats:
+def ends_on(rows: Floats, attribute: int) -> Floats:
     """The finite ends of ranges on an attribute, ascending."""
     row, column = np.nonzero(rows[:, 0::3] == attribute)
     ends = np.concatenate([rows[row, 3 * column + 1], rows[row, 3 * column + 2]])
     return np.sort(ends[np.isfinite(ends)])
 
 
-def _ahead(held: Floats, recent: Floats, count: int) -> Floats | None:
-    """So many borders for values that move, ascending; None if they do not."""
+def expected_ends(held: Floats, recent: Floats, share: float = 1.0) -> tuple[Floats, float] | None:
+    """What is held and what is to come, ascending, if values move, and how far they did; None if they do not.
+
+    What came of late goes on for this share of the way that values took while half of what is held was replaced.
+    """
     if len(recent) < RECENT_ENDS_MIN or not len(held):
         return None
     with np.errstate(over="ignore", invalid="ignore"):
         # What is held came half a replacement ago on average.
-        moved = recent[len(recent) // 2] - held[len(held) // 2]
+        moved = float(recent[len(recent) // 2] - held[len(held) // 2])
         spread = held[-1 - len(held) // 20] - held[len(held) // 20]
         if not MOVED * spread < abs(moved) < np.inf:
             return None
         part = np.arange(len(held)) * _GOLDEN % 1.0
-        coming = recent[np.arange(len(held)) % len(recent)] + part * moved
-        expected = np.sort(np.concatenate([held, coming]))
+        coming = recent[np.arange(len(held)) % len(recent)] + share * part * moved
+    return np.sort(np.concatenate([held, coming])), moved
+
+
+def _ahead(held: Floats, recent: Floats, count: int) -> Floats | None:
+    """So many borders for values that move, ascending; None if they do not."""
+    found = expected_ends(held, recent)
+    if found is None:
+        return None
+    expected, moved = found
+    with np.errstate(over="ignore", invalid="ignore"):
         beyond = count // BEYOND_SHARE
         inner = expected[np.arange(1, count - beyond + 1) * (len(expected) - 1) // (count - beyond + 1)]
         step = abs(moved) * len(held) / len(expected) / (count - beyond)

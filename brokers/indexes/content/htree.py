@@ -13,17 +13,20 @@ Traps
 - A range wider than a cell takes the special cell of its attribute, never several buckets.
 - An event without a value follows the special cell alone.
 - Ranges and events go through one monotone function to positions and segments (`htree_domain`), so that
-  rounding cannot part them. It is frozen, as are the attributes, until the tree is built again.
+  rounding cannot part them. It is frozen, as are the attributes: another function is another tree.
 - A subscription is deleted from where it was put, not from where it would go today.
 
 What the source decides offline is decided here on a sample (`htree_plan`), when 1,024 are held and again
-whenever the number has quadrupled, so that an index that starts empty grows into its shape.
+whenever the number has quadrupled, so that an index that starts empty grows into its shape. It is decided anew
+where values have moved (`htree_drift`). A tree of few is built at once. Of many, a second one stands beside the
+first: what comes goes there, some of the first follow with every change, and a match asks both (`htree_side`).
 `docs/htree.md` says how to choose the options and what was measured.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -34,6 +37,7 @@ from brokers.errors import InvalidInput
 from brokers.indexes.content import htree_kernels as kernels
 from brokers.indexes.content import htree_probe as probe
 from brokers.indexes.content.beside import RoomyScan
+from brokers.indexes.content.cells_drift import Watch
 from brokers.indexes.content.contract import (
     ContentIndex,
     Floats,
@@ -42,14 +46,20 @@ from brokers.indexes.content.contract import (
     one_event,
 )
 from brokers.indexes.content.htree_domain import Domain, checked_domain, learn
+from brokers.indexes.content.htree_drift import SAMPLE_ROWS as STEPS_SAMPLE_ROWS
+from brokers.indexes.content.htree_drift import planned
 from brokers.indexes.content.htree_plan import CELLS_MAX, SAMPLE_ROWS, TreeShape, Wishes, choose, sampled
+from brokers.indexes.content.htree_side import UNCOUNTED, Side
 from brokers.indexes.content.htree_store import SingleStore
-from brokers.indexes.content.htree_tree import Codes, Paths, Slots, Tree
+from brokers.indexes.content.htree_tree import Codes, Paths, Places, Slots, Tree
 from brokers.indexes.content.store import in_order
 from brokers.indexes.contract import BadEvent, Ids, WorkCounters, claim
 
 TUNE_FROM = 1024  # held; fewer are looked through
 TUNE_EVERY = 4  # times as many as at the last build
+AT_ONCE = 1 << 14  # so many are built anew in one go
+MOVES = 8  # subscriptions that go to the new tree per change
+MOVES_BATCH = 32
 BUDGET_PER_SUBSCRIPTION = 40  # bytes of nodes and buckets, unless a budget is given
 BUDGET_BYTES_MIN = 1 << 20
 SCAN_SHARE = 5  # of the held that survive the quick check: a scan pays
@@ -82,11 +92,13 @@ class HTree(ContentIndex):
     budget_bytes of nodes and buckets; None: 40 per subscription, at least 1 MiB
     scans        whether an event that one in five subscriptions survive the quick check of is left to a scan of all;
                  False: as the source has it
+    follows      whether positions and cells are decided anew where values have moved; False: not before `tune`, as
+                 the source has it. With disjoint cells they are not
     """
 
     def __init__(self, attributes: int, *, levels: int | None = None, cells: int | None = None,
                  indexed: Any = None, domain: Any = "auto", division: str = "overlapping",
-                 budget_bytes: int | None = None, scans: bool = True) -> None:
+                 budget_bytes: int | None = None, scans: bool = True, follows: bool = True) -> None:
         self.attributes = checked_attributes(attributes)
         self.counters = WorkCounters()
         if division not in ("overlapping", "disjoint"):
@@ -98,11 +110,13 @@ class HTree(ContentIndex):
             overlapping=division == "overlapping",
             budget_bytes=_whole("budget_bytes", budget_bytes, 0, 1 << 62),
         )
-        self._scans = scans
+        self._scans, self._follows = scans, follows and division == "overlapping"
         self._habit, self._scan = np.zeros(4, np.int64), RoomyScan()
         self._domain_wish = checked_domain(domain)
         self._store = SingleStore(self.attributes)
         self._tune_at = 1 if self._wishes.shaped else TUNE_FROM
+        self._places = Places()
+        self._seen = np.zeros(self.attributes, np.uint8)  # attributes that anyone constrained
         self._start(learn(self._domain_wish, self.attributes, np.empty(0, np.int64), np.empty(0)),
                     TreeShape((), (), self._wishes.overlapping, 1.0, 0.0, 0.0, 0.0))
 
@@ -111,31 +125,41 @@ class HTree(ContentIndex):
 
     @property
     def plan(self) -> TreeShape:
-        """What was decided at the last build, and predicted."""
-        return self._plan
+        """What was decided last, and predicted."""
+        return self._side.plan
+
+    @property
+    def _tree(self) -> Tree:
+        return self._side.tree
 
     def insert(self, ids: Any, rows: Any) -> None:
         """Add subscriptions. O(levels + k) each, amortised over the builds."""
         fresh, checked = self._store.check_new(ids, rows)
         slots = self._store.insert(fresh, checked)
-        if len(self) >= self._tune_at:
+        if len(self) >= self._tune_at and (len(self) <= AT_ONCE or not self._follows or 2 * len(fresh) > len(self)):
             self._rebuild(None)
-        else:
-            self._enter(slots)
+            return
+        self._enter(slots, self._watch.seen)
+        if self._follows:
+            self._watch.remember(fresh)
+            self._changed(len(fresh), len(fresh))
 
     def delete(self, ids: Any) -> None:
         """Remove subscriptions by the stored path. O(levels) each; if disjoint, and by the bucket."""
         overlapping = self._wishes.overlapping
         if overlapping and (taken := self._store.take(ids)) is not None:
-            self._tree.remove(taken)
-            return
-        known, slots = self._store.slots_of(ids)
-        if overlapping:
-            self._tree.remove(slots)
+            self._remove(taken)
         else:
-            paths, _, which, _, _ = self._described(slots)
-            self._tree.remove_paths(paths, slots[which])
-        self._store.delete(known, slots)
+            known, slots = self._store.slots_of(ids)
+            if overlapping:
+                self._remove(slots)
+            else:
+                paths, _, which, _, _ = self._side.described(self._store, slots, self._seen)
+                self._tree.remove_paths(paths, slots[which])
+            self._store.delete(known, slots)
+            taken = slots
+        if self._other is not None:
+            self._changed(len(taken))
 
     def rows(self, ids: Any) -> Floats:
         """The subscriptions held under these ids. O(k) each."""
@@ -181,13 +205,14 @@ class HTree(ContentIndex):
             budget = _whole("budget_bytes", budget_bytes, 0, 1 << 62)
             self._wishes = replace(self._wishes, budget_bytes=budget)
         self._rebuild(expected)
-        return self._plan
+        return self.plan
 
     def report(self) -> Report:
         """The shape of the tree, and how it fared since the last build. O(levels)."""
-        tree, plan = self._tree, self._plan
+        plan, trees = self.plan, [side.tree for side in self._sides]
         return Report(
-            plan.attributes, plan.cells, tree.node_count, tree.bucket_count, tree.entry_count,
+            plan.attributes, plan.cells, sum(tree.node_count for tree in trees),
+            sum(tree.bucket_count for tree in trees), sum(tree.entry_count for tree in trees),
             self._wide / self._ranges if self._ranges else math.nan,
             plan.candidate_share,
             self._candidates / self._comparable if self._comparable else math.nan,
@@ -202,24 +227,32 @@ class HTree(ContentIndex):
         if self._entered >= DRIFT_ROWS_MIN and report.wide_share > self._wide_built + 0.1:
             reasons.append(f"{report.wide_share:.0%} of the indexed ranges are too wide for a cell, "
                            f"{self._wide_built:.0%} were at the build")
-        usual = 2 * self._plan.candidate_share + 0.01
+        usual = 2 * self.plan.candidate_share + 0.01
         if self._events >= DRIFT_EVENTS_MIN and report.measured_share > usual:
             reasons.append(f"events reach {report.measured_share:.2%} of the subscriptions, "
-                           f"{self._plan.candidate_share:.2%} were predicted")
+                           f"{self.plan.candidate_share:.2%} were predicted")
         return tuple(reasons)
 
     def memory_bytes(self) -> int:
         """Bytes of all arrays."""
-        shared = self._level_of.nbytes + self._seen.nbytes + self._scan.memory_bytes()
-        return self._store.memory_bytes() + self._tree.memory_bytes() + self._domain.memory_bytes() + shared
+        shared = self._places.rows.nbytes + self._seen.nbytes + self._scan.memory_bytes() + self._watch.seen.nbytes
+        return self._store.memory_bytes() + sum(side.memory_bytes() for side in self._sides) + shared
 
     def check(self) -> None:
         """Every invariant. O(slots * (ranges + levels))."""
         self._store.check()
-        self._domain.check()
-        paths, codes, slots = self._tree.contents()
         held = np.sort(self._store.items()[1])
-        claimed_paths, claimed_codes, which, _, _ = self._described(held)
+        second = self._places.second(held)
+        claim(self._side.index in (0, 1) and self._side is not self._other, "one side, or two")
+        for side in self._sides:
+            self._check_side(side, held[second == (side.index == 1)] if len(held) else held)
+        claim(sum(side.tree.entry_count for side in self._sides) >= len(held), "each subscription stands in a tree")
+
+    def _check_side(self, side: Side, held: Slots) -> None:
+        side.domain.check()
+        tree = side.tree
+        paths, codes, slots = tree.contents()
+        claimed_paths, claimed_codes, which, _, _ = side.described(self._store, held, self._seen)
         entered = _ordered(slots, paths, codes)
         expected = _ordered(held[which], claimed_paths, claimed_codes)
         same = [np.array_equal(entered[i], expected[i]) for i in range(3)]
@@ -227,18 +260,23 @@ class HTree(ContentIndex):
         claim(same[1], "each subscription stands in the buckets of its cells")
         claim(same[2], "quick checks say what the ranges say")
         if self._wishes.overlapping:
-            bucket, at = self._tree.where[held].T
-            start, count = self._tree.buckets[bucket][:, [kernels.START, kernels.COUNT]].T
-            claim(np.array_equal(self._tree.owner[at], held), "a stored path leads to its slot")
-            claim(((start <= at) & (at < start + count)).all(), "a stored path names the bucket")
+            bucket, at = tree.where[held].T >> [[1], [0]]
+            start, count = tree.buckets[bucket][:, [kernels.START, kernels.COUNT]].T
+            claim(((at >= 0) & (at < count)).all(), "a stored path names the bucket")
+            claim(np.array_equal(tree.owner[start + at], held), "a stored path leads to its slot")
 
     def _start(self, domain: Domain, plan: TreeShape) -> None:
-        """An empty tree; nothing was seen yet."""
-        self._domain, self._plan = domain, plan
-        self._tree = Tree(plan.array())
-        self._level_of = np.full(self.attributes, -1, np.int64)
-        self._level_of[list(plan.attributes)] = np.arange(len(plan.attributes))
-        self._seen = np.zeros(self.attributes, np.uint8)  # attributes that anyone constrained since
+        """One empty tree; nothing was seen yet."""
+        self._side = Side(domain, plan, self._places)
+        self._other: Side | None = None  # what it holds moves to the tree of the first
+        self._owed = 0  # subscriptions to be moved
+        self._planning: Iterator[Side | None] | None = None  # a new tree, step by step
+        self._leaving: Iterator[None] = iter(())  # gives the memory of an emptied tree back
+        self._watch = Watch(2 * len(plan.attributes))
+        self._seen[:] = 0
+        self._reset()
+
+    def _reset(self) -> None:
         self._ranges = self._wide = self._entered = 0
         self._events = self._candidates = self._comparable = 0
         self._built, self._wide_built = len(self), 0.0
@@ -248,20 +286,24 @@ class HTree(ContentIndex):
         self._tune_at = max(TUNE_EVERY * len(slots), TUNE_FROM)
         if not len(slots):
             return
-        some = slots[:: -(-len(slots) // SAMPLE_ROWS)]
+        some = slots[:: -(-len(slots) // SAMPLE_ROWS)].copy()  # the kernels are compiled for rows side by side
         attribute, ends = self._store.attribute[some], self._store.ends[some]
-        wishes = self._wishes
-        if wishes.budget_bytes is None:
-            budget = max(BUDGET_PER_SUBSCRIPTION * len(slots), BUDGET_BYTES_MIN)
-            wishes = replace(wishes, budget_bytes=budget)
-        planned = []
+        wishes = self._wishes_of(len(slots))
+        plans = []
         for domain in self._learned(attribute, ends, events):
-            planned.append((choose(sampled(attribute, ends, len(slots), domain, events), wishes), domain))
-        plan, domain = min(planned, key=lambda pair: pair[0].match_ns)
+            plans.append((choose(sampled(attribute, ends, len(slots), domain, events), wishes), domain))
+        plan, domain = min(plans, key=lambda pair: pair[0].match_ns)
         self._start(domain, plan)
-        self._enter(slots)
+        self._enter(slots, UNCOUNTED)
+        self._side.learn_usual(self._store, some, self._seen)
         self._wide_built = self._wide / max(self._ranges, 1)
         self._entered = 0
+
+    def _wishes_of(self, held: int) -> Wishes:
+        """What the user fixed, and a budget."""
+        if self._wishes.budget_bytes is not None:
+            return self._wishes
+        return replace(self._wishes, budget_bytes=max(BUDGET_PER_SUBSCRIPTION * held, BUDGET_BYTES_MIN))
 
     def _learned(self, attribute: NDArray[np.int16], ends: Floats, events: Floats | None) -> list[Domain]:
         """The domains to choose from: one if only the ends of ranges are known, or if the user chose."""
@@ -276,29 +318,84 @@ class HTree(ContentIndex):
         # Events that crowd in one place make wide ranges of narrow ones there: the quantiles may not pay.
         return [by_events, by_ends] if self._domain_wish == "auto" else [by_events]
 
-    def _enter(self, slots: Slots) -> None:
-        paths, codes, which, ranges, wide = self._described(slots)
+    def _enter(self, slots: Slots, tally: NDArray[np.int32]) -> None:
+        self._places.reach(len(self._store.ids))
+        paths, codes, which, ranges, wide = self._side.described(self._store, slots, self._seen, tally)
         self._ranges += ranges
         self._wide += wide
         self._entered += len(slots)
-        self._tree.enter(paths, codes, slots[which], len(self._store.ids))
+        self._tree.enter(paths, codes, slots[which])
 
-    def _described(self, slots: Slots) -> tuple[Paths, Codes, Slots | slice, int, int]:
-        """(path, code and place in `slots` of each entry, ranges on indexed attributes, too wide ones)."""
-        count = len(slots)
-        paths = np.empty((count, len(self._plan.attributes)), np.uint8)
-        spans, codes = np.empty_like(paths), np.empty(count, np.uint64)
-        ranges, wide = probe.describe(
-            self._store.attribute, self._store.ends, slots, self._tree.plan, self._level_of,
-            self._domain.knots, self._domain.first, self._seen, paths, spans, codes,
-        )
-        if self._wishes.overlapping:
-            return paths, codes, slice(None), ranges, wide
-        paths, which = _copies(paths, spans)
-        return paths, codes[which], which, ranges, wide
+    @property
+    def _sides(self) -> tuple[Side, ...]:
+        return (self._side,) if self._other is None else (self._side, self._other)
+
+    def _remove(self, slots: Slots) -> None:
+        """Take slots out of the trees in which they stand."""
+        if self._other is None:
+            self._tree.remove(slots)
+            return
+        second = self._places.second(slots)
+        for side in self._sides:
+            side.tree.remove(slots[second == (side.index == 1)])
+
+    def _changed(self, count: int, entered: int = 0) -> None:
+        """After so many changes, of them inserts: move what is owed, and see whether the tree still suits."""
+        if self._other is not None:
+            self._owed += MOVES * count
+            if self._owed >= MOVES_BATCH:
+                self._move(self._owed)
+                self._owed = 0
+            return
+        next(self._leaving, None)
+        if self._planning is not None:
+            if (side := next(self._planning)) is not None:
+                self._turn(side)
+        elif len(self) >= self._tune_at or self._watch.drifted(self._side.usual, entered, len(self)):
+            self._tune_at = TUNE_EVERY * len(self)
+            self._planning = self._planned()
+
+    def _sample(self) -> Slots:
+        """Some slots that are held, evenly spread."""
+        slots = np.arange(0, self._store.used, max(1, self._store.used // STEPS_SAMPLE_ROWS))
+        return slots[self._store.ids[slots] >= 0]
+
+    def _planned(self) -> Iterator[Side | None]:
+        """An empty tree that suits what is held and what comes, in short steps; the last one yields it."""
+        came = self._store.slots_held(self._watch.recent)
+        wishes = self._wishes_of(len(self))
+        yield None
+        for found in planned(self._store, self._sample(), came, self._domain_wish, wishes):
+            yield None
+            if found is not None:
+                side = Side(*found, self._places, 1 - self._side.index, self._side)
+                yield None
+                side.learn_usual(self._store, self._sample(), self._seen)
+                yield side
+
+    def _turn(self, side: Side) -> None:
+        """Let inserts go to a new tree, and the other one's content follow bit by bit."""
+        before, plan = self._side, side.plan
+        self._side, self._other, self._planning = side, before, None
+        before.leave()
+        watch = self._watch
+        watch.cut(len(self))
+        watch.seen = np.zeros((2 * len(plan.attributes), 256), np.int32)
+        self._reset()
+        self._wide_built = plan.wide_share
+
+    def _move(self, count: int) -> None:
+        """Move so many subscriptions from the other tree to the new one."""
+        other = self._other
+        assert other is not None
+        slots, other.left = other.tree.last_slots(other.left, count)
+        other.tree.remove(slots)
+        self._enter(slots, UNCOUNTED)
+        if not other.tree.entry_count:
+            self._other, self._leaving = None, other.tree.given_back()
 
     def _match(self, lows: Floats, highs: Floats) -> tuple[Ids, Ids]:
-        tree, store = self._tree, self._store
+        store = self._store
         if lows is highs and len(lows) == 1 and self._habit[probe.UNASKED] > 0:
             self._habit[probe.UNASKED] -= 1
             return self._counted(*self._scan.match(store, lows), 0, len(store))
@@ -307,9 +404,8 @@ class HTree(ContentIndex):
         self._habit[probe.LIMIT] = len(store) // SCAN_SHARE if scans else 1 << 62
         ptr, work = np.zeros(len(lows) + 1, np.int64), np.zeros(3, np.int64)
         ids = probe.match(
-            tree.nodes, tree.buckets, tree.quick, tree.owner, tree.state, tree.plan,
-            store.ids, store.attribute, store.ends, self._domain.knots, self._domain.first, self._seen,
-            lows, highs, ptr, work, self._habit,
+            (self._side.asked,) if self._other is None else (self._side.asked, self._other.asked),
+            store.ids, store.attribute, store.ends, self._seen, lows, highs, ptr, work, self._habit,
         )
         if lows is highs or self._wishes.overlapping:
             in_order(ptr, ids)
@@ -338,6 +434,12 @@ def warm() -> None:
         index = HTree.build(2, np.arange(2), rows[:2], levels=1, division=division)
         index.insert(np.array([2]), rows[2:])
         index.match(np.array([0.1, 0.3]))
+        if division == "overlapping":
+            *_, side = index._planned()
+            assert side is not None
+            index._turn(side)
+            index.match(np.array([0.1, 0.3]))
+            index._move(1)
         index.delete(np.array([0]))
         index.delete(np.array([1, 2]))
 
@@ -345,17 +447,6 @@ def warm() -> None:
 def uniform_share(segments: int, levels: int, constrained: float = 1.0) -> float:
     """The candidates expected for even values: two segments in n reach a range. A share of what is held."""
     return (1.0 - constrained + constrained * min(2.0 / segments, 1.0)) ** levels
-
-
-def _copies(paths: Paths, spans: Paths) -> tuple[Paths, Slots]:
-    """One path per combination of the cells that a subscription touches, and whose it is."""
-    which = np.arange(len(paths))
-    for level in range(paths.shape[1]):
-        again = np.flatnonzero(spans[which, level] > 1)
-        further = paths[again]
-        further[:, level] += 1
-        paths, which = np.concatenate([paths, further]), np.concatenate([which, which[again]])
-    return paths, which
 
 
 def _without_repeats(ptr: Ids, ids: Ids) -> tuple[Ids, Ids]:

@@ -71,11 +71,11 @@ def learn(domain: Domains, attributes: int, attribute: NDArray[np.int64], values
     polygons = [np.array([0.0, 1.0])] * attributes
     starts = np.flatnonzero(np.diff(attribute, prepend=-1))
     for begin, end in zip(starts, [*starts[1:], len(values)]):
-        polygons[attribute[begin]] = _polygon(domain, values[begin:end])
+        polygons[attribute[begin]] = polygon(domain, values[begin:end])
     return Domain(polygons)
 
 
-def _polygon(domain: Domains, sample: Floats) -> Floats:
+def polygon(domain: Domains, sample: Floats) -> Floats:
     """Knots for one attribute's ascending, finite sample."""
     low, high = sample[0], sample[-1]
     if domain == "auto":

@@ -14,11 +14,13 @@ from brokers.errors import EndlessWalk
 # Columns of `plan`.
 ATTRIBUTE, SEGMENTS, BACK, REGULAR = range(4)
 
-# Words of `state`: sizes of the pools, heads of the free lists (0: empty), what is live.
-NODE_WORDS, BUCKETS_USED, ENTRIES_USED, FREE_BUCKET, BUCKETS, ENTRIES, ENTRIES_WANTED = range(7)
+# Words of `state`: sizes of the pools, heads of the free lists (0: empty), what is live, which of two trees this is.
+NODE_WORDS, BUCKETS_USED, ENTRIES_USED, FREE_BUCKET, BUCKETS, ENTRIES, ENTRIES_WANTED, SIDE = range(8)
 FREE_BLOCKS = 8  # one head per power of two
 LEVELS = 40  # from here on two words per level: head of the free nodes, live nodes
 BLOCK_CLASSES = LEVELS - FREE_BLOCKS
+
+_LOOKED_AT = 4096  # buckets, when some slots are asked for
 
 # Words of a node before its children: its parent, the word that points to it, how many children it has.
 PARENT, UP, LIVE, CHILDREN = range(4)
@@ -66,12 +68,12 @@ def enter(nodes, buckets, quick, owner, state, plan, where, paths, codes, slots,
             if bucket < 0:
                 bucket = _new_bucket(nodes, buckets, state, plan, paths[i])
             else:
-                _move(buckets, quick, owner, where, state, bucket, block)
+                _move(buckets, quick, owner, state, bucket, block)
             buckets[bucket, START], buckets[bucket, CLASS] = block, size
         at = buckets[bucket, START] + count
         for r in range(run):
             quick[at + r], owner[at + r] = codes[i + r], slots[i + r]
-            where[slots[i + r], 0], where[slots[i + r], 1] = bucket, at + r
+            where[slots[i + r], 0], where[slots[i + r], 1] = 2 * bucket + state[SIDE], count + r
         buckets[bucket, COUNT] += run
         state[ENTRIES] += run
         i += run
@@ -116,11 +118,10 @@ def _free_block(buckets, owner, state, bucket):
 
 
 @njit(cache=True)
-def _move(buckets, quick, owner, where, state, bucket, block):
+def _move(buckets, quick, owner, state, bucket, block):
     start = buckets[bucket, START]
     for i in range(buckets[bucket, COUNT]):
         quick[block + i], owner[block + i] = quick[start + i], owner[start + i]
-        where[owner[block + i], 1] = block + i
     _free_block(buckets, owner, state, bucket)
 
 
@@ -167,10 +168,29 @@ def _new_node(nodes, state, level, children):
 
 
 @njit(cache=True)
+def last_slots(buckets, owner, left, out):
+    """Slots of the last of the first `left` buckets; how many, and how many buckets may hold more.
+
+    Few of the buckets are looked at in one call, so there may be none though the tree is not empty.
+    """
+    count = 0
+    end = max(left - _LOOKED_AT, 0)
+    for bucket in range(left - 1, end - 1, -1):
+        begin = buckets[bucket, START]
+        for i in range(buckets[bucket, COUNT]):
+            if count == out.size:
+                return count, bucket + 1
+            out[count] = owner[begin + i]
+            count += 1
+    return count, end
+
+
+@njit(cache=True)
 def remove(nodes, buckets, quick, owner, state, where, slots):
     """Take out slots that stand in one bucket each, by the place stored when they were entered."""
     for i in range(slots.size):
-        _drop(nodes, buckets, quick, owner, state, where, where[slots[i], 0], where[slots[i], 1])
+        bucket = where[slots[i], 0] >> 1
+        _drop(nodes, buckets, quick, owner, state, where, bucket, buckets[bucket, START] + where[slots[i], 1])
 
 
 @njit(cache=True)
@@ -191,7 +211,7 @@ def remove_paths(nodes, buckets, quick, owner, state, plan, where, paths, slots)
 def _drop(nodes, buckets, quick, owner, state, where, bucket, at):
     last = buckets[bucket, START] + buckets[bucket, COUNT] - 1
     quick[at], owner[at] = quick[last], owner[last]
-    where[owner[at], 1] = at
+    where[owner[at], 1] = at - buckets[bucket, START]
     buckets[bucket, COUNT] -= 1
     state[ENTRIES] -= 1
     if buckets[bucket, COUNT] > 0:

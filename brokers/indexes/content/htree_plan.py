@@ -18,6 +18,7 @@ its cells say, or as many as the sample shows, whichever is more; the number of 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -110,33 +111,46 @@ class _Level:
 
 def choose(sample: Sample, wishes: Wishes) -> TreeShape:
     """The plan with the least predicted time per event within the budget."""
+    *_, plan = choosing(sample, wishes)
+    assert plan is not None
+    return plan
+
+
+def choosing(sample: Sample, wishes: Wishes) -> Iterator[TreeShape | None]:
+    """The same in steps that take a fraction of a millisecond each; the last one yields the plan."""
     tried = _Tried(sample, wishes.overlapping)
     plans: list[TreeShape] = []
     before: list[_Level] | None = None
     for cap in CELL_CAPS if wishes.cells is None else (wishes.cells,):
+        for attribute in tried.candidates(wishes):
+            yield from tried.try_all(attribute, wishes, cap)
         levels = _ranked(tried, wishes, cap)
+        yield None
         if levels != before:
-            plans += _plans(sample, wishes, levels)
+            for further in _plans(sample, wishes, levels):
+                plans += further
+                yield None
         before = levels
-    return min(plans, key=lambda plan: plan.match_ns)
+    yield min(plans, key=lambda plan: plan.match_ns)
 
 
 def sampled(
-    attribute: NDArray[np.int16], ends: Floats, held: int, domain: Domain, events: Floats | None
+    attribute: NDArray[np.int16], ends: Floats, held: int, domain: Domain, events: Floats | None,
+    places: int = SAMPLE_EVENTS,
 ) -> Sample:
-    """These subscriptions, as the store keeps them, as a sample; without events, even positions are taken."""
+    """These subscriptions, as the store keeps them, as a sample; without events, some even places are taken."""
     row, j = np.nonzero(np.logical_and.accumulate(attribute >= 0, axis=1))
     asked = attribute[row, j].astype(np.int64)
     attributes = len(domain.first) - 1
     if events is None:
         generator = np.random.Generator(np.random.PCG64(0))
-        places = generator.random((SAMPLE_EVENTS, attributes))
+        asked_at = generator.random((places, attributes))
     else:
         some = events[:: -(-len(events) // SAMPLE_EVENTS)]
         asking = np.tile(np.arange(attributes), len(some))
-        places = domain.positions(asking, some.ravel()).reshape(some.shape)
+        asked_at = domain.positions(asking, some.ravel()).reshape(some.shape)
     low, high = (domain.positions(asked, ends[row, 2 * j + end]) for end in (0, 1))
-    return Sample(len(attribute), held, row, asked, low, high, places)
+    return Sample(len(attribute), held, row, asked, low, high, asked_at)
 
 
 class _Tried:
@@ -145,6 +159,8 @@ class _Tried:
     def __init__(self, sample: Sample, overlapping: bool) -> None:
         self.sample, self.overlapping = sample, overlapping
         self._ranges: dict[int, Ints] = {}
+        self._bounds: dict[int, list[float]] = {}
+        self._popular: list[int] | None = None
         self._levels: dict[tuple[int, int], _Level] = {}
 
     def ranges(self, attribute: int) -> Ints:
@@ -159,20 +175,39 @@ class _Tried:
             self._levels[key] = _level(self.sample, attribute, mine, segments, self.overlapping)
         return self._levels[key]
 
+    def candidates(self, wishes: Wishes) -> Sequence[int]:
+        """The attributes that may be indexed."""
+        if wishes.indexed is not None:
+            return wishes.indexed
+        if self._popular is None:
+            self._popular = _popular(self.sample)
+        return self._popular
+
+    def try_all(self, attribute: int, wishes: Wishes, cap: int) -> Iterator[None]:
+        """Try each of the numbers of segments that an attribute may have, one per step."""
+        for segments in self.segments(attribute, cap) if wishes.cells is None else [wishes.cells]:
+            self.level(attribute, segments)
+            yield
+
     def best(self, attribute: int, cap: int) -> _Level:
         """The level of this attribute that keeps least, with at most `cap` segments."""
-        mine = self.ranges(attribute)
-        widths = np.sort(self.sample.high[mine] - self.sample.low[mine])
-        bounds = [widths[round(q * (len(widths) - 1))] for q in WIDTH_QUANTILES] if len(widths) else [1.0]
-        # A width of exactly 1/n must give n, also where rounding made it a little more.
-        segments = {int(min(cap, 1.0 / max(bound - 1e-9, 1e-6))) for bound in bounds}
-        levels = (self.level(attribute, n) for n in sorted(segments))
+        levels = (self.level(attribute, n) for n in self.segments(attribute, cap))
         return min(levels, key=lambda level: (level.kept, level.segments))
+
+    def segments(self, attribute: int, cap: int) -> list[int]:
+        """The numbers of segments, at most `cap`, that bounds of the widths come to."""
+        if attribute not in self._bounds:
+            mine = self.ranges(attribute)
+            widths = np.sort(self.sample.high[mine] - self.sample.low[mine])
+            self._bounds[attribute] = [
+                float(widths[round(q * (len(widths) - 1))]) for q in WIDTH_QUANTILES] if len(widths) else [1.0]
+        # A width of exactly 1/n must give n, also where rounding made it a little more.
+        return sorted({int(min(cap, 1.0 / max(bound - 1e-9, 1e-6))) for bound in self._bounds[attribute]})
 
 
 def _ranked(tried: _Tried, wishes: Wishes, cap: int) -> list[_Level]:
     """The candidate levels, most telling first, or the wished attributes as they stand."""
-    attributes = wishes.indexed if wishes.indexed is not None else _popular(tried.sample)
+    attributes = tried.candidates(wishes)
     if wishes.cells is None:
         levels = [tried.best(attribute, cap) for attribute in attributes]
     else:
@@ -208,22 +243,30 @@ def _level(sample: Sample, attribute: int, mine: Ints, segments: int, overlappin
     return _Level(attribute, segments, first, last, copies, special, asked, kept, wide, len(mine))
 
 
-def _plans(sample: Sample, wishes: Wishes, levels: list[_Level]) -> list[TreeShape]:
-    """The plans with 0, 1, 2 ... of these levels that may pay, within the budget; or the one wished."""
+def _plans(sample: Sample, wishes: Wishes, levels: list[_Level]) -> Iterator[list[TreeShape]]:
+    """The plans with 0, 1, 2 ... of these levels that may pay, within the budget; or the one wished.
+
+    In steps, each of which may find some.
+    """
     front = _Front(sample)
-    plans = [front.plan(wishes.overlapping)]
     if wishes.shaped:
         for level in levels[: wishes.levels]:
             front.deepen(level)
-        return [front.plan(wishes.overlapping)]
+            yield []
+        yield [front.plan(wishes.overlapping)]
+        return
+    plans = [front.plan(wishes.overlapping)]
+    yield []
     budget = math.inf if wishes.budget_bytes is None else wishes.budget_bytes
     for level in [level for level in levels if level.kept < KEEPS_MOST][:LEVELS_MAX]:
         front.deepen(level)
+        yield []
         # Every further level only adds to what the nodes take.
         if front.nodes_bytes > budget or front.nodes_ns > min(plan.match_ns for plan in plans):
             break
         plans.append(front.plan(wishes.overlapping))
-    return [plan for plan in plans if not plan.attributes or plan.tree_bytes <= budget]
+        yield []
+    yield [plan for plan in plans if not plan.attributes or plan.tree_bytes <= budget]
 
 
 class _Front:

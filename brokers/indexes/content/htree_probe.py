@@ -106,9 +106,10 @@ def cells_of(low, high, segments, overlapping):
 
 
 @njit(cache=True)
-def describe(attribute, ends, slots, plan, level_of, knots, first, seen, paths, spans, codes):
+def describe(attribute, ends, slots, plan, level_of, knots, first, seen, paths, spans, codes, tally):
     """The path, the number of neighbouring cells per level, and the quick check of each slot's subscription.
 
+    `tally`, if it has rows, counts two rows per level: who has which regular cell, and who has one at all.
     Returns (ranges on indexed attributes, how many of them are too wide for a cell).
     """
     indexed, wide = 0, 0
@@ -146,48 +147,54 @@ def describe(attribute, ends, slots, plan, level_of, knots, first, seen, paths, 
             elif chance < second:
                 second, code_second = chance, mine
         codes[i] = code | code_second << np.uint64(32)
+        for level in range(tally.shape[0] >> 1):
+            cell = paths[i, level]
+            tally[2 * level, cell] += int(cell > 0)
+            tally[2 * level + 1, int(cell > 0)] += 1
     return indexed, wide
 
 
 @njit(cache=True)
-def match(nodes, buckets, quick, owner, state, plan, ids, attribute, ends, knots, first, seen,
-          lows, highs, ptr, work, habit):
+def match(trees, ids, attribute, ends, seen, lows, highs, ptr, work, habit):
     """Events lows..highs (the same array twice for values): fill ptr, add to work, return ids, unordered.
 
-    `work` counts nodes and buckets visited, entries sifted. An event that more than habit[LIMIT] entries survive is
-    answered by a scan, and so are some after it unasked, twice as many each time.
+    `trees` are one or two, each a tuple of its arrays and knots; what is held stands in one of them. `work` counts
+    nodes and buckets visited, entries sifted. An event that more than habit[LIMIT] entries survive is answered by a
+    scan, and so are some after it unasked, twice as many each time.
     """
     level_low = np.empty(seen.size + 1, np.uint32)
     level_high = np.empty(seen.size + 1, np.uint32)
-    probes = np.empty((plan.shape[0], 2), np.int64)
     survivors = np.empty(2 * _SIFTED, np.int32)
     found = np.empty(64, np.int64)
     total = 0
     for e in range(lows.shape[0]):
         asked, passed, count, before = habit[UNASKED] == 0, 0, 0, total
         if asked:
-            _encode(plan, knots, first, seen, lows[e], highs[e], level_low, level_high, probes)
-            reached = _descend(nodes, buckets, state, plan, probes, work)
-            for i in range(reached.size):
-                if i + _AHEAD < reached.size:
-                    ahead = buckets[reached[i + _AHEAD] - 1, START]
-                    prefetch(quick, ahead)  # type: ignore[call-arg]
-                    prefetch(owner, ahead)
-                at = np.int64(buckets[reached[i] - 1, START])
-                end = at + buckets[reached[i] - 1, COUNT]
-                work[2] += end - at
-                while at < end:
-                    stop = min(at + _SIFTED, end)
-                    passed -= count
-                    count = _sift(quick, owner, at, stop, level_low, level_high, survivors, count)
-                    passed += count
-                    at = stop
-                    if count > _SIFTED:
-                        found, total = _verify(ids, attribute, ends, lows[e], highs[e], survivors[:count],
-                                               found, total)
-                        count = 0
-                if passed > habit[LIMIT]:
-                    break
+            for tree in trees:
+                nodes, buckets, quick, owner, state, plan, knots, first = tree
+                probes = np.empty((plan.shape[0], 2), np.int64)
+                _encode(plan, knots, first, seen, lows[e], highs[e], level_low, level_high, probes)
+                reached = _descend(nodes, buckets, state, plan, probes, work)
+                for i in range(reached.size):
+                    if i + _AHEAD < reached.size:
+                        ahead = buckets[reached[i + _AHEAD] - 1, START]
+                        prefetch(quick, ahead)  # type: ignore[call-arg]
+                        prefetch(owner, ahead)
+                    at = np.int64(buckets[reached[i] - 1, START])
+                    end = at + buckets[reached[i] - 1, COUNT]
+                    work[2] += end - at
+                    while at < end:
+                        stop = min(at + _SIFTED, end)
+                        passed -= count
+                        count = _sift(quick, owner, at, stop, level_low, level_high, survivors, count)
+                        passed += count
+                        at = stop
+                        if count > _SIFTED:
+                            found, total = _verify(ids, attribute, ends, lows[e], highs[e], survivors[:count],
+                                                   found, total)
+                            count = 0
+                    if passed > habit[LIMIT]:
+                        break
         if asked and passed <= habit[LIMIT]:
             found, total = _verify(ids, attribute, ends, lows[e], highs[e], survivors[:count], found, total)
             habit[STREAK] = 0

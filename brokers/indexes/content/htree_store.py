@@ -48,6 +48,11 @@ class SingleStore(RangeStore):
         self._slot_of.add(ids, slots)
         return slots
 
+    def slots_held(self, ids: Ids) -> Slots:
+        """The slots of those of these ids that are held, each once."""
+        slots = self._slot_of.find(np.unique(ids[ids >= 0]))
+        return slots[slots >= 0]
+
     def take(self, ids: Any) -> Slots | None:
         """Forget one id, as `delete` does, and return its slot; None, and nothing done, where this cannot."""
         if not _is_one_id(ids):

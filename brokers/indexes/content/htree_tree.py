@@ -10,11 +10,13 @@
 
 Entries of a bucket stand in one block of 2^c places; a full block moves to one of twice the size, and free
 blocks are kept by size. What is freed is used again, so churn does not grow the pools.
-`where[slot]` is the stored path: the slot's bucket and its place there.
+`where[slot]` is the stored path: twice the slot's bucket, one more in the second of two trees, and its place in
+the bucket; so a block moves without a look at where its slots are.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -22,6 +24,7 @@ from numpy.typing import NDArray
 
 from brokers.indexes.content import htree_kernels as kernels
 from brokers.indexes.contract import claim
+from brokers.indexes.space import STEP_BYTES, Growing
 
 Slots = NDArray[np.int64]
 Paths = NDArray[np.uint8]
@@ -29,20 +32,44 @@ Codes = NDArray[np.uint64]
 Levels = NDArray[np.int64]
 
 _POOL_MIN = 64
+_BUCKET_WORDS = 5
+
+
+class Places:
+    """The stored path of each slot, for both of two trees."""
+
+    def __init__(self) -> None:
+        self._rows = Growing(np.int32, 2, 0)
+
+    @property
+    def rows(self) -> NDArray[np.int32]:
+        """int32[slots, 2], by slot."""
+        return self._rows.rows
+
+    def reach(self, slots: int) -> None:
+        """Have so many slots at least."""
+        if slots > len(self._rows.rows):
+            self._rows.grow(slots)
+
+    def second(self, slots: Slots) -> NDArray[np.bool_]:
+        """Which of these slots stand in the second tree."""
+        return np.asarray(self.rows[slots, 0] & 1 == 1)
 
 
 class Tree:
     """Slots under paths. Enter and remove O(levels) each, amortised."""
 
-    def __init__(self, plan: Levels) -> None:
-        self.plan = plan
-        self.nodes = np.zeros(_POOL_MIN, np.int32)
-        self.buckets = np.zeros((_POOL_MIN, 5), np.int32)
-        self.quick = np.zeros(_POOL_MIN, np.uint64)
-        self.owner = np.zeros(_POOL_MIN, np.int32)
-        self.state = np.zeros(kernels.LEVELS + 2 * len(plan), np.int64)
+    def __init__(self, plan: Levels, places: Places, side: int = 0, like: Tree | None = None) -> None:
+        """The tree `side` of two. One that becomes as large as another has that one's space from the beginning."""
+        self.plan, self._places = plan, places
+        used = (_POOL_MIN,) * 3 if like is None else tuple(like.state[: kernels.ENTRIES_USED + 1].tolist())
+        nodes, buckets, entries = (max(_POOL_MIN, rows) for rows in used)
+        self._pools = (Growing(np.int32, 1, nodes), Growing(np.int32, _BUCKET_WORDS, buckets),
+                       Growing(np.uint64, 1, entries), Growing(np.int32, 1, entries))
+        self.state: Levels = np.zeros(kernels.LEVELS + 2 * len(plan), np.int64)
         self.state[kernels.NODE_WORDS] = 1
-        self.where = np.full((_POOL_MIN, 2), -1, np.int32)
+        self.state[kernels.SIDE] = side
+        self._view()
 
     @property
     def bucket_count(self) -> int:
@@ -56,16 +83,19 @@ class Tree:
     def node_count(self) -> int:
         return int(self.state[kernels.LEVELS + 1 :: 2].sum())
 
-    def enter(self, paths: Paths, codes: Codes, slots: Slots, slots_room: int) -> None:
-        """Put each slot into the bucket of its path; slots stay below `slots_room`."""
-        if slots_room > len(self.where):
-            self.where = _grown(self.where, slots_room, -1)
+    @property
+    def where(self) -> NDArray[np.int32]:
+        """The stored paths, by slot."""
+        return self._places.rows
+
+    def enter(self, paths: Paths, codes: Codes, slots: Slots) -> None:
+        """Put each slot into the bucket of its path."""
         if len(slots) > 1:
             order = _sorted(paths)
             paths, codes, slots = paths[order], codes[order], slots[order]
         done = 0
         while True:
-            done = kernels.enter(*self._pools(), paths, codes, slots, done)  # type: ignore[call-arg]
+            done = kernels.enter(*self._arrays(), paths, codes, slots, done)  # type: ignore[call-arg]
             if done == len(slots):
                 return
             self._grow()
@@ -76,10 +106,22 @@ class Tree:
 
     def remove_paths(self, paths: Paths, slots: Slots) -> None:
         """Take slot i out of the bucket of path i. Longer by the length of the bucket."""
-        kernels.remove_paths(*self._pools(), paths, slots)  # type: ignore[call-arg]
+        kernels.remove_paths(*self._arrays(), paths, slots)  # type: ignore[call-arg]
+
+    def last_slots(self, left: int, count: int) -> tuple[Slots, int]:
+        """Up to `count` slots of the last of the first `left` buckets, and how many buckets may hold more."""
+        slots = np.empty(count, np.int64)
+        found, left = kernels.last_slots(self.buckets, self.owner, left, slots)
+        return slots[:found], left
+
+    def given_back(self) -> Iterator[None]:
+        """Give all memory back in steps; nothing may be asked of the tree any more."""
+        for pool in self._pools:
+            yield from pool.given_back()
 
     def memory_bytes(self) -> int:
-        return sum(array.nbytes for array in self._pools())
+        arrays = self.nodes, self.buckets, self.quick, self.owner, self.state, self.plan
+        return sum(array.nbytes for array in arrays)
 
     def contents(self) -> tuple[Paths, Codes, Slots]:
         """Path, code and slot of every entry. Walks all of the tree and checks it on the way."""
@@ -113,7 +155,7 @@ class Tree:
         self._check_pools(start, size)
         return paths[which], self.quick[entries], self.owner[entries].astype(np.int64)
 
-    def _pools(self) -> Any:
+    def _arrays(self) -> Any:
         return self.nodes, self.buckets, self.quick, self.owner, self.state, self.plan, self.where
 
     def _check_pools(self, start: Slots, size: Slots) -> None:
@@ -145,11 +187,17 @@ class Tree:
         """Room for one path more in each pool, and for the block that was wanted."""
         state = self.state
         words = int((kernels.CHILDREN + 1 + self.plan[:, kernels.REGULAR]).sum())
-        self.nodes = _with_room(self.nodes, state[kernels.NODE_WORDS] + words)
-        self.buckets = _with_room(self.buckets, state[kernels.BUCKETS_USED] + 1)
         entries = state[kernels.ENTRIES_USED] + state[kernels.ENTRIES_WANTED]
         state[kernels.ENTRIES_WANTED] = 0
-        self.quick, self.owner = _with_room(self.quick, entries), _with_room(self.owner, entries)
+        wanted = state[kernels.NODE_WORDS] + words, state[kernels.BUCKETS_USED] + 1, entries, entries
+        for pool, rows in zip(self._pools, wanted):
+            _make_room(pool, int(rows))
+        self._view()
+
+    def _view(self) -> None:
+        nodes, buckets, quick, owner = (pool.rows for pool in self._pools)
+        self.nodes, self.buckets = nodes.reshape(-1), buckets
+        self.quick, self.owner = quick.reshape(-1), owner.reshape(-1)
 
 
 def _sorted(paths: Paths) -> NDArray[np.intp]:
@@ -161,12 +209,8 @@ def _sorted(paths: Paths) -> NDArray[np.intp]:
     return np.lexsort(keys.T[::-1]) if words else np.arange(len(paths))
 
 
-def _with_room(array: NDArray[Any], used: int) -> NDArray[Any]:
-    """The array, or a copy half as long again or longer, with room for `used` rows."""
-    return array if used <= len(array) else _grown(array, max(used, len(array) + len(array) // 2), 0)
-
-
-def _grown(array: NDArray[Any], rows: int, filler: int) -> NDArray[Any]:
-    larger = np.full((rows, *array.shape[1:]), filler, array.dtype)
-    larger[: len(array)] = array
-    return larger
+def _make_room(pool: Growing, used: int) -> None:
+    """Room for `used` rows; if there is none, for half as many again as there were, but not many at once."""
+    rows = len(pool.rows)
+    if used > rows:
+        pool.grow(max(used, rows + min(rows // 2, STEP_BYTES // (pool.width * pool.dtype.itemsize))))
