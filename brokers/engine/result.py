@@ -62,7 +62,8 @@ def combine(model: Model, results: list[ShardResult]) -> Result:
     histogram = np.sum([r.histogram for r in results], axis=0)
     totals = np.array([r.totals for r in results])
     published = np.sum([r.publications for r in results], axis=0)
-    services = {}
+    refused = np.sum([r.refused for r in results], axis=0)
+    services: dict[str, dict[str, Any]] = {}
     for i, spec in enumerate(model.services):
         count, summed, timed = (
             int(totals[:, i, column].sum()) for column in (L.D_COUNT, L.D_LATENCY, L.D_TIMED)
@@ -78,6 +79,8 @@ def combine(model: Model, results: list[ShardResult]) -> Result:
                 "max_ms": largest / 1e6 if timed else None,
             },
         }
+        if model.faults:
+            services[spec.name]["refused"] = int(refused[i])
     metrics: dict[str, Any] = {
         "network": {
             "events": int(state[:, L.B_HANDLED].sum()),

@@ -105,7 +105,7 @@ TABLES: dict[str, Table] = {
         ),
     ),
     "losses": Table(
-        "Every message that a link lost.",
+        "Every message that was lost.",
         "deliveries",
         (
             Column("link", "int32", "directed link"),
@@ -114,6 +114,7 @@ TABLES: dict[str, Table] = {
             _TYPE,
             _BODY,
             _CAUSE,
+            Column("reason", "int8", "0 the link lost it, 1 the link was cut, 2 a broker at its ends crashed"),
         ),
     ),
     "samples": Table(

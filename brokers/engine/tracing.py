@@ -131,10 +131,10 @@ class Tracing:
         )
 
     def losses(self, lost: int, sends: Sends) -> None:
-        """What links lost of the sends of a batch."""
+        """What was lost of the sends of a batch."""
         if not lost or not self._trace.wants("losses"):
             return
-        at, when = self._bench.losses[:lost].T.copy()
+        at, when, reason = self._bench.losses[:lost].T.copy()
         narrow, event = self._bench.narrow, sends.event[at]
         detail = sends.detail[:, at] if sends.detail.size else None
         type_ = narrow[L.N_TYPE, event] if detail is None else detail[L.S_TYPE]
@@ -148,6 +148,7 @@ class Tracing:
             type=type_.astype(np.int8),
             body=self._services.bodies.keys(body),
             cause=self._services.causes.keys(cause.astype(np.int64)),
+            reason=reason.astype(np.int8),
         )
 
     def record(self, table: str, event: Any, service: int, columns: dict[str, Any]) -> None:
