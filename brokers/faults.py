@@ -17,6 +17,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+import numpy as np
+
+from brokers.errors import InvalidInput
+
 NEVER = 1 << 62
 # What a broker is told, as types of events of the kind FAULT.
 LINK_DOWN, LINK_UP, RESTART = range(3)
@@ -86,3 +90,39 @@ class Schedule:
 
 
 NOTHING = Schedule()
+
+
+class WrongFault(InvalidInput):
+    """An entry of a schedule that does not go with the network; `path` leads to what is wrong in it."""
+
+    def __init__(self, message: str, path: tuple[str | int, ...]) -> None:
+        super().__init__(message)
+        self.path = path
+
+
+@dataclass(frozen=True)
+class FaultContext:
+    """What an entry of a schedule may know."""
+
+    seed: int
+    entry: int  # its number: a draw is named by seed and entry
+    overlay: Any  # topology.overlay.Overlay
+    duration_ns: int
+
+    def broker(self, reference: str | int, path: tuple[str | int, ...]) -> int:
+        """The number of the broker with this name or number; WrongFault if there is none."""
+        try:
+            return int(self.overlay.broker(reference))
+        except ValueError as error:
+            raise WrongFault(str(error).removeprefix("broker: "), path) from error
+
+    def link(self, source: int, target: int) -> int:
+        """The directed link from a broker to its neighbour; WrongFault if there is none."""
+        overlay, ends = self.overlay, (min(source, target), max(source, target))
+        found = np.flatnonzero((overlay.link_a == ends[0]) & (overlay.link_b == ends[1]))
+        if not found.size:
+            graph, (one, other) = overlay.adjacency, (overlay.names[source], overlay.names[target])
+            near = [overlay.names[b] for b in graph.neighbour[graph.start[source] : graph.start[source + 1]]]
+            shown = ", ".join(near[:8]) + (", ..." if len(near) > 8 else "")
+            raise WrongFault(f"there is no link from {one} to {other}; {one} has links to {shown}", ("link",))
+        return 2 * int(found[0]) + (source > target)

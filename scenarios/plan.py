@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from brokers.engine.model import Model, SourceSpec
+    from brokers.faults import Schedule
     from topology.overlay import Overlay
     from topology.partition import Partition
 
@@ -98,6 +99,7 @@ def resolve(scenario: Scenario) -> Model:
         trace_level=model.trace.level,
         sample_every_ns=model.sample_every_ns,
         drain_ns=model.drain,
+        faults=_faults(scenario, overlay),
         facts={"scenario": scenario.resolved(), "model_parts": parts, "folder": scenario.folder, "notes": tuple(notes)},
     )
 
@@ -154,6 +156,23 @@ def _clients(
         groups[name] = (first, group.count)
         first += group.count
     return brokers, groups
+
+
+def _faults(scenario: Scenario, overlay: Overlay) -> Schedule:
+    """What fails, entry by entry."""
+    from brokers.faults import NEVER, FaultContext, Schedule, WrongFault
+
+    model = scenario.model
+    faults: list[Any] = []
+    for i, each in enumerate(scenario.faults):
+        path: DataPath = ("faults", "schedule", i)
+        try:
+            made = each.fault.object(each.params, FaultContext(model.seed, i, overlay, model.duration))
+            faults += [fault._replace(entry=i) for fault in made.schedule()]
+        except WrongFault as error:
+            raise scenario.wrong((*path, *error.path), str(error)) from error
+    detect = model.faults.detect
+    return Schedule(tuple(faults), NEVER if detect == "never" else detect)
 
 
 def _params(scenario: Scenario, i: int, service: ResolvedService, files: dict[str, str]) -> dict[str, Any]:

@@ -218,6 +218,8 @@ class Course:
         if delivered:
             event, client = bench.deliver_event[:delivered], bench.deliver_client[:delivered].copy()
             if shard.outages.any:
+                fallen = event[client < 0]
+                shard.tracing.fallen(fallen, bench.narrow[L.N_BODY, fallen].astype(np.int64))
                 event, client = event[client >= 0], client[client >= 0]
             shard.tracing.deliveries(event, client, bench.narrow[L.N_BODY, event].astype(np.int64))
         if shard.services.queueing:

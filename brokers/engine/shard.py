@@ -289,6 +289,8 @@ class Shard:
             self.queues.note_unfinished(self.bench.narrow[L.N_BROKER, :size], self.bench.finish[:size])
         self._note(answers)
         if self.outages.any:
+            fallen = deliveries.of(deliveries.client < 0)
+            self.tracing.fallen(fallen.event, fallen.body)
             deliveries = deliveries.of(deliveries.client >= 0)
         self.tracing.round(size, sends, deliveries)
 

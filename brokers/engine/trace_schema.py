@@ -108,7 +108,7 @@ TABLES: dict[str, Table] = {
         "Every message that was lost.",
         "deliveries",
         (
-            Column("link", "int32", "directed link"),
+            Column("link", "int32", "directed link (-1: a delivery)"),
             Column("time_ns", "int64", "when the message was sent"),
             _SERVICE,
             _TYPE,

@@ -15,6 +15,7 @@ from brokers.engine.collect import Deliveries, Sends
 from brokers.engine.queues import Queues
 from brokers.engine.services import Services
 from brokers.errors import ProtocolFault
+from brokers.faults import CRASHED
 
 _SAMPLE_ROWS = 1 << 16  # rows of samples that are written at once
 _WAITING_MOST = 1 << 13  # rows of small rounds that wait, at most
@@ -86,6 +87,21 @@ class Tracing:
             _note(self._bench.narrow, self._bench.finish, event, client, body, (at, stop), self._given, self._delivered)
             self._delivered += stop - at
             at = stop
+
+    def fallen(self, event: Ints, body: Ints) -> None:
+        """Deliveries that a broker did not come to before it crashed: lost, on no link."""
+        if event.size and self._trace.wants("losses"):
+            narrow = self._bench.narrow
+            self._trace.write(
+                "losses",
+                link=np.full(event.size, -1, np.int32),
+                time_ns=self._bench.finish[event],
+                service=narrow[L.N_SERVICE, event].astype(np.int16),
+                type=narrow[L.N_TYPE, event].astype(np.int8),
+                body=self._services.bodies.keys(body),
+                cause=np.full(event.size, -1, np.int64),
+                reason=np.full(event.size, CRASHED, np.int8),
+            )
 
     def flush(self) -> None:
         """Write what waits, as long as the handles in it mean what they did."""
