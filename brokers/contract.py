@@ -66,6 +66,7 @@ class Emission:
     word: Ints
     rows: Floats | None = None  # numeric bodies, one row each
     objects: list[Any] | None = None  # or bodies of plain data
+    meant: Ints | None = None  # when clients would have sent it, where they wait for a broker; the engine's
 
 
 @dataclass(frozen=True)

@@ -83,7 +83,8 @@ class Inputs:
         """Changes wait until the broker is up that they are told; publications do not."""
         if not self._outages.any or emission.type not in self._kinds[service].changes:
             return emission
-        return replace(emission, time=self._outages.up_from(self._client_broker[emission.client], emission.time))
+        up = self._outages.up_from(self._client_broker[emission.client], emission.time)
+        return replace(emission, time=up, meant=emission.time)
 
     @property
     def first(self) -> int:
@@ -175,8 +176,11 @@ class Inputs:
         return parts
 
     def _merge(self, parts: list[tuple[int, int, Emission]], n: int) -> NDArray[np.int64]:
-        """All parts in one, ordered by client, then time, service, source and place in the emission."""
-        table = np.empty((8, n), np.int64)
+        """All parts in one, ordered by client, then time, service, source and place in the emission.
+
+        What waited for a broker comes in the order in which it was meant to be sent.
+        """
+        table = np.empty((9, n), np.int64)
         at = 0
         for number, (service, source, emission) in enumerate(parts):
             size = emission.time.size
@@ -189,9 +193,12 @@ class Inputs:
                 np.arange(size),
                 source,
             )
+            if self._outages.any:
+                part[8] = emission.time if emission.meant is None else emission.meant
             at += size
-        when, client, _, service_of, _, part_of, row_of, source_of = table
-        return table[:7, np.lexsort((row_of, part_of, source_of, service_of, when, client))]
+        when, client, _, service_of, _, part_of, row_of, source_of, meant = table
+        keys = (row_of, part_of, source_of, service_of, *([meant] if self._outages.any else []), when, client)
+        return table[:7, np.lexsort(keys)]
 
     def _number(self, client: Ints) -> Ints:
         """Each message's number among its client's; rows are ordered by client."""
@@ -342,4 +349,5 @@ def _select(emission: Emission, mask: NDArray[np.bool_]) -> Emission:
         emission.word[at],
         None if emission.rows is None else emission.rows[at],
         None if emission.objects is None else [emission.objects[i] for i in at.tolist()],
+        None if emission.meant is None else emission.meant[at],
     )

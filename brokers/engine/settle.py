@@ -167,7 +167,7 @@ def _serve(world, rows, event, sends):
         done = done_at(world.paces_first, world.paces, b, begun, extra) if faulty else begun + extra
         finish[i] = done
         broker_state[b, B_BUSY] = done
-        broker_state[b, B_WORK] += extra
+        broker_state[b, B_WORK] += done - begun
     return -1
 
 
