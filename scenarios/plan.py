@@ -290,6 +290,7 @@ class Plan:
     memory_bytes: int  # of all processes, estimated
     auto: str  # the engine that a run takes unless one is named, and why
     notes: tuple[str, ...] = field(default=())
+    faults: tuple[str, ...] = field(default=())  # what fails when, in words
 
     @property
     def unknown(self) -> tuple[str, ...]:
@@ -370,6 +371,7 @@ def plan(scenario: Scenario, engine: str | None = None, actors: int | None = Non
     """Resolve a scenario and estimate what a run of it would take, by default under Ray where that is installed."""
     from scenarios.choosing import choose, installed
     from scenarios.expected import expected
+    from scenarios.faults.telling import lines
 
     model = resolve(scenario)
     overlay = model.overlay
@@ -413,6 +415,7 @@ def plan(scenario: Scenario, engine: str | None = None, actors: int | None = Non
         auto=f"{taken.engine}, {taken.why}",
         memory_bytes=_memory(sum(each.interests for each in services), overlay, shards, engine, events),
         notes=(*overlay.notes, *model.facts["notes"], *silent),
+        faults=tuple(lines(model.faults, [each.name for each in scenario.faults], overlay)),
     )
 
 

@@ -81,8 +81,9 @@ class CrashOf(_Fault):
         brokers: Annotated[Brokers, Field(description="which, by name or number")]
 
     def schedule(self) -> Iterator[Fault]:
+        begin, end = self.params.span
         for broker in self.brokers():
-            yield Crash(broker, *self.params.span)
+            yield Crash(broker, begin, end)
 
 
 class SlowOf(_Fault):
@@ -93,8 +94,9 @@ class SlowOf(_Fault):
         factor: Annotated[float, Field(ge=1, le=1e6, description="how many times as long")] = 10.0
 
     def schedule(self) -> Iterator[Fault]:
+        begin, end = self.params.span
         for broker in self.brokers():
-            yield Slow(broker, *self.params.span, self.params.factor)
+            yield Slow(broker, begin, end, self.params.factor)
 
 
 class PauseOf(_Fault):
@@ -104,8 +106,9 @@ class PauseOf(_Fault):
         brokers: Annotated[Brokers, Field(description="which, by name or number")]
 
     def schedule(self) -> Iterator[Fault]:
+        begin, end = self.params.span
         for broker in self.brokers():
-            yield Slow(broker, *self.params.span, 0.0)
+            yield Slow(broker, begin, end, 0.0)
 
 
 class CutOf(_Fault):
@@ -115,8 +118,9 @@ class CutOf(_Fault):
         link: Annotated[tuple[Broker, Broker], Field(description="the brokers at its ends, by name or number")]
 
     def schedule(self) -> Iterator[Fault]:
+        begin, end = self.params.span
         for link in self.params.directed(self.context):
-            yield Cut(link, *self.params.span)
+            yield Cut(link, begin, end)
 
 
 class DegradeOf(_Fault):
@@ -136,9 +140,9 @@ class DegradeOf(_Fault):
             return self
 
     def schedule(self) -> Iterator[Fault]:
-        p = self.params
-        for link in p.directed(self.context):
-            yield Worn(link, *p.span, loss=p.loss, delay=p.delay, slower=p.slower)
+        worse, (begin, end) = self.params, self.params.span
+        for link in worse.directed(self.context):
+            yield Worn(link, begin, end, loss=worse.loss, delay=worse.delay, slower=worse.slower)
 
 
 class PartitionOf(_Fault):
@@ -152,7 +156,7 @@ class PartitionOf(_Fault):
 
     def schedule(self) -> Iterator[Fault]:
         overlay = self.context.overlay
-        brokers = overlay.brokers
+        brokers, (begin, end) = overlay.brokers, self.params.span
         set_of = [0] * overlay.nodes
         for number, names in enumerate(self.params.sets, 1):
             for i, each in enumerate(names):
@@ -162,5 +166,5 @@ class PartitionOf(_Fault):
                 set_of[broker] = number
         for e, (a, b) in enumerate(zip(overlay.link_a.tolist(), overlay.link_b.tolist())):
             if b < brokers and set_of[a] != set_of[b]:  # a server, the higher end, stays with its broker
-                yield Cut(2 * e, *self.params.span)
-                yield Cut(2 * e + 1, *self.params.span)
+                yield Cut(2 * e, begin, end)
+                yield Cut(2 * e + 1, begin, end)
