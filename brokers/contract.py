@@ -66,6 +66,7 @@ class Emission:
     word: Ints
     rows: Floats | None = None  # numeric bodies, one row each
     objects: list[Any] | None = None  # or bodies of plain data
+    meant: Ints | None = None  # when clients would have sent it, where they wait for a broker; the engine's
 
 
 @dataclass(frozen=True)
@@ -306,7 +307,7 @@ class Batch:
     size: int
     broker: NDArray[np.int32]
     time: Ints
-    kind: NDArray[np.int32]  # MESSAGE or TIMER
+    kind: NDArray[np.int32]  # MESSAGE or TIMER; FAULT, where the protocol hears of faults
     source: Ints  # entity id of the sender
     sequence: Ints
     link: NDArray[np.int32]  # this broker's own link towards the sender; -1 from a client or a timer
@@ -343,6 +344,7 @@ class ShardProtocol(ABC):
     plain: ClassVar[type[BrokerProtocol] | None] = None  # the same protocol in the author's view
     server: ClassVar[type[BrokerProtocol] | None] = None  # what a server runs, which `handle` passes over
     state_version: ClassVar[int] = 1  # goes up when `load` would misread what `state` gave before
+    hears_faults: ClassVar[bool] = False  # whether `handle` gets events of the kind FAULT
     compiled: ClassVar[Handler | None] = None  # decides as `handle` does, in compiled code, on what it can
 
     def __init__(self, env: ShardEnv) -> None:
@@ -486,6 +488,10 @@ class BrokerProtocol(ABC):
     # Optional: `def on_run(self, run: Run) -> None`, a stretch of one type as arrays. A class that
     # defines it must do in it exactly what `on_message` would do for each row in turn.
     on_run: ClassVar[Any] = None
+
+    # Optional: `def on_fault(self, message: Message) -> None`, told that `message.link` went down or came up (types
+    # LINK_DOWN and LINK_UP of `brokers.faults`), or that this broker is up again (RESTART).
+    on_fault: ClassVar[Any] = None
 
     def on_standing(self, id: int, client: int, broker: int, row: Floats) -> None:
         """Set up the table for an interest that stands at time 0 (`subscriptions: settled`)."""

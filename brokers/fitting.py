@@ -72,6 +72,10 @@ def topology(loaded: Any) -> str | None:
     return None if graph else "does not say that it returns a graph"
 
 
+def fault(loaded: Any) -> str | None:
+    return _has(loaded, "schedule")
+
+
 def rule(loaded: Any) -> str | None:
     if _has(loaded, "decisions") is None or _has(loaded, "judge") is None:
         return None

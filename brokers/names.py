@@ -64,7 +64,7 @@ def find(group: str, name: str, *, trust: bool = False, folder: str | Path | Non
 
     Parameters
     ----------
-    group : kinds, protocols, indexes, workloads, topologies or metrics
+    group : kinds, protocols, indexes, workloads, topologies, faults or metrics
     trust : whether code from outside may be imported
     folder : where such code may lie too: beside the scenario
 
@@ -202,6 +202,12 @@ GROUPS: dict[str, Group] = {
         "a class with next_wake() and take(), and a pydantic model Params if it has parameters",
         fitting.workload,
         lambda: {**kinds.brought("workloads"), **load("scenarios.workloads.registry:WORKLOADS")},
+    ),
+    "faults": Group(
+        "fault",
+        "a class with schedule(), and a pydantic model Params if it has parameters",
+        fitting.fault,
+        lambda: load("scenarios.faults.registry:FAULTS"),
     ),
     "metrics": Group("metric", "a brokers.metrics.Metric with a `measure`", fitting.metric, dict),
     "measures": Group("measure", "a function of (tables, kind)", fitting.measure),

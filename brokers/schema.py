@@ -13,7 +13,7 @@ from brokers.errors import InvalidInput
 if TYPE_CHECKING:
     import pyarrow as pa
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 LEVELS = ("none", "summary", "deliveries", "full")
 
 _ENCODING = {

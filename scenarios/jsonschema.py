@@ -25,6 +25,7 @@ def json_schema() -> dict[str, Any]:
     definitions = schema["$defs"]
     _branch(definitions, "TopologyHead", "kind", "topologies", parameters.topology_model)
     _branch(definitions, "Workload", "source", "workloads", lambda name: _params("workloads", name))
+    _branch(definitions, "FaultEntry", "fault", "faults", lambda name: _params("faults", name))
     service = definitions["Service"]
     _branch(definitions, "Service", "kind", "kinds", lambda name: _params("kinds", name))
     rules = service["allOf"]

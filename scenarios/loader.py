@@ -24,6 +24,8 @@ from scenarios.many import expect, metrics
 from scenarios.problems import Path, ScenarioErrors, did_you_mean, explain, got
 from scenarios.schema import (
     NAME,
+    FaultEntry,
+    ResolvedFault,
     ResolvedService,
     ResolvedSource,
     Scenario,
@@ -100,6 +102,7 @@ def _resolve(document: Document, folder: FilePath, stem: str, trust: bool) -> Sc
     parts = _Names(document, data, folder, trust)
     topology, topology_params = parts.topology()
     services = parts.services()
+    faults = parts.faults()
     if model is not None:
         further = {service.section.name: service.metrics for service in services}
         declared = {service.name: further.get(service.name, ()) for service in model.services}
@@ -109,7 +112,7 @@ def _resolve(document: Document, folder: FilePath, stem: str, trust: bool) -> Sc
             document.problem(("expect", i), message)
     if document.problems or model is None:
         raise ScenarioErrors(document.problems)
-    return Scenario(model, topology, topology_params, tuple(services), str(folder), trust, document)
+    return Scenario(model, topology, topology_params, tuple(services), tuple(faults), str(folder), trust, document)
 
 
 def _validated(
@@ -194,6 +197,19 @@ class _Names:
             self.document.problem(("topology", "kind"), str(error))
             return nothing, {}
         return found, self.parameters(model, section, TopologyHead, ("topology",)) or {}
+
+    def faults(self) -> list[ResolvedFault]:
+        """What fails, by the entries of the schedule."""
+        section = self.data.get("faults")
+        schedule = section.get("schedule") if isinstance(section, dict) else None
+        resolved = []
+        for i, each in enumerate(schedule if isinstance(schedule, list) else []):
+            path = ("faults", "schedule", i)
+            found = self.find("faults", each, "fault", path) if isinstance(each, dict) else None
+            if found is not None:
+                params = self.parameters(parameters.params_model(found.object), each, FaultEntry, path)
+                resolved.append(ResolvedFault(each["fault"], found, params or {}))
+        return resolved
 
     def services(self) -> list[ResolvedService]:
         sections = self.data.get("services")

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from brokers.engine.model import Model, SourceSpec
+    from brokers.faults import Schedule
     from topology.overlay import Overlay
     from topology.partition import Partition
 
@@ -98,6 +99,7 @@ def resolve(scenario: Scenario) -> Model:
         trace_level=model.trace.level,
         sample_every_ns=model.sample_every_ns,
         drain_ns=model.drain,
+        faults=_faults(scenario, overlay),
         facts={"scenario": scenario.resolved(), "model_parts": parts, "folder": scenario.folder, "notes": tuple(notes)},
     )
 
@@ -154,6 +156,23 @@ def _clients(
         groups[name] = (first, group.count)
         first += group.count
     return brokers, groups
+
+
+def _faults(scenario: Scenario, overlay: Overlay) -> Schedule:
+    """What fails, entry by entry."""
+    from brokers.faults import NEVER, FaultContext, Schedule, WrongFault
+
+    model = scenario.model
+    faults: list[Any] = []
+    for i, each in enumerate(scenario.faults):
+        path: DataPath = ("faults", "schedule", i)
+        try:
+            made = each.fault.object(each.params, FaultContext(model.seed, i, overlay, model.duration))
+            faults += [fault._replace(entry=i) for fault in made.schedule()]
+        except WrongFault as error:
+            raise scenario.wrong((*path, *error.path), str(error)) from error
+    detect = model.faults.detect
+    return Schedule(tuple(faults), NEVER if detect == "never" else detect)
 
 
 def _params(scenario: Scenario, i: int, service: ResolvedService, files: dict[str, str]) -> dict[str, Any]:
@@ -271,6 +290,7 @@ class Plan:
     memory_bytes: int  # of all processes, estimated
     auto: str  # the engine that a run takes unless one is named, and why
     notes: tuple[str, ...] = field(default=())
+    faults: tuple[str, ...] = field(default=())  # what fails when, in words
 
     @property
     def unknown(self) -> tuple[str, ...]:
@@ -351,6 +371,7 @@ def plan(scenario: Scenario, engine: str | None = None, actors: int | None = Non
     """Resolve a scenario and estimate what a run of it would take, by default under Ray where that is installed."""
     from scenarios.choosing import choose, installed
     from scenarios.expected import expected
+    from scenarios.faults.telling import lines
 
     model = resolve(scenario)
     overlay = model.overlay
@@ -394,6 +415,7 @@ def plan(scenario: Scenario, engine: str | None = None, actors: int | None = Non
         auto=f"{taken.engine}, {taken.why}",
         memory_bytes=_memory(sum(each.interests for each in services), overlay, shards, engine, events),
         notes=(*overlay.notes, *model.facts["notes"], *silent),
+        faults=tuple(lines(model.faults, [each.name for each in scenario.faults], overlay)),
     )
 
 

@@ -69,6 +69,8 @@ def page() -> str:
     parts += _group("protocols", "Options")
     parts += ["## Parameters of workloads", "They stand beside `source` in an entry of `workload`."]
     parts += _group("workloads", "Params")
+    parts += ["## Parameters of faults", "They stand beside `fault` in an entry of `faults.schedule`."]
+    parts += _group("faults", "Params")
     parts += _files()
     return "\n\n".join(parts) + "\n"
 

@@ -137,6 +137,21 @@ class Service(Named):
     )
 
 
+class FaultEntry(Named):
+    """A fault, or many of one sort; their parameters stand beside `fault`."""
+
+    fault: str = Field(description="a fault of `brokerlab list`, or package.module:Class")
+
+
+class Faults(Section):
+    """What fails, and when."""
+
+    detect: Literal["never"] | Duration = Field(
+        default="never", description="after what time brokers are told that a link is down or up"
+    )
+    schedule: list[FaultEntry] = Field(default=[], description="what fails")
+
+
 class TopologyHead(Named):
     """The network of brokers; parameters of the kind stand beside `kind`."""
 
@@ -190,6 +205,7 @@ class ScenarioModel(Section):
     )
     servers: dict[Name, Server] = Field(default={}, description="nodes that serve, by name")
     services: Annotated[list[Service], Field(min_length=1, max_length=256)]
+    faults: Faults = Faults()
     trace: Trace = Trace()
     expect: list[Expectation] = Field(
         default=[], description="thresholds on metrics, as in latency.p99 < 80 ms; see many-runs.md"
@@ -219,6 +235,15 @@ class ResolvedSource:
 
 
 @dataclass(frozen=True)
+class ResolvedFault:
+    """An entry of the schedule whose class is found and whose parameters are valid."""
+
+    name: str
+    fault: Found
+    params: dict[str, Any]
+
+
+@dataclass(frozen=True)
 class ResolvedService:
     """A service whose names are found and whose parameters are valid."""
 
@@ -242,6 +267,7 @@ class Scenario:
     topology: Found
     topology_params: dict[str, Any]
     services: tuple[ResolvedService, ...]
+    faults: tuple[ResolvedFault, ...]
     folder: str  # relative paths in it start here
     trust: bool  # whether it may name code from outside; the caller's decision, and never kept in a file
     document: Document = field(repr=False, compare=False)  # where each value stood
@@ -264,11 +290,14 @@ class Scenario:
 
     def resolved(self) -> dict[str, Any]:
         """The whole scenario as plain data, defaults filled in; reads back as the same scenario."""
-        data = self.model.model_dump(mode="json", exclude={"topology", "services"})
+        data = self.model.model_dump(mode="json", exclude={"topology", "services", "faults"})
         if not data["servers"]:
             del data["servers"]
         if not data["links"]["regions"]:
             del data["links"]["regions"]
+        if self.faults:
+            schedule = [{"fault": each.name, **each.params} for each in self.faults]
+            data["faults"] = {"detect": self.model.faults.detect, "schedule": schedule}
         data["trace"]["sample_every"] = self.model.sample_every_ns
         data["topology"] = {"kind": self.model.topology.kind, **self.topology_params}
         data["services"] = []
@@ -302,6 +331,7 @@ class Scenario:
         """What every name was resolved to, for the manifest of a run."""
         return {
             "topology": self.topology.target,
+            **({"faults": [each.fault.target for each in self.faults]} if self.faults else {}),
             "services": [
                 {
                     "kind": service.kind.target,

@@ -15,6 +15,7 @@ from analysis.spark.trace import Service, services_of
 from brokers.engine.parts import read_part
 from brokers.engine.runfolder import open_run
 from brokers.errors import InvalidInput, RunDamaged
+from brokers.faults import REASONS
 from brokers.naming import message_id, message_name
 from topology.overlay import broker_label
 
@@ -72,8 +73,10 @@ def explain(
             {
                 "time_ns": each["time_ns"], "link": each["link"],
                 "from": names[links[each["link"]]["from"]], "to": names[links[each["link"]]["to"]],
+                "reason": REASONS[each["reason"]],
             }
             for each in sorted(lost, key=lambda each: each["time_ns"])
+            if each["link"] >= 0
         ],
     }  # fmt: skip
     if not publications:
@@ -222,7 +225,7 @@ def text(found: dict[str, Any]) -> str:
         lines.append(f"  +{after:.3f} ms  {hop['broker']}  {came}, {inside:.3f} ms in the broker")
     if len(found["hops"]) > _SHOWN_HOPS_MAX:
         lines.append(f"  … and {len(found['hops']) - _SHOWN_HOPS_MAX} more; --json has them all")
-    lines += [f"lost from {each['from']} to {each['to']}" for each in found["losses"]]
+    lines += [f"lost from {each['from']} to {each['to']} ({each['reason']})" for each in found["losses"]]
     if "deliveries" in found:
         lines.append(f"delivered to {found['deliveries']} clients")
     if "to" in found:

@@ -92,6 +92,9 @@ class Network:
         _refuse_impossible(run, links, brokers)
         column = {name: links[name].to_numpy().astype(np.int64) for name in ("from", "to", "delay_ns", "busy_ns")}
         slack = column["busy_ns"] + _jitter_max(run.manifest["scenario"])
+        faults = run.read("faults", ["link", "delay_ns"])
+        worn = faults["link"].to_numpy()
+        np.add.at(slack, worn[worn >= 0], faults["delay_ns"].to_numpy()[worn >= 0])
         return cls(
             tuple(brokers["name"].to_pylist()), column["from"], column["to"], column["delay_ns"], slack,
             brokers["busy_ns"].to_numpy(),

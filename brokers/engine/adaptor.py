@@ -15,12 +15,14 @@ from numpy.typing import NDArray
 
 from brokers.columns import BadState, Column, check_columns, taken_over
 from brokers.contract import (
+    FAULT,
+    MESSAGE,
     NEVER,
-    TIMER,
     Batch,
     BrokerProtocol,
     Interests,
     Ints,
+    Message,
     ShardEnv,
     ShardProtocol,
 )
@@ -51,6 +53,7 @@ class PlainAdaptor(ShardProtocol):
             self.brokers[env.server] = protocol.server(self._node(env.server))
         self._runs = runs and getattr(protocol, "on_run", None) is not None
         self._all = not server_only
+        self.hears_faults = any(broker.on_fault is not None for broker in self.brokers.values())  # type: ignore[misc]
 
     def _node(self, broker: int) -> Node:
         return Node(self.env, broker, self.home.table(), self._outgoing, self.shared)
@@ -126,9 +129,12 @@ class PlainAdaptor(ShardProtocol):
         if (self._runs and batch.size >= RUN_FROM) or not self._all:
             self._handle_stretches(batch)
         else:
-            brokers = self.brokers
+            brokers, faults = self.brokers, self.hears_faults
             for broker, message in zip(batch.broker.tolist(), messages_of(self.env, batch, 0, batch.size)):
-                brokers[broker].on_message(message)
+                if faults:
+                    _tell(brokers[broker], message)
+                else:
+                    brokers[broker].on_message(message)
         self._outgoing.hand_on()
 
     def _handle_stretches(self, batch: Batch) -> None:
@@ -144,21 +150,35 @@ class PlainAdaptor(ShardProtocol):
             if self._runs and stop - start >= RUN_FROM:
                 self._handle_runs(batch, protocol, start, stop)
             else:
-                on_message = protocol.on_message
-                for message in (
-                    messages_of(self.env, batch, start, stop) if messages is None else messages[start:stop]
-                ):
-                    on_message(message)
+                self._tell_all(
+                    protocol, messages_of(self.env, batch, start, stop) if messages is None else messages[start:stop]
+                )
 
     def _handle_runs(self, batch: Batch, protocol: BrokerProtocol, start: int, stop: int) -> None:
         code = 4 * batch.type[start:stop] + batch.kind[start:stop]
         cuts = [start, *(np.flatnonzero(code[1:] != code[:-1]) + (start + 1)).tolist(), stop]
         for begin, end in pairwise(cuts):
-            if end - begin >= RUN_FROM and batch.kind[begin] != TIMER:
+            if end - begin >= RUN_FROM and batch.kind[begin] == MESSAGE:
                 protocol.on_run(Run(self._outgoing, batch, begin, end, int(batch.type[begin])))
             else:
-                for message in messages_of(self.env, batch, begin, end):
-                    protocol.on_message(message)
+                self._tell_all(protocol, messages_of(self.env, batch, begin, end))
+
+    def _tell_all(self, protocol: BrokerProtocol, messages: list[Message]) -> None:
+        """Messages of one broker, in order, and faults among them."""
+        if not self.hears_faults:
+            for message in messages:
+                protocol.on_message(message)
+        else:
+            for message in messages:
+                _tell(protocol, message)
+
+
+def _tell(protocol: BrokerProtocol, message: Message) -> None:
+    """One message, timer or fault."""
+    if message.kind != FAULT:
+        protocol.on_message(message)
+    elif protocol.on_fault is not None:
+        protocol.on_fault(message)
 
 
 # ---- checkpoints: a broker object as plain data ------------------------------------------------------

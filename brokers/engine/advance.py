@@ -25,6 +25,7 @@ from brokers.engine.layout import (
     F_TARGET,
     HANDLED,
     I_SOURCE,
+    KIND_FAULT,
     KIND_MESSAGE,
     KIND_TIMER,
     LAID,
@@ -172,6 +173,8 @@ def _lay_first(world, row):
         wide[W_SEQUENCE, row], wide[W_WORD, row] = inputs[at, M_SEQUENCE], inputs[at, M_WORD]
         carried, cause = inputs[at, M_PACKED], inputs[at, M_CAUSE]
         narrow[N_BROKER, row], narrow[N_KIND, row], narrow[N_LINK, row] = b, KIND_MESSAGE, -1
+        if inputs[at, I_SOURCE] < 0:
+            narrow[N_KIND, row], narrow[N_LINK, row] = KIND_FAULT, inputs[at, M_WORD]
     else:
         at = rings[leaf, R_OFFSET] + rings[leaf, R_HEAD]
         source = world.head_order[leaf]
@@ -221,11 +224,21 @@ def _expect(world):
             sooner(time, leaves, order, send_link[s], arrival[s])
 
 
+@njit(forceinline=True, cache=True)
+def _before_fault(narrow, at, stop):
+    """Where the rows end that come before one that tells of a fault, which is for Python."""
+    while at < stop and narrow[N_KIND, at] != KIND_FAULT:
+        at += 1
+    return at
+
+
 @njit(inline="always")
 def _decide(world, handlers):
     """Have handlers decide on what is laid, as far as they do."""
     course, narrow, mine, desks = world.course, world.narrow, world.mine, world.desks
     at, stop = course[ROWS], course[LAID]
+    if world.faulty[0]:
+        stop = _before_fault(narrow, at, stop)
     while at < stop:
         service = narrow[N_SERVICE, at]
         until = at + 1
@@ -270,11 +283,13 @@ def _make_room(world):
     """In the rings of links for what is sent, as far as the arena reaches."""
     course, answered, rings, link = world.course, world.answered, world.rings, world.send_link
     first, last = course[SENT], answered[SENDS]
-    if world.outbox_used[0] + last - first > world.outbox.shape[0]:
+    times = 2 if world.faulty[0] else 1
+    most = times * (last - first)
+    if world.outbox_used[0] + most > world.outbox.shape[0]:
         return OUTBOX
     for s in range(first, last):
-        if rings[link[s], R_COUNT] + last - first > rings[link[s], R_CAPACITY]:
-            lacking = grow(link, (first, last), rings, world.arena, world.arena_used, world.ring_wanted)
+        if rings[link[s], R_COUNT] + most > rings[link[s], R_CAPACITY]:
+            lacking = grow(link, (first, last), rings, world.arena, world.arena_used, world.ring_wanted, times)
             return RINGS if lacking > 0 else OK
     return OK
 

@@ -61,7 +61,7 @@ class Workbench:
         """What kernels work on; what is by send or timer is replaced when it grows."""
         return {
             "wide": self.wide, "narrow": self.narrow, "finish": self.finish, "cost": self.cost,
-            "losses": self.losses, "arrival": self._arrival, "send_number": self._send_number,
+            "losses": self.losses, "arrival": self._arrival, "copies": self._copies, "send_number": self._send_number,
             "timer_number": self.timer_number, "cut": self._cut,
             "turns": self._turns, "heap": self._heap, "course": self.course, "answered": self.answered,
             "send_event": self.send_event, "send_link": self.send_link,
@@ -74,7 +74,8 @@ class Workbench:
         """Where those of them are that may be replaced."""
         answers = ("send_event", "send_link", "deliver_event", "deliver_client")
         return {
-            "losses": (self, "losses"), "arrival": (self, "_arrival"), "send_number": (self, "_send_number"),
+            "losses": (self, "losses"), "arrival": (self, "_arrival"), "copies": (self, "_copies"),
+            "send_number": (self, "_send_number"),
             "timer_number": (self, "timer_number"), **{name: (self, name) for name in answers},
         }  # fmt: skip
 
@@ -83,6 +84,7 @@ class Workbench:
         if sends > len(self.losses):
             self.losses = np.empty((2 * sends, L.LOSS), np.int64)
             self._arrival = np.empty(2 * sends, np.int64)
+            self._copies = np.empty(2 * sends, np.int64)
             self._send_number = np.empty(2 * sends, np.int64)
         if timers > self.timer_number.size:
             self.timer_number = np.empty(2 * timers, np.int64)

@@ -125,16 +125,19 @@ def _in_full(world, event, detail, timers):
 def _make_room(world, event, link, timers):
     """In the rings of links and timers, as far as the arena reaches; whether there is room for everything."""
     rings, links, narrow, ring_of = world.rings, world.facts.shape[0], world.narrow, world.timer_number
-    if world.outbox_used[0] + event.size > world.outbox.shape[0]:
+    times = 2 if world.faulty[0] else 1
+    most = times * event.size
+    if world.outbox_used[0] + most > world.outbox.shape[0]:
         return False
     for s in range(event.size):
-        if rings[link[s], R_COUNT] + event.size > rings[link[s], R_CAPACITY]:
-            if grow(link, (0, event.size), rings, world.arena, world.arena_used, world.ring_wanted) > 0:
+        if rings[link[s], R_COUNT] + most > rings[link[s], R_CAPACITY]:
+            if grow(link, (0, event.size), rings, world.arena, world.arena_used, world.ring_wanted, times) > 0:
                 return False
             break
     for t in range(timers.columns):
         ring_of[t] = links + narrow[N_BROKER, timers[T_EVENT, t]]
     for t in range(timers.columns):
         if rings[ring_of[t], R_COUNT] + timers.columns > rings[ring_of[t], R_CAPACITY]:
-            return grow(ring_of, (0, timers.columns), rings, world.arena, world.arena_used, world.ring_wanted) == 0
+            room = (0, timers.columns)
+            return grow(ring_of, room, rings, world.arena, world.arena_used, world.ring_wanted, 1) == 0
     return True

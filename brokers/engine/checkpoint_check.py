@@ -36,6 +36,7 @@ _SHARD = {
     "dependencies": Column("i8", (None, 2)),
     "leanings": Column("i8", (None, 3)),
     "publications": Column("i8", ("services",), 0),
+    "refused": Column("i8", ("services",), 0),
     "histogram": Column("i8", ("services", BUCKETS), 0),
     "totals": Column("i8", ("services", L.TOTALS), 0),
     "seconds": Column("i8", ("seconds",)),

@@ -54,6 +54,10 @@ class Deliveries(NamedTuple):
     client: Ints
     body: Ints  # REPEATED: that of the event
 
+    def of(self, rows: NDArray[np.bool_]) -> Deliveries:
+        """Some of them."""
+        return Deliveries(*(column[rows] for column in self))
+
 
 _INT64 = np.dtype(np.int64)  # NumPy has one object for it, and to compare by identity is quick
 _NONE = np.empty(0, np.int64)

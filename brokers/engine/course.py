@@ -216,8 +216,11 @@ class Course:
         if rows == 0:
             return
         if delivered:
-            event = bench.deliver_event[:delivered]
-            client = bench.deliver_client[:delivered].copy()
+            event, client = bench.deliver_event[:delivered], bench.deliver_client[:delivered].copy()
+            if shard.outages.any:
+                fallen = event[client < 0]
+                shard.tracing.fallen(fallen, bench.narrow[L.N_BODY, fallen].astype(np.int64))
+                event, client = event[client >= 0], client[client >= 0]
             shard.tracing.deliveries(event, client, bench.narrow[L.N_BODY, event].astype(np.int64))
         if shard.services.queueing:
             shard.queues.note_unfinished(bench.narrow[L.N_BROKER, :rows], bench.finish[:rows])
@@ -242,6 +245,8 @@ class Course:
         """For what waits to be put under way."""
         bench, links = self._shard.bench, self._shard.links
         waiting = bench.send_link[bench.course[L.SENT] : bench.answered[compiled.SENDS]]
+        if self._shard.outages.any:
+            waiting = np.repeat(waiting, 2)  # each may arrive twice
         links.rings.reserve(waiting)
         links.outbox.reserve(waiting.size)
 

@@ -22,6 +22,7 @@ from brokers.engine.layout import (
     HEAP_RING,
     HEAP_TIME,
     I_SOURCE,
+    KIND_FAULT,
     KIND_MESSAGE,
     KIND_TIMER,
     M_CAUSE,
@@ -253,7 +254,7 @@ def _choose(heap, size, ordered, until):
 
 @njit(inline="always")
 def _take_inputs(wide, narrow, rows, inputs, at, stop, limits):
-    """Lay what clients sent, one row at least, within `limits` (before when, up to which row).
+    """Lay what clients sent and what broke, one row at least, within `limits` (before when, up to which row).
 
     Returns the time of what follows, the rows laid, and the input that follows.
     """
@@ -265,8 +266,9 @@ def _take_inputs(wide, narrow, rows, inputs, at, stop, limits):
         wide[W_SEQUENCE, row] = inputs[at, M_SEQUENCE]
         wide[W_WORD, row] = inputs[at, M_WORD]
         carried = inputs[at, M_PACKED]
-        narrow[N_KIND, row] = KIND_MESSAGE
-        narrow[N_LINK, row] = -1
+        fault = inputs[at, I_SOURCE] < 0
+        narrow[N_KIND, row] = KIND_FAULT if fault else KIND_MESSAGE
+        narrow[N_LINK, row] = inputs[at, M_WORD] if fault else -1
         narrow[N_TYPE, row] = (carried >> 8) & 0xFFFF
         narrow[N_SERVICE, row] = carried & 0xFF
         narrow[N_BODY, row] = carried >> 24

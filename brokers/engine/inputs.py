@@ -8,6 +8,7 @@ by broker. At the next window all of it has been handled, so the input lanes sta
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,8 @@ from brokers.contract import NEVER, Emission, Ints, Kind
 from brokers.engine import layout as L
 from brokers.engine.causes import Causes
 from brokers.engine.model import Model
+from brokers.engine.notices import Notices
+from brokers.engine.outages import Outages
 from brokers.errors import ProtocolFault
 
 _NOTHING = np.empty(0, np.int64)
@@ -36,10 +39,13 @@ class Inputs:
         bodies: Bodies,
         causes: Causes,
         trace: Any,
+        outages: Outages,
         lane: int = 0,
     ) -> None:
         """`lane`: which of the shards that have these bodies in common."""
         self._lane = lane
+        self._outages = outages
+        self.notices: Notices | None = None  # what brokers are told of faults
         self._model = model
         self._brokers = brokers
         self._kinds = kinds
@@ -49,7 +55,7 @@ class Inputs:
         self._client_broker = model.client_broker
         self.sequence = np.zeros(model.client_broker.size, np.int64)  # per client: messages sent so far
         self._staged: list[tuple[int, int, Emission]] = []
-        self.first = NEVER  # the earliest time staged
+        self._first = NEVER  # the earliest time staged
         self._waiting = 0  # messages staged
         self.past_ns = (
             0  # a resumed run lets sources run again from the start and drops what lies before this
@@ -58,18 +64,32 @@ class Inputs:
         self.at = np.zeros(brokers, np.int64)  # rows at[b]:end[b] are broker b's
         self.end = np.zeros(brokers, np.int64)
         self.publications = np.zeros(len(kinds), np.int64)
+        self.refused = np.zeros(len(kinds), np.int64)  # publications whose broker was down
         self.changes: list[dict[str, Any]] = []
 
     def stage(self, service: int, source: int, emissions: list[Emission]) -> None:
         """Keep what a source emitted until its window comes."""
         for emission in emissions:
+            emission = self._awaited(service, emission)
             within = (emission.time >= self.past_ns) & (emission.time < self._model.duration_ns)
             if not within.all():
                 emission = _select(emission, within)
             if emission.time.size:
                 self._staged.append((service, source, emission))
-                self.first = min(self.first, int(emission.time.min()))
+                self._first = min(self._first, int(emission.time.min()))
                 self._waiting += emission.time.size
+
+    def _awaited(self, service: int, emission: Emission) -> Emission:
+        """Changes wait until the broker is up that they are told; publications do not."""
+        if not self._outages.any or emission.type not in self._kinds[service].changes:
+            return emission
+        up = self._outages.up_from(self._client_broker[emission.client], emission.time)
+        return replace(emission, time=up, meant=emission.time)
+
+    @property
+    def first(self) -> int:
+        """When the next thing reaches a broker from outside of the network."""
+        return self._first if self.notices is None else min(self._first, self.notices.first)
 
     def plenty(self) -> bool:
         """Whether so much is staged that it had better be handled before there is more."""
@@ -80,17 +100,40 @@ class Inputs:
         return {"inputs": self.rows, "input_at": self.at, "input_end": self.end}
 
     def admit(self, now: int, end: int) -> tuple[int, Ints, Ints]:
-        """Lay out everything staged before `end`; returns how many messages, the brokers they reach, and from when."""
+        """Lay out everything that comes before `end`; returns how many rows, the brokers they reach, and from when."""
         if self.first >= end:
             return 0, _NOTHING, _NOTHING
+        parts = [self._sent(now, end)] if self._first < end else []
+        if self.notices is not None:
+            parts.append(self.notices.take_before(end))
+        broker, columns = parts[0] if len(parts) == 1 else (np.concatenate(each, -1) for each in zip(*parts))
+        keys = (columns[L.M_SEQUENCE], columns[L.I_SOURCE], columns[L.M_TIME], broker)
+        order = np.lexsort(keys)
+        broker, rows = broker[order], np.ascontiguousarray(columns[:, order].T)
+        if not broker.size:  # nobody was there to take it
+            return 0, _NOTHING, _NOTHING
+        starts = np.flatnonzero(np.concatenate(([True], broker[1:] != broker[:-1])))
+        holders = broker[starts]
+        self.rows = rows
+        self.at[:] = 0
+        self.end[:] = 0
+        self.at[holders] = starts
+        self.end[holders] = np.append(starts[1:], len(rows))
+        return len(rows), holders, rows[starts, L.M_TIME]
+
+    def _sent(self, now: int, end: int) -> tuple[Ints, Ints]:
+        """What clients send before `end`: the broker of each, and the columns of input rows."""
         parts = self._take_before(now, end)
         n = sum(e.time.size for _, _, e in parts)
         self._waiting -= n
-        when, client, word, service_of, type_of, part_of, row_of = self._merge(parts, n)
-        sequence = self._number(client)
+        table = self._merge(parts, n)
+        sequence = self._number(table[1])
+        if self._outages.any:
+            table, sequence = self._accepted(table, sequence)
+        when, client, word, service_of, type_of, part_of, row_of = table
         key = ((self._brokers + client) << 32) | sequence
-        body = np.full(n, -1, np.int64)
-        cause = np.full(n, -1, np.int64)
+        body = np.full(when.size, -1, np.int64)
+        cause = np.full(when.size, -1, np.int64)
         for group in _alike(parts):
             mine: Any = slice(None)
             if len(group.numbers) < len(parts):
@@ -100,35 +143,27 @@ class Inputs:
                 group.service, group.type, content, when[mine], client[mine], key[mine], word[mine]
             )
         self._bodies.carry(body, 1, self._lane)
+        columns = np.empty((L.INPUT, when.size), np.int64)
+        columns[L.M_TIME], columns[L.M_SEQUENCE], columns[L.M_WORD] = when, sequence, word
+        columns[L.M_PACKED] = (body << 24) | (type_of << 8) | service_of
+        columns[L.M_CAUSE], columns[L.I_SOURCE] = cause, self._brokers + client
+        return self._client_broker[client], columns
 
-        broker = self._client_broker[client]
-        order = np.lexsort((sequence, client, when, broker))
-        rows = np.empty((n, L.INPUT), np.int64)
-        rows[:, L.M_TIME] = when[order]
-        rows[:, L.M_SEQUENCE] = sequence[order]
-        rows[:, L.M_WORD] = word[order]
-        rows[:, L.M_PACKED] = ((body << 24) | (type_of << 8) | service_of)[order]
-        rows[:, L.M_CAUSE] = cause[order]
-        rows[:, L.I_SOURCE] = self._brokers + client[order]
-        broker = broker[order]
-        starts = np.flatnonzero(np.concatenate(([True], broker[1:] != broker[:-1])))
-        holders = broker[starts]
-        self.rows = rows
-        self.at[:] = 0
-        self.end[:] = 0
-        self.at[holders] = starts
-        self.end[holders] = np.append(starts[1:], n)
-        return n, holders, rows[starts, L.M_TIME]
+    def _accepted(self, table: Ints, sequence: Ints) -> tuple[Ints, Ints]:
+        """What of it reaches a broker that is up."""
+        up = self._outages.up_from(self._client_broker[table[1]], table[0]) == table[0]
+        self.refused += np.bincount(table[3, ~up], minlength=self.refused.size)
+        return table[:, up], sequence[up]
 
     def _take_before(self, now: int, end: int) -> list[tuple[int, int, Emission]]:
         parts, keep = [], []
-        self.first = NEVER
+        self._first = NEVER
         for service, source, emission in self._staged:
             due = emission.time < end
             if not due.all():
                 rest = _select(emission, ~due)
                 keep.append((service, source, rest))
-                self.first = min(self.first, int(rest.time.min()))
+                self._first = min(self._first, int(rest.time.min()))
                 emission = _select(emission, due)
             if emission.time.size:
                 if int(emission.time.min()) < now:
@@ -141,8 +176,11 @@ class Inputs:
         return parts
 
     def _merge(self, parts: list[tuple[int, int, Emission]], n: int) -> NDArray[np.int64]:
-        """All parts in one, ordered by client, then time, service, source and place in the emission."""
-        table = np.empty((8, n), np.int64)
+        """All parts in one, ordered by client, then time, service, source and place in the emission.
+
+        What waited for a broker comes in the order in which it was meant to be sent.
+        """
+        table = np.empty((9, n), np.int64)
         at = 0
         for number, (service, source, emission) in enumerate(parts):
             size = emission.time.size
@@ -155,9 +193,12 @@ class Inputs:
                 np.arange(size),
                 source,
             )
+            if self._outages.any:
+                part[8] = emission.time if emission.meant is None else emission.meant
             at += size
-        when, client, _, service_of, _, part_of, row_of, source_of = table
-        return table[:7, np.lexsort((row_of, part_of, source_of, service_of, when, client))]
+        when, client, _, service_of, _, part_of, row_of, source_of, meant = table
+        keys = (row_of, part_of, source_of, service_of, *([meant] if self._outages.any else []), when, client)
+        return table[:7, np.lexsort(keys)]
 
     def _number(self, client: Ints) -> Ints:
         """Each message's number among its client's; rows are ordered by client."""
@@ -247,6 +288,7 @@ class Inputs:
             "client_sequence": self.sequence[clients],
             "changes": [{n: v for n, v in part.items() if v is not None} for part in self.changes],
             "publications": self.publications,
+            "refused": self.refused,
         }
 
     def load(self, states: Sequence[dict[str, Any]], now: int, sums: bool) -> None:
@@ -257,6 +299,9 @@ class Inputs:
             if sums:
                 self.changes += [{"values": None, **part} for part in state["changes"]]
                 self.publications += state["publications"]
+                self.refused += state["refused"]
+        if self.notices is not None:
+            self.notices.skip(now)
 
 
 class _Alike:
@@ -304,4 +349,5 @@ def _select(emission: Emission, mask: NDArray[np.bool_]) -> Emission:
         emission.word[at],
         None if emission.rows is None else emission.rows[at],
         None if emission.objects is None else [emission.objects[i] for i in at.tolist()],
+        None if emission.meant is None else emission.meant[at],
     )

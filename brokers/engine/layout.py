@@ -10,14 +10,14 @@ from brokers.out import AS_IT_CAME
 NEVER = np.int64(1 << 62)
 
 # Columns of the per-link state.
-L_FREE, L_LAST, L_SENT, L_BYTES, L_LOST, L_BUSY = range(6)
-LINK_STATE = 6
+L_FREE, L_LAST, L_SENT, L_BYTES, L_LOST, L_BUSY, L_UP = range(7)
+LINK_STATE = 7
 # Columns of the fixed per-link facts.
 F_DELAY, F_JITTER, F_BANDWIDTH, F_TARGET, F_LOCAL = range(5)
 LINK_FACTS = 5
 # Columns of the per-broker state.
-B_BUSY, B_SEQUENCE, B_HANDLED, B_WORK, B_DELIVERED, B_DIGEST_A, B_DIGEST_B = range(7)
-BROKER_STATE = 7
+B_BUSY, B_SEQUENCE, B_HANDLED, B_WORK, B_DELIVERED, B_DIGEST_A, B_DIGEST_B, B_UP = range(8)
+BROKER_STATE = 8
 # Columns of a ring: where its rows lie in the arena.
 R_OFFSET, R_CAPACITY, R_HEAD, R_COUNT = range(4)
 RING = 4
@@ -49,17 +49,23 @@ D_COUNT, D_LATENCY, D_LONGEST, D_TIMED = range(4)
 TOTALS = 4
 # How far compiled code is with the rows on the bench: those before ROWS are settled, before HANDLED decided on, before
 # LAID gathered; of the answers, those before SENT and DELIVERED are settled.
-# WANTED: whether somebody wants to see rows before they are cleared off the bench.
-ROWS, HANDLED, LAID, SENT, DELIVERED, LOST, MOVED, ROUNDS, EVENTS, WRONG, WANTED = range(11)
-COURSE = 11
-# Columns of what links lost in a batch: which send, and when it left.
-X_SEND, X_TIME = range(2)
-LOSS = 2
+# WANTED: whether somebody wants to see rows before they are cleared off the bench. BESIDE: messages of the last round
+# that were doubled, minus timers that never ring.
+ROWS, HANDLED, LAID, SENT, DELIVERED, LOST, MOVED, ROUNDS, EVENTS, WRONG, WANTED, BESIDE = range(12)
+COURSE = 12
+# Columns of what was lost in a batch: which send, when it left or would have, and why.
+X_SEND, X_TIME, X_REASON = range(3)
+LOSS = 3
+# Rows of stretches of time in which something is broken: begin, end, and what holds in it: how many thousandths of its
+# time a broker takes; how much longer and slower a link is, and the limits of draws that lose and double.
+Z_BEGIN, Z_END, Z_HOLDS = range(3)
+Z_DELAY, Z_SLOWER, Z_LOSS, Z_TWICE = range(2, 6)
 # Columns of a service's cost model that the engine charges by itself; protocols charge entries and matches.
 COST_BASE, COST_PER_LINK, COST_PER_BYTE = 0, 3, 4
 COST = 5
 
-KIND_MESSAGE, KIND_TIMER = 1, 2
+KIND_FAULT, KIND_MESSAGE, KIND_TIMER = 0, 1, 2
+FAULT_SOURCE = -1  # who sends events of that kind: before all entities
 
 BODILESS_BYTES = 16  # on the wire, of a message without a body
 NS_PER_S = 1_000_000_000

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from brokers import names
+from brokers.faults import NOTHING, Schedule
 
 
 @dataclass
@@ -83,6 +84,7 @@ class Model:
     trace_level: str = "deliveries"
     sample_every_ns: int = 1_000_000_000
     drain_ns: int = 60_000_000_000  # how long after `duration` messages under way may still be handled
+    faults: Schedule = NOTHING  # what fails when
     facts: dict[str, Any] = field(default_factory=dict)  # the resolved scenario, for manifest and run id
 
 

@@ -10,12 +10,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from brokers.contract import LinkTable
+from brokers.contract import NEVER, LinkTable
 from brokers.engine import layout as L
 from brokers.engine.change_rows import changes_of, dependencies_of
 from brokers.engine.latency import bucket_value
 from brokers.engine.model import Model
 from brokers.engine.shard import ShardResult, Window
+from brokers.faults import Crash, Cut, Schedule, Slow
 from brokers.words import rows_of
 
 SECONDS_MAX = 10_000  # digests of a run, one per second unless it lasts longer
@@ -62,7 +63,8 @@ def combine(model: Model, results: list[ShardResult]) -> Result:
     histogram = np.sum([r.histogram for r in results], axis=0)
     totals = np.array([r.totals for r in results])
     published = np.sum([r.publications for r in results], axis=0)
-    services = {}
+    refused = np.sum([r.refused for r in results], axis=0)
+    services: dict[str, dict[str, Any]] = {}
     for i, spec in enumerate(model.services):
         count, summed, timed = (
             int(totals[:, i, column].sum()) for column in (L.D_COUNT, L.D_LATENCY, L.D_TIMED)
@@ -78,6 +80,8 @@ def combine(model: Model, results: list[ShardResult]) -> Result:
                 "max_ms": largest / 1e6 if timed else None,
             },
         }
+        if model.faults:
+            services[spec.name]["refused"] = int(refused[i])
     metrics: dict[str, Any] = {
         "network": {
             "events": int(state[:, L.B_HANDLED].sum()),
@@ -112,6 +116,8 @@ def write_tables(
     try:
         _write_links(writer, model, result)
         _write_brokers(writer, model, result)
+        if model.faults:
+            writer.write("faults", **_faults(model.faults))
         service, attribute, code, text = rows_of(model.services)
         if text and writer.wants("words"):
             writer.write(
@@ -167,6 +173,26 @@ def _write_brokers(writer: Any, model: Model, result: Result) -> None:
         digest_a=brokers[:, L.B_DIGEST_A],
         digest_b=brokers[:, L.B_DIGEST_B],
     )
+
+
+def _faults(schedule: Schedule) -> dict[str, Any]:
+    """The columns of what fails."""
+    rows: list[tuple[Any, ...]] = []
+    for each in schedule.faults:
+        begin, end = each.begin, -1 if each.end >= NEVER else each.end
+        if isinstance(each, Crash):
+            rows.append((each.entry, 0, each.broker, -1, begin, end, 1.0, 0.0, 0.0, 0))
+        elif isinstance(each, Slow):
+            rows.append((each.entry, 1, each.broker, -1, begin, end, each.factor, 0.0, 0.0, 0))
+        elif isinstance(each, Cut):
+            rows.append((each.entry, 2, -1, each.link, begin, end, 1.0, 0.0, 0.0, 0))
+        else:
+            rows.append((each.entry, 3, -1, each.link, begin, end, each.slower, each.loss, each.twice, each.delay))
+    columns = {
+        "entry": np.int32, "what": np.int8, "broker": np.int32, "link": np.int32, "begin_ns": np.int64,
+        "end_ns": np.int64, "factor": np.float64, "loss": np.float64, "twice": np.float64, "delay_ns": np.int64,
+    }  # fmt: skip
+    return {name: np.array(values, type_) for (name, type_), values in zip(columns.items(), zip(*rows))}
 
 
 def _write_windows(writer: Any, log: WindowLog, where: list[tuple[int, str]]) -> None:

@@ -43,7 +43,7 @@ class Rings:
 
     def reserve(self, ring_of: Ints) -> None:
         """Make room for one more row in each ring named; may replace the arena. O(rings named), amortised."""
-        while lacking := grow(ring_of, (0, ring_of.size), self.table, self.arena, self.used, self.wanted):
+        while lacking := grow(ring_of, (0, ring_of.size), self.table, self.arena, self.used, self.wanted, 1):
             live = int(self.table[:, R_CAPACITY].sum())
             fresh = np.zeros((2 * (live + lacking), L.ROW), np.int64)
             self.used[0] = _move(self.table, self.arena, fresh)
@@ -122,13 +122,13 @@ def _push_rows(rows, ring_of, rings, arena):
 
 
 @njit(cache=True)
-def grow(ring_of, which, rings, arena, used, wanted):
-    """Make room for a row in each ring of ring_of[which[0]:which[1]], as often as it is named.
+def grow(ring_of, which, rings, arena, used, wanted, times):
+    """Make room for so many rows in each ring of ring_of[which[0]:which[1]], as often as it is named.
 
     Returns the rows that the arena is short of, and then nothing has changed; 0 if there is room now.
     """
     for i in range(which[0], which[1]):
-        wanted[ring_of[i]] += 1
+        wanted[ring_of[i]] += times
     need = 0
     for i in range(which[0], which[1]):
         ring = ring_of[i]

@@ -32,6 +32,8 @@ from brokers.engine.collect import Answers
 from brokers.engine.inputs import Inputs
 from brokers.engine.links import Links
 from brokers.engine.model import Model, ServiceSpec, protocol_class
+from brokers.engine.notices import Notices
+from brokers.engine.outages import Outages
 from brokers.engine.served import Served
 from brokers.errors import BrokerlabError, InvalidInput, ProtocolFault
 from brokers.out import Out
@@ -80,7 +82,8 @@ class Services:
         shared: bool,
         trace: Any,
         resuming: bool,
-        common: Common | None = None,
+        common: Common | None,
+        outages: Outages,
     ) -> None:
         """`shared`: other shards carry brokers too. `resuming`: what stands comes from a checkpoint."""
         if len(model.services) > SERVICES_MAX:
@@ -93,7 +96,7 @@ class Services:
         self.bodies = Bodies(self.kinds, number) if common is None else common.bodies
         self.bodies.shared = shared and common is None
         self.causes = Causes() if common is None else common.causes
-        self.inputs = Inputs(model, local.size, self.kinds, self.bodies, self.causes, trace, self.lane)
+        self.inputs = Inputs(model, local.size, self.kinds, self.bodies, self.causes, trace, outages, self.lane)
         self.clock = Clock(self.inputs.stage)
         self._resuming = resuming
         costs = [CostModel(**spec.cost) for spec in model.services]
@@ -106,6 +109,11 @@ class Services:
             self.protocols.append(self._protocol(i, spec, costs[i]))
             for n in range(len(spec.sources)):
                 self._add_source(i, n)
+        if outages.any:
+            hearing = [number for number, protocol in enumerate(self.protocols) if protocol.hears_faults]
+            self.inputs.notices = Notices(
+                outages.downs, outages.cuts, model.faults.detect_ns, self._links, local, hearing
+            )
         self.blamed = [_Blamed(spec.name) for spec in model.services]
         self._outs = [Out(i, self.bodies, cost) for i, cost in enumerate(costs)]
         self._batches = [Batch() for _ in costs]

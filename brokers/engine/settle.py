@@ -26,6 +26,7 @@ from brokers.engine.layout import (
     B_HANDLED,
     B_SEQUENCE,
     B_WORK,
+    BESIDE,
     BODILESS_BYTES,
     C_FINISH,
     C_HANDLED,
@@ -80,10 +81,24 @@ from brokers.engine.layout import (
     W_SOURCE,
     W_TIME,
     W_WORD,
+    X_REASON,
     X_SEND,
     X_TIME,
 )
+from brokers.engine.outages import (
+    clear_link,
+    copies,
+    done_at,
+    falls,
+    fate,
+    lengthened,
+    rings_at,
+    rise,
+    slowed,
+    worn,
+)
 from brokers.engine.rings import insert, packed, push
+from brokers.faults import CRASHED, ON_LINK
 from brokers.fingerprint import GOLDEN, OTHER, absorb, draw, scramble
 
 OK, LATE_MESSAGE, TIMER_TOO_SOON, WRONG_LINK, BAD_COST = range(5)
@@ -100,6 +115,7 @@ def put_under_way(world, rows, event, link, sends, detail, timers):
     Returns (code, which output or event is wrong, messages now under way minus before).
     """
     lost = world.course[LOST]
+    world.course[BESIDE] = 0
     wrong = _serve(world, rows, event, sends)
     if wrong >= 0:
         return BAD_COST, wrong, 0
@@ -114,8 +130,8 @@ def put_under_way(world, rows, event, link, sends, detail, timers):
     wrong = _set_timers(world, timers)
     if wrong >= 0:
         return TIMER_TOO_SOON, wrong, 0
-    lost = world.course[LOST] - lost
-    return OK, 0, sends[1] - sends[0] - lost + timers.shape[1] - (rows[1] - rows[0])
+    more = sends[1] - sends[0] + timers.shape[1] + world.course[BESIDE]
+    return OK, 0, more - (world.course[LOST] - lost) - (rows[1] - rows[0])
 
 
 @njit(forceinline=True, cache=True)
@@ -126,7 +142,7 @@ def _serve(world, rows, event, sends):
     """
     wide, narrow, cost, finish = world.wide, world.narrow, world.cost, world.finish
     broker_state, cost_model, body_size = world.broker_state, world.cost_model, world.body_size
-    charging = world.charging[0]
+    charging, faulty = world.charging[0], world.faulty[0]
     at = sends[0]
     for i in range(rows[0], rows[1]):
         extra = cost[i]
@@ -143,12 +159,15 @@ def _serve(world, rows, event, sends):
                 return i
             extra += np.int64(charge + 0.5)
         b = narrow[N_BROKER, i]
+        if faulty:
+            rise(world, b, wide[W_TIME, i])
         begun = max(wide[W_TIME, i], broker_state[b, B_BUSY])
         if extra < 0 or extra > NEVER - begun:
             return i
-        finish[i] = begun + extra
-        broker_state[b, B_BUSY] = begun + extra
-        broker_state[b, B_WORK] += extra
+        done = done_at(world.paces_first, world.paces, b, begun, extra) if faulty else begun + extra
+        finish[i] = done
+        broker_state[b, B_BUSY] = done
+        broker_state[b, B_WORK] += done - begun
     return -1
 
 
@@ -216,10 +235,11 @@ def _travel(world, event, link, sends, detail):
 
     Returns the send that is not over a link of its broker, or -1.
     """
-    narrow, finish, arrival, losses = world.narrow, world.finish, world.arrival, world.losses
+    wide, narrow, finish, arrival = world.wide, world.narrow, world.finish, world.arrival
     facts, link_state, link_source, body_size = world.facts, world.link_state, world.link_source, world.body_size
     loss_limit, loss_key, jitter_key = world.loss_limit, world.loss_key, world.jitter_key
-    course = world.course
+    faulty = world.faulty[0]
+    wear = np.int64(-1)
     for s in range(sends[0], sends[1]):
         i, over = event[s], link[s]
         if link_source[over] != narrow[N_BROKER, i]:
@@ -229,30 +249,53 @@ def _travel(world, event, link, sends, detail):
         if length < 0:
             length = body_size[body] if body >= 0 else np.int64(BODILESS_BYTES)
         leaves = finish[i]
+        if faulty:
+            clear_link(world, over, narrow[N_BROKER, i], wide[W_TIME, i])
+            wear = worn(world, over, leaves)
         bandwidth = facts[over, F_BANDWIDTH]
         if bandwidth > 0:
-            transmission = _transmission(length, bandwidth)
+            transmission = slowed(world, wear, _transmission(length, bandwidth))
             leaves = max(leaves, link_state[over, L_FREE]) + transmission
             link_state[over, L_FREE] = leaves
             link_state[over, L_BUSY] += transmission
+        if faulty and falls(world, narrow[N_BROKER, i], wide[W_TIME, i], leaves):
+            _lose(world, s, leaves, CRASHED)
+            continue
         number = link_state[over, L_SENT]
         link_state[over, L_SENT] = number + 1
         link_state[over, L_BYTES] += length
         if loss_limit[over] > uint64(0) and draw(loss_key[over], number) < loss_limit[over]:
             link_state[over, L_LOST] += 1
-            losses[course[LOST], X_SEND] = s
-            losses[course[LOST], X_TIME] = leaves
-            course[LOST] += 1
-            arrival[s] = -1
+            _lose(world, s, leaves, ON_LINK)
             continue
-        arrives = leaves + facts[over, F_DELAY]
+        arrives = leaves + facts[over, F_DELAY] + lengthened(world, wear)
         if facts[over, F_JITTER] > 0:
             spread = uint64(facts[over, F_JITTER]) + uint64(1)
             arrives += np.int64(draw(jitter_key[over], number) % spread)
+        if faulty or facts[over, F_JITTER] > 0:
             arrives = max(arrives, link_state[over, L_LAST])  # never before the one ahead of it
+        if faulty:
+            reason = fate(world, over, wear, number, facts[over, F_TARGET], leaves, arrives)
+            if reason >= 0:
+                link_state[over, L_LOST] += 1
+                _lose(world, s, leaves, reason)
+                continue
+            world.copies[s] = copies(world, over, wear, number)
+        if faulty or facts[over, F_JITTER] > 0:
             link_state[over, L_LAST] = arrives
         arrival[s] = arrives
     return -1
+
+
+@njit(forceinline=True, cache=True)
+def _lose(world, s, leaves, reason):
+    """A send does not arrive."""
+    losses, course = world.losses, world.course
+    losses[course[LOST], X_SEND] = s
+    losses[course[LOST], X_TIME] = leaves
+    losses[course[LOST], X_REASON] = reason
+    course[LOST] += 1
+    world.arrival[s] = -1
 
 
 @njit(forceinline=True, cache=True)
@@ -261,6 +304,7 @@ def _hand_over(world, event, link, sends, detail):
     wide, narrow, arrival, send_number = world.wide, world.narrow, world.arrival, world.send_number
     facts, rings, arena, outbox, outbox_used = world.facts, world.rings, world.arena, world.outbox, world.outbox_used
     frontier, next_time, body_refs, causes = world.frontier, world.next_time, world.body_refs, world.causes
+    faulty, times = world.faulty[0], np.int64(1)
     used = outbox_used[0]
     for s in range(sends[0], sends[1]):
         i, over, arrives = event[s], link[s], arrival[s]
@@ -275,24 +319,31 @@ def _hand_over(world, event, link, sends, detail):
             if cause >= 0:
                 causes[cause, C_LOST] += 1
             continue
+        if faulty:
+            times = world.copies[s]
+            world.course[BESIDE] += times - 1
+            if cause >= 0:
+                causes[cause, C_SENT] += times - 1
         if body >= 0:
-            body_refs[body] += 1
+            body_refs[body] += times
         carried = packed(body, type_, narrow[N_SERVICE, i])
         if facts[over, F_LOCAL]:
             target = facts[over, F_TARGET]
             if arrives < frontier[target]:
                 return s
-            push(rings, arena, over, arrives, send_number[s], word, carried, cause)
+            for _ in range(times):
+                push(rings, arena, over, arrives, send_number[s], word, carried, cause)
             if arrives < next_time[target]:
                 next_time[target] = arrives
         else:
-            outbox[used, M_TIME] = arrives
-            outbox[used, M_SEQUENCE] = send_number[s]
-            outbox[used, M_WORD] = word
-            outbox[used, M_PACKED] = carried
-            outbox[used, M_CAUSE] = cause
-            outbox[used, O_LINK] = over
-            used += 1
+            for _ in range(times):
+                outbox[used, M_TIME] = arrives
+                outbox[used, M_SEQUENCE] = send_number[s]
+                outbox[used, M_WORD] = word
+                outbox[used, M_PACKED] = carried
+                outbox[used, M_CAUSE] = cause
+                outbox[used, O_LINK] = over
+                used += 1
     outbox_used[0] = used
     return -1
 
@@ -312,9 +363,16 @@ def _set_timers(world, timers):
             return t
         if cause >= 0:
             causes[cause, C_SENT] += 1
+        time = wide[W_TIME, i] + delay
+        if world.faulty[0]:
+            time = rings_at(world, b, wide[W_TIME, i], time)
+            if time == NEVER:
+                world.course[BESIDE] -= 1
+                if cause >= 0:
+                    causes[cause, C_LOST] += 1
+                continue
         if body >= 0:
             body_refs[body] += 1
-        time = wide[W_TIME, i] + delay
         carried = packed(body, timers[T_TYPE, t], service)
         insert(rings, arena, links + b, time, timer_number[t], timers[T_WORD, t], carried, cause)
         next_time[b] = min(next_time[b], time)
@@ -365,15 +423,18 @@ def push_arrivals(world, rows, links):
 def hand_out(world, event, client, body, which):
     """Enter deliveries which[0]:which[1] into digest, counts and the latency histogram of their service.
 
-    Where there is no `body`, each is that of its event.
+    Where there is no `body`, each is that of its event. Of a broker that crashes before, the client becomes -1.
     """
     wide, narrow, finish, broker_state = world.wide, world.narrow, world.finish, world.broker_state
     body_hash, body_time, seconds = world.body_hash, world.body_time, world.seconds
-    histogram, totals = world.histogram, world.totals
+    histogram, totals, faulty = world.histogram, world.totals, world.faulty[0]
     for d in range(which[0], which[1]):
         i = event[d]
         what = body[d] if body.size else np.int64(narrow[N_BODY, i])
         b, service = narrow[N_BROKER, i], narrow[N_SERVICE, i]
+        if faulty and falls(world, b, wide[W_TIME, i], finish[i]):
+            client[d] = -1
+            continue
         h = absorb(OTHER, (np.int64(b) << 40) ^ client[d])
         h = absorb(h, wide[W_SOURCE, i] << 32 ^ wide[W_SEQUENCE, i])
         h = absorb(h, wide[W_TIME, i])

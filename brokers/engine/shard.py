@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from brokers.columns import taken_over
-from brokers.contract import Ints
+from brokers.contract import NEVER, Ints
 from brokers.engine import carrying, checkpoint, settle
 from brokers.engine import layout as L
 from brokers.engine.batching import Cutting, Workbench
@@ -46,6 +46,7 @@ from brokers.engine.exchange import unpack
 from brokers.engine.gather import gather
 from brokers.engine.links import Links
 from brokers.engine.model import Model
+from brokers.engine.outages import Outages
 from brokers.engine.queues import Queues
 from brokers.engine.refusals import Refusals, understood
 from brokers.engine.rings import packed
@@ -90,6 +91,7 @@ class ShardResult:
     dependencies: NDArray[np.int64]  # (change, on change)
     leanings: NDArray[np.int64]  # (service, interest, on interest)
     publications: NDArray[np.int64]  # per service
+    refused: NDArray[np.int64]  # per service: publications whose broker was down
     in_flight: int
 
 
@@ -111,7 +113,10 @@ class Shard:
         self.trace = trace
         self.peers = int(assignment.max()) + 1
         self.links = Links(model.overlay, model.seed, assignment, number)
-        self.services = Services(model, number, self.links, self.peers > 1, trace, resume is not None, common)
+        self.outages = Outages(model.faults, assignment.size, self.links.count)
+        self.services = Services(
+            model, number, self.links, self.peers > 1, trace, resume is not None, common, self.outages
+        )
         self.queues = Queues(self.links.local, self.links.patience_ns(), self.services.shortest_timer_ns())
         self.tallies = Tallies(len(model.services), seconds_of(model))
         self.bench = Workbench(cutting or Cutting(), assignment.size, self.links.fan_in)
@@ -135,9 +140,12 @@ class Shard:
 
     def _start_timers(self) -> None:
         for service, broker, delay, type_, word in self.services.first_timers():
-            row = (delay, self.queues.number(broker), word, packed.py_func(-1, type_, service), -1)
+            number, time = self.queues.number(broker), self.outages.rings(broker, 0, delay)
+            if time == NEVER:
+                continue
+            row = (time, number, word, packed.py_func(-1, type_, service), -1)
             self.links.rings.put_timer(self.links.rings.links + broker, row)
-            self.queues.expect(broker, delay)
+            self.queues.expect(broker, time)
             self.in_flight += 1
 
     # ---- a window ------------------------------------------------------------------------------------
@@ -203,7 +211,8 @@ class Shard:
         self.queues.expect(brokers, times)
         self.in_flight += count
         if self.course is not None and count:
-            self.course.expect(self.services.inputs.rows)
+            rows = self.services.inputs.rows
+            self.course.expect(rows[rows[:, L.I_SOURCE] >= 0] if self.outages.any else rows)
 
     def settle_down(self, end: int) -> None:
         """Everything before `end` was handled."""
@@ -232,7 +241,7 @@ class Shard:
         """What kernels see, with the arrays that have taken the place of others."""
         if self._world is None:
             links, services, bench = self.links, self.services, self.bench
-            rooms = (links, services, self.queues, self.tallies, bench)
+            rooms = (links, services, self.queues, self.outages, self.tallies, bench)
             self._world = World.of({name: array for room in rooms for name, array in room.arrays().items()})
             self._world.watch({
                 "arena": (links.rings, "arena"), "outbox": (links.outbox, "rows"), **services.growing(),
@@ -279,6 +288,10 @@ class Shard:
         if self.services.queueing:
             self.queues.note_unfinished(self.bench.narrow[L.N_BROKER, :size], self.bench.finish[:size])
         self._note(answers)
+        if self.outages.any:
+            fallen = deliveries.of(deliveries.client < 0)
+            self.tracing.fallen(fallen.event, fallen.body)
+            deliveries = deliveries.of(deliveries.client >= 0)
         self.tracing.round(size, sends, deliveries)
 
     def _carry_out(self, size: int, sends: Sends, timers: Timers, deliveries: Deliveries) -> tuple[Sends, Timers]:
@@ -298,8 +311,9 @@ class Shard:
 
     def _make_room(self, sends: Sends, timers: Timers) -> None:
         """For everything that is about to be put under way: kernels do not grow arrays."""
-        self.links.rings.reserve(sends.link)
-        self.links.outbox.reserve(sends.event.size)
+        links = np.repeat(sends.link, 2) if self.outages.any else sends.link  # each may arrive twice
+        self.links.rings.reserve(links)
+        self.links.outbox.reserve(links.size)
         brokers: Ints = self.bench.narrow[L.N_BROKER, timers.event].astype(np.int64)
         self.links.rings.reserve(self.links.timer_rings(brokers))
 
@@ -371,5 +385,6 @@ class Shard:
             dependencies=self.tallies.dependencies,
             leanings=self.tallies.leanings,
             publications=inputs.publications,
+            refused=inputs.refused,
             in_flight=self.in_flight + self._sent,
         )

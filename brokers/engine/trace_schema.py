@@ -105,15 +105,16 @@ TABLES: dict[str, Table] = {
         ),
     ),
     "losses": Table(
-        "Every message that a link lost.",
+        "Every message that was lost.",
         "deliveries",
         (
-            Column("link", "int32", "directed link"),
+            Column("link", "int32", "directed link (-1: a delivery)"),
             Column("time_ns", "int64", "when the message was sent"),
             _SERVICE,
             _TYPE,
             _BODY,
             _CAUSE,
+            Column("reason", "int8", "0 the link lost it, 1 the link was cut, 2 a broker at its ends crashed"),
         ),
     ),
     "samples": Table(
@@ -153,6 +154,22 @@ TABLES: dict[str, Table] = {
             Column("busy_ns", "int64", "time its queue was at work"),
             Column("digest_a", "int64", "first lane of its digest, as signed bits"),
             Column("digest_b", "int64", "second lane"),
+        ),
+    ),
+    "faults": Table(
+        "What fails, once per broker or directed link.",
+        "summary",
+        (
+            Column("entry", "int32", "number of the entry in the scenario's schedule"),
+            Column("what", "int8", "0 a broker is down, 1 slow or pauses; 2 a link is cut, 3 worn"),
+            Column("broker", "int32", "the broker (-1: it is a link)"),
+            Column("link", "int32", "the directed link (-1: it is a broker)"),
+            Column("begin_ns", "int64", "when it begins"),
+            Column("end_ns", "int64", "when it is over (-1: never)"),
+            Column("factor", "float64", "how many times as long work or a transmission takes (0: it pauses)"),
+            Column("loss", "float64", "the share of messages lost beside what the link loses"),
+            Column("twice", "float64", "the share of messages that arrive twice"),
+            Column("delay_ns", "int64", "how much longer a message takes"),
         ),
     ),
     "windows": Table(

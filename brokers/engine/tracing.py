@@ -15,6 +15,7 @@ from brokers.engine.collect import Deliveries, Sends
 from brokers.engine.queues import Queues
 from brokers.engine.services import Services
 from brokers.errors import ProtocolFault
+from brokers.faults import CRASHED
 
 _SAMPLE_ROWS = 1 << 16  # rows of samples that are written at once
 _WAITING_MOST = 1 << 13  # rows of small rounds that wait, at most
@@ -87,6 +88,21 @@ class Tracing:
             self._delivered += stop - at
             at = stop
 
+    def fallen(self, event: Ints, body: Ints) -> None:
+        """Deliveries that a broker did not come to before it crashed: lost, on no link."""
+        if event.size and self._trace.wants("losses"):
+            narrow = self._bench.narrow
+            self._trace.write(
+                "losses",
+                link=np.full(event.size, -1, np.int32),
+                time_ns=self._bench.finish[event],
+                service=narrow[L.N_SERVICE, event].astype(np.int16),
+                type=narrow[L.N_TYPE, event].astype(np.int8),
+                body=self._services.bodies.keys(body),
+                cause=np.full(event.size, -1, np.int64),
+                reason=np.full(event.size, CRASHED, np.int8),
+            )
+
     def flush(self) -> None:
         """Write what waits, as long as the handles in it mean what they did."""
         self._write_waiting_hops()
@@ -131,10 +147,10 @@ class Tracing:
         )
 
     def losses(self, lost: int, sends: Sends) -> None:
-        """What links lost of the sends of a batch."""
+        """What was lost of the sends of a batch."""
         if not lost or not self._trace.wants("losses"):
             return
-        at, when = self._bench.losses[:lost].T.copy()
+        at, when, reason = self._bench.losses[:lost].T.copy()
         narrow, event = self._bench.narrow, sends.event[at]
         detail = sends.detail[:, at] if sends.detail.size else None
         type_ = narrow[L.N_TYPE, event] if detail is None else detail[L.S_TYPE]
@@ -148,6 +164,7 @@ class Tracing:
             type=type_.astype(np.int8),
             body=self._services.bodies.keys(body),
             cause=self._services.causes.keys(cause.astype(np.int64)),
+            reason=reason.astype(np.int8),
         )
 
     def record(self, table: str, event: Any, service: int, columns: dict[str, Any]) -> None:

@@ -18,9 +18,9 @@ from brokers.records import Record
 from brokers.views import FLAGS, INTS, NARROW, NARROW_TABLE, REALS_TABLE, TABLE, WORDS
 
 _INLINED = (
-    "layout.py", "rings.py", "latency.py", "heads.py", "gather.py", "settle.py", "carrying.py", "advance.py",
-    "crossing.py", "meeting.py", "world.py",
-    "../fingerprint.py", "../compiled.py", "../views.py", "../records.py",
+    "layout.py", "rings.py", "latency.py", "heads.py", "gather.py", "outages.py", "settle.py", "carrying.py",
+    "advance.py", "crossing.py", "meeting.py", "world.py",
+    "../faults.py", "../fingerprint.py", "../compiled.py", "../views.py", "../records.py",
 )  # fmt: skip
 _FIELDS = {
     # links
@@ -53,6 +53,16 @@ _FIELDS = {
     "local": FLAGS,
     "patience": INTS,
     "shortest_timer": INTS,
+    # faults
+    "faulty": FLAGS,  # whether there are any
+    "downs_first": INTS,  # stretches in which brokers are down, those of b from downs_first[b] on
+    "downs": TABLE,
+    "paces_first": INTS,  # in which they are slow
+    "paces": TABLE,
+    "cuts_first": INTS,  # in which directed links are cut
+    "cuts": TABLE,
+    "wear_first": INTS,  # and worn
+    "wear": TABLE,
     # inputs
     "inputs": TABLE,
     "input_at": INTS,
@@ -80,6 +90,7 @@ _FIELDS = {
     "cost": INTS,
     "losses": TABLE,  # of the sends: which, and when they left
     "arrival": INTS,  # by send; -1 if it is lost
+    "copies": INTS,  # how many arrive, where there are faults
     "send_number": INTS,
     "timer_number": INTS,
     "turns": TABLE,  # the brokers of a round

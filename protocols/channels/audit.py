@@ -164,7 +164,7 @@ class ChannelsRule:
         else:
             answers = answers.withColumn("end_ns", F.col("time_ns") + F.lit(bound))
         ends = answers.groupBy("period_ns", "round").agg(F.max("end_ns").alias("end_ns"))
-        lost = trace.table("losses").filter(mine & (F.col("body") >= 0))
+        lost = trace.table("losses").filter(mine & (F.col("body") >= 0) & (F.col("link") >= 0))
         where = question.standing.behind_links(lost) if self._losses(question) else None
         if where is None:
             return ends.withColumn("unheard", F.array().cast(f"array<{question.standing.BEHIND}>"))

@@ -8,7 +8,7 @@ import sys
 from brokers.kinds import unreadable
 from scenarios.commands import parser
 
-GROUPS = ("kinds", "protocols", "topologies", "workloads", "indexes", "metrics", "scenarios")
+GROUPS = ("kinds", "protocols", "topologies", "workloads", "indexes", "faults", "metrics", "scenarios")
 
 
 def command(arguments: list[str]) -> int:

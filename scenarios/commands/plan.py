@@ -10,6 +10,8 @@ from scenarios.commands import add_scenario, overrides_of, parser
 if TYPE_CHECKING:
     from scenarios.plan import Plan
 
+_FAULTS_SHOWN = 30
+
 
 def command(arguments: list[str]) -> int:
     result = parser(
@@ -72,4 +74,8 @@ def text(answer: Plan) -> str:
     lines = [f"{answer.name}: {answer.title}" if answer.title else answer.name]
     lines += [f"  {label:9}  {value}" for label, value in rows]
     lines += [f"  note: {note}" for note in answer.notes]
+    if answer.faults:
+        lines += ["what fails:", *(f"  {each}" for each in answer.faults[:_FAULTS_SHOWN])]
+        if len(answer.faults) > _FAULTS_SHOWN:
+            lines.append(f"  … and {len(answer.faults) - _FAULTS_SHOWN:,} more; --json has them all")
     return "\n".join([*lines, answer.advice])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from brokers.engine.simulate import FileTraces, simulate, tables_of
 from brokers.errors import ActorsLost, EnvironmentProblem
 from protocols.conformance import REHEARSALS, rehearse
 from protocols.spatial.summarised import SUMMARY, WIDER
+from tests.brokers.test_outages import some_of_everything
 
 TREE, TIES, STRAINED, LOSSY, SETTLED, RING, CYCLES = REHEARSALS
 WINDOW_NS = 3_000_000
@@ -95,6 +97,19 @@ def test_a_resumed_run_equals_the_whole_run(
     resumed = continued(model, halves.path, after)
     assert resumed.digest == result.digest
     assert resumed.digest_per_second == result.digest_per_second
+    assert resumed.metrics["services"] == result.metrics["services"]
+    assert differing_tables(whole, halves.finish(resumed.digest)) == []
+
+
+@pytest.mark.parametrize(("protocol", "rehearsal"), [("subscription", STRAINED), ("covering", CYCLES), ("flooding", LOSSY)])
+def test_faults_go_on_where_they_were(tmp_path, protocol, rehearsal):
+    model = rehearse(rehearsal, protocol)
+    broken = replace(model, faults=some_of_everything(model, 7))
+    whole, result = undisturbed(tmp_path / "whole", broken)
+    halves = folder_for(tmp_path / "halves", broken)
+    stopped_at(0.5, broken, halves.path, 2)
+    resumed = continued(broken, halves.path, 3)
+    assert resumed.digest == result.digest != simulate(model).digest
     assert resumed.metrics["services"] == result.metrics["services"]
     assert differing_tables(whole, halves.finish(resumed.digest)) == []
 

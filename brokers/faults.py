@@ -1,0 +1,128 @@
+"""What fails when: the faults of a run as plain data, known from the start.
+
+A schedule is a pure function of scenario and seed, so nobody waits for a fault: what is to become of a message, a timer
+or a delivery is looked up when it is sent, set or decided on. That makes a crash exact without undoing anything.
+
+- A broker that *crashes* handles nothing while it is down. What would leave it after that does not leave; what arrives
+  then is lost. It knows what it knew once it is up again, and its timers ring then.
+- A broker that *pauses* goes on with its work afterwards; a *slow* one takes so many times as long.
+- What is on a link when it is *cut* is lost, and what is sent while it is.
+- A *worn* link loses or doubles more, takes longer, or has less bandwidth. A delay is only ever added to.
+
+    schedule = Schedule((Crash(3, 2 * S, 5 * S), Cut(link, 1 * S, 2 * S)), detect_ns=100 * MS)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from brokers.errors import InvalidInput
+
+NEVER = 1 << 62
+# What a broker is told, as types of events of the kind FAULT.
+LINK_DOWN, LINK_UP, RESTART = range(3)
+
+# Why a message was lost.
+ON_LINK, CUT_OFF, CRASHED = range(3)
+REASONS = ("link", "cut", "crash")
+
+
+class Crash(NamedTuple):
+    """A broker is down from `begin` until before `end`."""
+
+    broker: int
+    begin: int
+    end: int = NEVER
+    entry: int = 0  # which of the scenario's faults it belongs to
+
+
+class Slow(NamedTuple):
+    """A broker takes `factor` times as long; 0: it pauses."""
+
+    broker: int
+    begin: int
+    end: int
+    factor: float
+    entry: int = 0
+
+
+class Cut(NamedTuple):
+    """A directed link carries nothing."""
+
+    link: int
+    begin: int
+    end: int = NEVER
+    entry: int = 0
+
+
+class Worn(NamedTuple):
+    """A directed link is worse than it was."""
+
+    link: int
+    begin: int
+    end: int
+    loss: float = 0.0
+    twice: float = 0.0  # the share of messages that arrive twice
+    delay: int = 0  # ns more
+    slower: float = 1.0  # transmission takes so many times as long
+    entry: int = 0
+
+
+Fault = Crash | Slow | Cut | Worn
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """Everything that fails in a run."""
+
+    faults: tuple[Fault, ...] = ()
+    detect_ns: int = NEVER  # after which brokers are told of links that go down and come up; NEVER: they are not
+
+    def __bool__(self) -> bool:
+        return bool(self.faults)
+
+    def of(self, sort: type) -> list[Any]:
+        """The faults of one sort."""
+        return [each for each in self.faults if isinstance(each, sort)]
+
+
+NOTHING = Schedule()
+
+
+class WrongFault(InvalidInput):
+    """An entry of a schedule that does not go with the network; `path` leads to what is wrong in it."""
+
+    def __init__(self, message: str, path: tuple[str | int, ...]) -> None:
+        super().__init__(message)
+        self.path = path
+
+
+@dataclass(frozen=True)
+class FaultContext:
+    """What an entry of a schedule may know."""
+
+    seed: int
+    entry: int  # its number: a draw is named by seed and entry
+    overlay: Any  # topology.overlay.Overlay
+    duration_ns: int
+
+    def broker(self, reference: str | int, path: tuple[str | int, ...]) -> int:
+        """The number of the broker with this name or number; WrongFault if there is none."""
+        try:
+            return int(self.overlay.broker(reference))
+        except ValueError as error:
+            raise WrongFault(str(error).removeprefix("broker: "), path) from error
+
+    def link(self, source: int, target: int) -> int:
+        """The directed link from a broker to its neighbour; WrongFault if there is none."""
+        overlay, ends = self.overlay, (min(source, target), max(source, target))
+        found = np.flatnonzero((overlay.link_a == ends[0]) & (overlay.link_b == ends[1]))
+        if not found.size:
+            graph, (one, other) = overlay.adjacency, (overlay.names[source], overlay.names[target])
+            near = [overlay.names[b] for b in graph.neighbour[graph.start[source] : graph.start[source + 1]]]
+            shown = ", ".join(near[:8]) + (", ..." if len(near) > 8 else "")
+            raise WrongFault(f"there is no link from {one} to {other}; {one} has links to {shown}", ("link",))
+        return 2 * int(found[0]) + (source > target)
