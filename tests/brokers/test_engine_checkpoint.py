@@ -101,7 +101,9 @@ def test_a_resumed_run_equals_the_whole_run(
     assert differing_tables(whole, halves.finish(resumed.digest)) == []
 
 
-@pytest.mark.parametrize(("protocol", "rehearsal"), [("subscription", STRAINED), ("covering", CYCLES), ("flooding", LOSSY)])
+@pytest.mark.parametrize(
+    ("protocol", "rehearsal"), [("subscription", STRAINED), ("covering", CYCLES), ("flooding", LOSSY)]
+)
 def test_faults_go_on_where_they_were(tmp_path, protocol, rehearsal):
     model = rehearse(rehearsal, protocol)
     broken = replace(model, faults=some_of_everything(model, 7))
