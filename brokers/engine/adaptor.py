@@ -53,7 +53,8 @@ class PlainAdaptor(ShardProtocol):
             self.brokers[env.server] = protocol.server(self._node(env.server))
         self._runs = runs and getattr(protocol, "on_run", None) is not None
         self._all = not server_only
-        self.hears_faults = any(broker.on_fault is not None for broker in self.brokers.values())  # type: ignore[misc]
+        both = (protocol, protocol.server)  # the same in every shard, whichever of the two it has
+        self.hears_faults = any(getattr(each, "on_fault", None) is not None for each in both)  # type: ignore[misc]
 
     def _node(self, broker: int) -> Node:
         return Node(self.env, broker, self.home.table(), self._outgoing, self.shared)

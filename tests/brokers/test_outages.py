@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from brokers.contract import NEVER, BrokerProtocol, Guarantees
+from brokers.contract import FAULT, NEVER, BrokerProtocol, Guarantees
 from brokers.engine.batching import Cutting
 from brokers.engine.outages import Outages, done_at
 from brokers.engine.simulate import MemoryTraces, simulate, tables_of
@@ -33,6 +33,7 @@ from brokers.faults import (
     Worn,
 )
 from protocols.conformance import REHEARSALS, rehearse
+from protocols.content.flooding import PlainFlooding
 from protocols.judging import audit
 from scenarios.loader import loads
 from scenarios.plan import resolve
@@ -80,6 +81,38 @@ def test_faults_do_the_same_in_every_way_of_running(rehearsal, protocol):
     assert {CUT_OFF, CRASHED} <= set(reasons)
     assert digest != simulate(replace(model, faults=NOTHING)).digest
     assert {name: simulate(model, **how).digest for name, how in WAYS.items()} == dict.fromkeys(WAYS, digest)
+
+
+class Calling(PlainFlooding):
+    """Floods, and calls over each link that comes up."""
+
+    def on_fault(self, message: Any) -> None:
+        assert message.kind == FAULT
+        if message.type == LINK_UP:
+            self.node.send(message, message.link, 30, {"from": self.node.broker})
+
+    def on_message(self, message: Any) -> None:
+        if message.type != 30:
+            super().on_message(message)
+
+
+@pytest.mark.parametrize("rehearsal", [TREE, CYCLES], ids=["tree", "cycles"])
+def test_what_brokers_are_told_is_the_same_in_every_way_of_running(rehearsal, monkeypatch):
+    monkeypatch.setitem(sys.modules, "calling", sys.modules[__name__])
+    model = rehearse(rehearsal, "flooding")
+    heard = [replace(service, protocol_target="calling:Calling") for service in [*model.services, *model.services]]
+    heard[1].name, heard[1].sources = "other", []
+    model = replace(model, services=heard)
+    model = replace(model, faults=some_of_everything(model, 7))
+    traces = MemoryTraces("full", tables_of(model))
+    digest = simulate(model, trace=traces).digest
+    hops = traces.tables()["hops"]
+    told = hops["kind"] == FAULT
+    assert {LINK_DOWN, LINK_UP, RESTART} == set(hops["type"][told].tolist())
+    assert set(hops["service"][told].tolist()) == {0, 1} and (hops["source"][told] == -1).all()
+    assert (hops["type"][~told] == 30).sum() > 5
+    ways = {name: how for name, how in WAYS.items() if name != "two threads"}  # it has no compiled handler
+    assert {name: simulate(model, **how).digest for name, how in ways.items()} == dict.fromkeys(ways, digest)
 
 
 def test_a_schedule_of_nothing_changes_nothing():
