@@ -116,6 +116,10 @@ class FaultContext:
         except ValueError as error:
             raise WrongFault(str(error).removeprefix("broker: "), path) from error
 
+    def between(self, ends: tuple[str | int, str | int]) -> int:
+        """The directed link that leads from the first of two brokers to the second; WrongFault if there is none."""
+        return self.link(*(self.broker(each, ("link",)) for each in ends))
+
     def link(self, source: int, target: int) -> int:
         """The directed link from a broker to its neighbour; WrongFault if there is none."""
         overlay, ends = self.overlay, (min(source, target), max(source, target))

@@ -13,5 +13,12 @@ FAULTS: dict[str, Entry] = {
     "slow": Entry("scenarios.faults.single:SlowOf", "brokers take several times as long"),
     "cut": Entry("scenarios.faults.single:CutOf", "links carry nothing, in both directions or in one"),
     "degrade": Entry("scenarios.faults.single:DegradeOf", "links lose more, take longer, or have less bandwidth"),
+    "isolate": Entry("scenarios.faults.single:IsolateOf", "all links of brokers are cut, so that each is alone"),
     "partition": Entry("scenarios.faults.single:PartitionOf", "sets of brokers cannot reach one another"),
+    "halves": Entry("scenarios.faults.drawn:HalvesOf", "the network falls into two drawn halves"),
+    "random": Entry("scenarios.faults.drawn:RandomOf", "crashes, cuts or pauses at random, by rate and within limits"),
+    "rolling-restart": Entry("scenarios.faults.drawn:RollingOf", "brokers go down and up one after the other"),
+    "flapping": Entry("scenarios.faults.drawn:FlappingOf", "a link goes down and up again and again"),
+    "swizzle-clog": Entry("scenarios.faults.drawn:SwizzleOf", "links are cut one by one, and healed in another order"),
+    "cascade": Entry("scenarios.faults.drawn:CascadeOf", "brokers fall and take neighbours with them"),
 }

@@ -3,81 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, StrictInt, StrictStr, model_validator
+from pydantic import Field, model_validator
 
-from brokers.faults import NEVER, Crash, Cut, Fault, FaultContext, Slow, Worn, WrongFault
-from topology.units import Duration, Fraction, PositiveDuration
-
-Broker = StrictStr | StrictInt
-Brokers = Annotated[list[Broker], Field(min_length=1)]
+from brokers.faults import Crash, Cut, Fault, Slow, Worn, WrongFault
+from scenarios.faults.entry import Brokers, Ends, Entry, ForATime, OnLinks, OrForGood
+from topology.units import Duration, Fraction
 
 
-class _Once(BaseModel):
-    """When it happens."""
-
-    model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
-
-    at: Annotated[Duration, Field(description="when it begins")]
-
-
-class _ForATime(_Once):
-    lasts: Annotated[PositiveDuration, Field(description="for how long")]
-
-    @property
-    def span(self) -> tuple[int, int]:
-        return self.at, min(self.at + self.lasts, NEVER)
-
-
-class _OrForGood(_Once):
-    lasts: Annotated[PositiveDuration | None, Field(description="for how long; for good unless given")] = None
-
-    @property
-    def span(self) -> tuple[int, int]:
-        return self.at, NEVER if self.lasts is None else min(self.at + self.lasts, NEVER)
-
-
-class _Links(BaseModel):
-    """Which links."""
-
-    link: Annotated[
-        tuple[Broker, Broker] | None, Field(description="the brokers at its ends, by name or number")
-    ] = None
-    way: Annotated[
-        Literal["both", "there"], Field(description="`there`: only from the first of the two to the second")
-    ] = "both"
-
-    def directed(self, context: FaultContext) -> Iterator[int]:
-        """The directed links meant."""
-        if self.link is None:
-            yield from range(2 * context.overlay.links)
-            return
-        ends = [context.broker(each, ("link",)) for each in self.link]
-        link = context.link(*ends)
-        yield link
-        if self.way == "both":
-            yield link ^ 1
-
-
-class _Fault:
-    """An entry of the schedule."""
-
-    Params: type[BaseModel]
-
-    def __init__(self, params: Any, context: FaultContext) -> None:
-        self.params: Any = self.Params(**params)
-        self.context = context
-
-    def brokers(self) -> list[int]:
-        """Those that it names."""
-        return sorted({self.context.broker(each, ("brokers",)) for each in self.params.brokers})
-
-
-class CrashOf(_Fault):
+class CrashOf(Entry):
     """Brokers that are down."""
 
-    class Params(_OrForGood):
+    class Params(OrForGood):
         brokers: Annotated[Brokers, Field(description="which, by name or number")]
 
     def schedule(self) -> Iterator[Fault]:
@@ -86,10 +24,10 @@ class CrashOf(_Fault):
             yield Crash(broker, begin, end)
 
 
-class SlowOf(_Fault):
+class SlowOf(Entry):
     """Brokers that take longer."""
 
-    class Params(_ForATime):
+    class Params(ForATime):
         brokers: Annotated[Brokers, Field(description="which, by name or number")]
         factor: Annotated[float, Field(ge=1, le=1e6, description="how many times as long")] = 10.0
 
@@ -99,10 +37,10 @@ class SlowOf(_Fault):
             yield Slow(broker, begin, end, self.params.factor)
 
 
-class PauseOf(_Fault):
+class PauseOf(Entry):
     """Brokers that do nothing."""
 
-    class Params(_ForATime):
+    class Params(ForATime):
         brokers: Annotated[Brokers, Field(description="which, by name or number")]
 
     def schedule(self) -> Iterator[Fault]:
@@ -111,11 +49,11 @@ class PauseOf(_Fault):
             yield Slow(broker, begin, end, 0.0)
 
 
-class CutOf(_Fault):
+class CutOf(Entry):
     """A link that carries nothing."""
 
-    class Params(_OrForGood, _Links):
-        link: Annotated[tuple[Broker, Broker], Field(description="the brokers at its ends, by name or number")]
+    class Params(OrForGood, OnLinks):
+        link: Ends
 
     def schedule(self) -> Iterator[Fault]:
         begin, end = self.params.span
@@ -123,10 +61,10 @@ class CutOf(_Fault):
             yield Cut(link, begin, end)
 
 
-class DegradeOf(_Fault):
+class DegradeOf(Entry):
     """Links that are worse than they were."""
 
-    class Params(_ForATime, _Links):
+    class Params(ForATime, OnLinks):
         loss: Annotated[Fraction, Field(description="the share of messages lost, beside what the link loses")] = 0.0
         delay: Annotated[Duration, Field(description="how much longer a message takes")] = 0
         slower: Annotated[
@@ -145,10 +83,10 @@ class DegradeOf(_Fault):
             yield Worn(link, begin, end, loss=worse.loss, delay=worse.delay, slower=worse.slower)
 
 
-class PartitionOf(_Fault):
+class PartitionOf(Entry):
     """Sets of brokers between which all links are cut."""
 
-    class Params(_OrForGood):
+    class Params(OrForGood):
         sets: Annotated[
             list[Brokers],
             Field(min_length=1, description="brokers that reach one another; those in none of them are one more set"),
@@ -166,5 +104,19 @@ class PartitionOf(_Fault):
                 set_of[broker] = number
         for e, (a, b) in enumerate(zip(overlay.link_a.tolist(), overlay.link_b.tolist())):
             if b < brokers and set_of[a] != set_of[b]:  # a server, the higher end, stays with its broker
+                yield Cut(2 * e, begin, end)
+                yield Cut(2 * e + 1, begin, end)
+
+
+class IsolateOf(Entry):
+    """Brokers that nobody reaches."""
+
+    class Params(OrForGood):
+        brokers: Annotated[Brokers, Field(description="which, by name or number; each is alone")]
+
+    def schedule(self) -> Iterator[Fault]:
+        overlay, alone, (begin, end) = self.context.overlay, set(self.brokers()), self.params.span
+        for e, (a, b) in enumerate(zip(overlay.link_a.tolist(), overlay.link_b.tolist())):
+            if b < overlay.brokers and (a in alone or b in alone):
                 yield Cut(2 * e, begin, end)
                 yield Cut(2 * e + 1, begin, end)

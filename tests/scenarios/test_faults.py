@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from itertools import accumulate
+
+import networkx as nx
 import pytest
 
 from brokers.faults import NEVER, Crash, Cut, Slow, Worn
@@ -28,7 +31,7 @@ def scenario(*entries: str, detect: str = "never"):
 @pytest.mark.parametrize(
     ("entry", "made"),
     [
-        ("{fault: crash, brokers: [b2, 0], at: 1 s, lasts: 500 ms}", [Crash(0, S, 1500 * MS), Crash(2, S, 1500 * MS)]),
+        ("{fault: crash, brokers: [b2, 0], at: 1 s, lasts: 500 ms}", [Crash(2, S, 1500 * MS), Crash(0, S, 1500 * MS)]),
         ("{fault: crash, brokers: [1], at: 1 s}", [Crash(1, S, NEVER)]),
         ("{fault: pause, brokers: [1], at: 0, lasts: 1 s}", [Slow(1, 0, S, 0.0)]),
         ("{fault: slow, brokers: [1], at: 0, lasts: 1 s, factor: 3}", [Slow(1, 0, S, 3.0)]),
@@ -39,6 +42,15 @@ def scenario(*entries: str, detect: str = "never"):
             [Worn(2, S, 2 * S, 0.05, 0.0, 2 * MS, 1.0)],
         ),
         ("{fault: partition, sets: [[b1, b3, b4]], at: 1 s, lasts: 1 s}", [Cut(0, S, 2 * S), Cut(1, S, 2 * S)]),
+        ("{fault: isolate, brokers: [b6], at: 1 s, lasts: 1 s}", [Cut(10, S, 2 * S), Cut(11, S, 2 * S)]),
+        (
+            "{fault: flapping, link: [b0, b1], at: 1 s, down: 200 ms, up: 300 ms, until: 1600 ms}",
+            [Cut(link, at * MS, to * MS) for at, to in ((1000, 1200), (1500, 1600)) for link in (0, 1)],
+        ),
+        (
+            "{fault: rolling-restart, brokers: [b2, b0], at: 1 s, lasts: 100 ms, every: 1 s}",
+            [Crash(2, S, 1100 * MS), Crash(0, 2 * S, 2100 * MS)],
+        ),
     ],
 )
 def test_an_entry_makes_faults(entry, made):
@@ -97,3 +109,109 @@ def test_a_plan_says_what_fails_when():
     model = resolve(scenario("{fault: degrade, at: 0, lasts: 1 s, loss: 0.1, delay: 1 ms, slower: 2}"))
     (line,) = lines(model.faults, ["degrade"], model.overlay)
     assert line.startswith("0 ns to 1 s  degrade: links b0–b1, b0–b2, b1–b3, b1–b4, b2–b5, b2–b6: 0.1 of messages lost")
+
+
+# ---- drawn ------------------------------------------------------------------------------------------
+
+
+def drawn(entry: str, topology: str = "{kind: torus, rows: 5, columns: 5}", **changes: str):
+    text = TEXT.replace("{kind: balanced-tree, branching: 2, height: 2}", topology).replace("4 s", "60 s")
+    model = resolve(loads(text + f"faults: {{schedule: [{entry}]}}\n", [f"{k}={v}" for k, v in changes.items()]))
+    return model, list(model.faults.faults)
+
+
+def at_once(faults) -> int:
+    edges = sorted([(each.end, -1) for each in faults] + [(each.begin, 1) for each in faults])
+    return max(accumulate(by for _, by in edges))
+
+
+def connected(model, broken, links: bool) -> bool:
+    graph = nx.Graph(zip(model.overlay.link_a.tolist(), model.overlay.link_b.tolist()))
+    if links:
+        graph.remove_edges_from(
+            (int(model.overlay.link_a[e // 2]), int(model.overlay.link_b[e // 2])) for e in broken
+        )
+    else:
+        graph.remove_nodes_from(broken)
+    return nx.is_connected(graph)
+
+
+@pytest.mark.parametrize("what", ["crash", "cut", "pause"])
+def test_random_faults_come_as_often_and_last_as_long_as_said(what):
+    _, faults = drawn(f"{{fault: random, what: {what}, rate: 10/s, lasts: 50 ms}}")
+    if what == "cut":
+        assert [each.link ^ 1 for each in faults[::2]] == [each.link for each in faults[1::2]]
+        faults = faults[::2]
+    assert abs(len(faults) - 600) < 4 * 600**0.5 + 0.02 * 600  # a place that is broken already does not break again
+    mean = sum(each.end - each.begin for each in faults) / len(faults)
+    assert abs(mean - 50 * MS) < 4 * 50 * MS / len(faults) ** 0.5
+    assert all(0 < each.begin < each.end and each.begin < 60 * S for each in faults)
+    assert len({getattr(each, "link", getattr(each, "broker", 0)) for each in faults}) >= 25
+
+
+def test_random_faults_are_those_of_the_seed_and_of_the_entry():
+    entry = "{fault: random, what: crash, rate: 10/s, lasts: 50 ms}"
+    one, again, other = (drawn(entry)[1], drawn(entry)[1], drawn(entry, seed="2")[1])
+    assert one == again != other
+    both = drawn(f"{entry}, {entry}")[1]
+    first, second = ([each._replace(entry=0) for each in both if each.entry == n] for n in (0, 1))
+    assert first == one != second
+
+
+def test_limits_hold():
+    text = "{{fault: random, what: {}, rate: 40/s, lasts: 300 ms, {}}}"
+    _, free = drawn(text.format("crash", "until: 30 s"))
+    _, few = drawn(text.format("crash", "at_once: 3"))
+    assert at_once(free) > 6 and at_once(few) == 3
+    assert max(each.begin for each in free) < 30 * S
+    _, healed = drawn(text.format("crash", "heal_by: 20 s"))
+    assert max(each.end for each in healed) == 20 * S
+    for what in ("crash", "cut"):
+        for limits, holds in (("keep_connected: true", True), ("keep_connected: false", False)):
+            model, faults = drawn(text.format(what, limits))
+            whole = []
+            for now in sorted({each.begin for each in faults}):
+                name = "link" if what == "cut" else "broker"
+                broken = {getattr(each, name) for each in faults if each.begin <= now < each.end}
+                whole.append(connected(model, broken, what == "cut"))
+            assert len(whole) > 100 and all(whole) is holds
+
+
+def test_a_swizzle_cuts_in_one_order_and_heals_in_another():
+    _, faults = drawn("{fault: swizzle-clog, share: 0.5, at: 1 s, every: 100 ms, lasts: 1 s}")
+    links = faults[::2]
+    assert len(links) == 25 and len({each.link for each in links}) == 25
+    assert [each.begin for each in links] == [S + n * 100 * MS for n in range(25)]
+    ends = [each.end for each in links]
+    assert sorted(ends) == [S + 25 * 100 * MS + S + n * 100 * MS for n in range(25)] != ends
+
+
+def test_a_cascade_goes_from_neighbour_to_neighbour():
+    entry = "{{fault: cascade, brokers: [0], at: 1 s, lasts: 1 s, after: 10 ms, {}}}"
+    model, all_of_them = drawn(entry.format("chance: 1"))
+    hops = nx.single_source_shortest_path_length(
+        nx.Graph(zip(model.overlay.link_a.tolist(), model.overlay.link_b.tolist())), 0
+    )
+    assert {each.broker: (each.begin - S) // (10 * MS) for each in all_of_them} == hops
+    assert [each.broker for each in drawn(entry.format("chance: 0"))[1]] == [0]
+    assert len(drawn(entry.format("chance: 1, most: 7"))[1]) == 7
+
+
+@pytest.mark.parametrize("seed", ["1", "2", "3"])
+@pytest.mark.parametrize("bridge", ["false", "true"])
+def test_halves_reach_one_another_over_the_bridge_only(bridge, seed):
+    model, faults = drawn(f"{{fault: halves, at: 1 s, lasts: 1 s, bridge: {bridge}}}", seed=seed)
+    ends = list(zip(model.overlay.link_a.tolist(), model.overlay.link_b.tolist()))
+    cut = {ends[each.link // 2] for each in faults}
+    assert len(faults) == 2 * len(cut) > 0
+    graph = nx.Graph(each for each in ends if each not in cut)
+    if bridge == "false":
+        assert sorted(len(part) for part in nx.connected_components(graph))[-1] in (12, 13)
+    else:
+        assert any(nx.number_connected_components(nx.restricted_view(graph, [b], [])) > 1 for b in graph)
+        assert nx.is_connected(graph)
+
+
+def test_far_too_many_faults_are_refused():
+    with pytest.raises(ScenarioErrors, match=r"faults\.schedule\[0\]\.rate: makes more than 1,000,000 faults"):
+        drawn("{fault: random, what: crash, rate: 1000000/s, lasts: 1 ms}")

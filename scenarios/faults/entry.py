@@ -1,0 +1,84 @@
+"""What entries of a schedule have in common: when, which brokers, which links."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, StrictInt, StrictStr
+
+from brokers.faults import NEVER, Fault, FaultContext
+from topology.units import Duration, PositiveDuration
+
+Broker = StrictStr | StrictInt
+Brokers = Annotated[list[Broker], Field(min_length=1)]
+Ends = Annotated[tuple[Broker, Broker], Field(description="the brokers at its ends, by name or number")]
+
+
+class At(BaseModel):
+    """When it begins."""
+
+    model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
+
+    at: Annotated[Duration, Field(description="when it begins")]
+
+
+class ForATime(At):
+    """And it is over at some time."""
+
+    lasts: Annotated[PositiveDuration, Field(description="for how long")]
+
+    @property
+    def span(self) -> tuple[int, int]:
+        """From when until before when."""
+        return self.at, min(self.at + self.lasts, NEVER)
+
+
+class OrForGood(At):
+    """And it may be for good."""
+
+    lasts: Annotated[PositiveDuration | None, Field(description="for how long; for good unless given")] = None
+
+    @property
+    def span(self) -> tuple[int, int]:
+        """From when until before when."""
+        return self.at, NEVER if self.lasts is None else min(self.at + self.lasts, NEVER)
+
+
+class OnLinks(BaseModel):
+    """On one link or on all."""
+
+    link: Annotated[
+        tuple[Broker, Broker] | None, Field(description="the brokers at its ends, by name or number; all unless given")
+    ] = None
+    way: Annotated[
+        Literal["both", "there"], Field(description="`there`: only from the first of the two to the second")
+    ] = "both"
+
+    def directed(self, context: FaultContext) -> Iterator[int]:
+        """The directed links meant."""
+        if self.link is None:
+            yield from range(2 * context.overlay.links)
+            return
+        link = context.between(self.link)
+        yield link
+        if self.way == "both":
+            yield link ^ 1
+
+
+class Entry:
+    """An entry of the schedule; a class of them names its parameters in `Params`."""
+
+    Params: type[BaseModel]
+
+    def __init__(self, params: Any, context: FaultContext) -> None:
+        self.params: Any = self.Params(**params)
+        self.context = context
+
+    def brokers(self, key: str = "brokers") -> list[int]:
+        """Those that a parameter names, in its order, each once."""
+        return list(dict.fromkeys(self.context.broker(each, (key,)) for each in getattr(self.params, key)))
+
+    def schedule(self) -> Iterable[Fault]:
+        """What fails."""
+        raise NotImplementedError
