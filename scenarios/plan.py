@@ -55,7 +55,7 @@ def resolve(scenario: Scenario) -> Model:
     """The model of a scenario; ScenarioErrors if its network or its files do not fit."""
     import numpy as np
 
-    from brokers.engine.model import Model, ServiceSpec
+    from brokers.engine.model import Model, ServiceSpec, at_worst
 
     model = scenario.model
     brokers = _overlay(scenario)
@@ -63,13 +63,14 @@ def resolve(scenario: Scenario) -> Model:
     client_broker = np.concatenate(placed)
     overlay = _with_servers(scenario, brokers)
     check_samples(scenario, overlay.nodes)
+    faults = _faults(scenario, overlay)
     server_of = {name: brokers.brokers + i for i, name in enumerate(model.servers)}
     files: dict[str, str] = {}
     notes: list[str] = []
     services = []
     for i, service in enumerate(scenario.services):
         params = _params(scenario, i, service, files)
-        check_service(scenario, i, service, params, overlay)
+        check_service(scenario, i, service, params, at_worst(overlay, faults))
         sources = _sources(scenario, i, service, params, groups, overlay, client_broker, files, notes)
         services.append(
             ServiceSpec(
@@ -99,7 +100,7 @@ def resolve(scenario: Scenario) -> Model:
         trace_level=model.trace.level,
         sample_every_ns=model.sample_every_ns,
         drain_ns=model.drain,
-        faults=_faults(scenario, overlay),
+        faults=faults,
         facts={"scenario": scenario.resolved(), "model_parts": parts, "folder": scenario.folder, "notes": tuple(notes)},
     )
 

@@ -49,8 +49,9 @@ def will_be_compiled(model: Model) -> bool:
         if not issubclass(protocol, ShardProtocol) or handler_of(protocol) is None:
             return False
         options: Any = spec.options if protocol.Options is None else protocol.Options(**spec.options)
-        return protocol.suits(options, model.overlay)
+        return protocol.suits(options, overlay)
 
+    overlay = model.counted_on
     return 0 < len(model.services) <= compiled.HANDLERS_MOST and all(map(compiles, model.services))
 
 

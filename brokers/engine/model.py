@@ -6,7 +6,7 @@ the scenario was loaded; a model holds the targets, so that it can go to another
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,8 @@ from numpy.typing import NDArray
 
 from brokers import names
 from brokers.faults import NOTHING, Schedule
+
+_SOME_LOSS = 1e-9  # nobody draws by it
 
 
 @dataclass
@@ -86,6 +88,16 @@ class Model:
     drain_ns: int = 60_000_000_000  # how long after `duration` messages under way may still be handled
     faults: Schedule = NOTHING  # what fails when
     facts: dict[str, Any] = field(default_factory=dict)  # the resolved scenario, for manifest and run id
+
+    @property
+    def counted_on(self) -> Any:
+        """The overlay as protocols may count on it."""
+        return at_worst(self.overlay, self.faults)
+
+
+def at_worst(overlay: Any, faults: Schedule) -> Any:
+    """An overlay as protocols may count on it: where something fails, any link may lose messages."""
+    return replace(overlay, loss=np.maximum(overlay.loss, _SOME_LOSS)) if faults else overlay
 
 
 def protocol_class(spec: ServiceSpec) -> Any:

@@ -91,6 +91,7 @@ class Services:
         self.model = model
         self.local = local = links.local
         self._links = links.table
+        self._overlay = model.counted_on
         self.kinds: list[Kind] = [spec.kind_class(spec.params) for spec in model.services]
         self.lane = 0 if common is None else number  # which of the shards that have bodies and causes in common
         self.bodies = Bodies(self.kinds, number) if common is None else common.bodies
@@ -162,7 +163,7 @@ class Services:
             service=number,
             kind=kind,
             options=options,
-            overlay=model.overlay,
+            overlay=self._overlay,
             local=self.local,
             client_broker=model.client_broker,
             duration_ns=model.duration_ns,
@@ -179,7 +180,7 @@ class Services:
         if issubclass(protocol, BrokerProtocol):
             return PlainAdaptor(env, protocol, runs=spec.view != "message")
         if issubclass(protocol, ShardProtocol):
-            if protocol.plain is not None and not protocol.suits(options, model.overlay):
+            if protocol.plain is not None and not protocol.suits(options, self._overlay):
                 return PlainAdaptor(env, protocol.plain)
             return protocol(env) if spec.server < 0 or protocol.server is None else Served(env, protocol)
         raise InvalidInput(

@@ -102,7 +102,7 @@ def test_a_resumed_run_equals_the_whole_run(
 
 
 @pytest.mark.parametrize(
-    ("protocol", "rehearsal"), [("subscription", STRAINED), ("covering", CYCLES), ("flooding", LOSSY)]
+    ("protocol", "rehearsal"), [("subscription", STRAINED), ("covering", CYCLES), ("topk-bounded", CYCLES)]
 )
 def test_faults_go_on_where_they_were(tmp_path, protocol, rehearsal):
     model = rehearse(rehearsal, protocol)

@@ -32,6 +32,7 @@ from brokers.faults import (
     Slow,
     Worn,
 )
+from brokers.kinds import manifests
 from protocols.conformance import REHEARSALS, rehearse
 from protocols.content.flooding import PlainFlooding
 from protocols.judging import audit
@@ -39,6 +40,7 @@ from scenarios.loader import loads
 from scenarios.plan import resolve
 
 MS = 1_000_000
+OTHERS = [name for kind in manifests() if kind.name != "content" for name in kind.protocols]
 TREE, _, STRAINED, LOSSY, _, _, CYCLES = REHEARSALS
 WAYS: dict[str, dict[str, Any]] = {
     "one at a time": {"cutting": Cutting("one")},
@@ -81,6 +83,17 @@ def test_faults_do_the_same_in_every_way_of_running(rehearsal, protocol):
     assert {CUT_OFF, CRASHED} <= set(reasons)
     assert digest != simulate(replace(model, faults=NOTHING)).digest
     assert {name: simulate(model, **how).digest for name, how in WAYS.items()} == dict.fromkeys(WAYS, digest)
+
+
+@pytest.mark.parametrize("protocol", OTHERS)
+def test_views_of_a_shard_take_faults_as_one_broker_does(protocol):
+    model = rehearse(TREE, protocol)
+    model = replace(model, faults=some_of_everything(model, 7))
+    digest = simulate(model).digest
+    alone = replace(model, services=[replace(model.services[0], view="message")])
+    assert simulate(alone).digest == digest
+    ways = {name: WAYS[name] for name in ("one at a time", "two shards")}
+    assert {name: simulate(model, **how).digest for name, how in ways.items()} == dict.fromkeys(ways, digest)
 
 
 class Calling(PlainFlooding):
