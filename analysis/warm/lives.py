@@ -24,7 +24,7 @@ Life = Callable[[], object]
 KINDS = {kind.name: kind for kind in manifests()}
 
 _OVERLAYS = "analysis.warm.overlays"
-_SELDOM = ("interrupt_and_resume", "reweigh", "close_windows")
+_SELDOM = ("interrupt_and_resume", "reweigh", "close_windows", "break_things")
 # A moment of a shipped scenario in which everything happens once, subscriptions that end among it.
 MOMENT = ("duration=4500 ms", "drain=1 s")
 

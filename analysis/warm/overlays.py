@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -88,6 +89,21 @@ def close_windows() -> None:
 
     for protocol in SPATIAL.protocols:
         simulate(rehearse(REHEARSALS[0], protocol, params=Spatial.Params(last=2).model_dump()))
+
+
+def break_things() -> None:
+    """Faults of every sort, in compiled rounds and in Python's."""
+    from brokers.engine.batching import Cutting
+    from brokers.engine.simulate import MemoryTraces
+    from brokers.faults import Crash, Cut, Schedule, Slow, Worn
+
+    faults = (
+        Crash(1, 20 * _MS, 30 * _MS), Cut(0, 20 * _MS, 40 * _MS), Slow(2, 10 * _MS, 20 * _MS, 2.0),
+        Worn(2, 10 * _MS, 90 * _MS, 0.1, 0.1, _MS, 2.0),
+    )  # fmt: skip
+    broken = replace(_model(*_SHAPES[0], "flooding:Flooding", False), faults=Schedule(faults), sample_every_ns=5 * _MS)
+    for compiled in ("auto", "never"):
+        simulate(broken, cutting=Cutting(compiled=compiled), trace=MemoryTraces("full"))
 
 
 def _model(kind: str, params: dict[str, Any], protocol: str, settled: bool) -> Model:

@@ -224,7 +224,8 @@ class Course:
                 event, client = event[client >= 0], client[client >= 0]
             shard.tracing.deliveries(event, client, bench.narrow[L.N_BODY, event].astype(np.int64))
         if shard.services.queueing:
-            shard.queues.note_unfinished(bench.narrow[L.N_BROKER, :rows], bench.finish[:rows])
+            broker, time = bench.narrow[L.N_BROKER, :rows], bench.wide[L.W_TIME, :rows]
+            shard.queues.note_unfinished(broker, time, bench.finish[:rows])
         shard.tracing.hops(rows)
         shard.tracing.losses(lost, Sends(bench.send_event[:sends], bench.send_link[:sends], _NO_DETAIL))
         if laid > rows:  # gathered, and not handled yet

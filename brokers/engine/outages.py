@@ -70,6 +70,16 @@ class Outages:
             return times
         return np.asarray(_up_from(*self.downs, np.asarray(brokers, np.int64), times))
 
+    def served_until(self, brokers: Any, times: Ints, finish: Ints) -> Ints:
+        """Until when what brokers took up at these times is in their queues, whose service would end so."""
+        return np.asarray(_served_until(*self.downs, brokers, times, finish)) if self.any else finish
+
+    def busy_until(self, broker_state: Ints, at: int) -> Ints:
+        """By broker, until when it has work at a time."""
+        if not self.any:
+            return broker_state[:, B_BUSY]
+        return np.asarray(_busy_until(*self.downs, broker_state, at))
+
     def rings(self, broker: int, now: int, time: int) -> int:
         """When a timer rings that is set now for a time; NEVER if it does not."""
         return int(_rings(*self.downs, broker, now, time)) if self.any else time
@@ -272,4 +282,27 @@ def _up_from(first, downs, brokers, times):
             if downs[Z_BEGIN, at] > found[i]:
                 break
             found[i] = max(found[i], downs[Z_END, at])
+    return found
+
+
+@njit(cache=True)
+def _served_until(first, downs, brokers, times, finish):
+    found = finish.copy()
+    for i in range(finish.size):
+        b = brokers[i]
+        at = _follows(first, downs, b, times[i])
+        if at < first[b + 1]:
+            found[i] = min(finish[i], downs[Z_BEGIN, at])
+    return found
+
+
+@njit(cache=True)
+def _busy_until(first, downs, state, now):
+    found = state[:, B_BUSY].copy()
+    for b in range(found.size):
+        at = _follows(first, downs, b, now)
+        if at == first[b + 1] or downs[Z_BEGIN, at] > now:
+            at -= 1  # it is up: what counts is when it was down last
+        if at >= first[b] and state[b, B_UP] < downs[Z_END, at]:
+            found[b] = min(found[b], downs[Z_BEGIN, at])
     return found

@@ -10,13 +10,17 @@ from numpy.typing import NDArray
 
 from brokers.contract import NEVER, Ints
 from brokers.engine import layout as L
+from brokers.engine.outages import Outages
 
 
 class Queues:
     """The brokers of a model, those of a shard among them `local`. Arrays are by broker."""
 
-    def __init__(self, local: NDArray[np.bool_], patience_ns: Ints, shortest_timer_ns: Ints) -> None:
+    def __init__(
+        self, local: NDArray[np.bool_], patience_ns: Ints, shortest_timer_ns: Ints, outages: Outages
+    ) -> None:
         brokers = local.size
+        self._outages = outages
         self.local = np.ascontiguousarray(local)
         self.broker_state = np.zeros((brokers, L.BROKER_STATE), np.int64)
         self.next_time = np.full(brokers, NEVER, np.int64)
@@ -57,9 +61,9 @@ class Queues:
         self.broker_state[broker, L.B_SEQUENCE] += 1
         return number
 
-    def note_unfinished(self, broker: NDArray[Any], finish: Ints) -> None:
-        """Remember until when brokers serve what they have handled."""
-        self._unfinished.append((broker.copy(), finish.copy()))
+    def note_unfinished(self, broker: NDArray[Any], time: Ints, finish: Ints) -> None:
+        """Remember until when brokers serve what they have handled at these times."""
+        self._unfinished.append((broker.copy(), self._outages.served_until(broker, time, finish).copy()))
 
     def forget_finished(self, at: int) -> None:
         """Forget batches of which all was finished at time `at`."""
@@ -73,7 +77,7 @@ class Queues:
 
     def backlog_ns(self, at: int) -> Ints:
         """Service time that each broker still owes at time `at` for what it has handled."""
-        return np.maximum(self.broker_state[:, L.B_BUSY] - at, 0)
+        return np.maximum(self._outages.busy_until(self.broker_state, at) - at, 0)
 
     @property
     def idle(self) -> bool:

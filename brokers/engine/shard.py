@@ -117,7 +117,9 @@ class Shard:
         self.services = Services(
             model, number, self.links, self.peers > 1, trace, resume is not None, common, self.outages
         )
-        self.queues = Queues(self.links.local, self.links.patience_ns(), self.services.shortest_timer_ns())
+        self.queues = Queues(
+            self.links.local, self.links.patience_ns(), self.services.shortest_timer_ns(), self.outages
+        )
         self.tallies = Tallies(len(model.services), seconds_of(model))
         self.bench = Workbench(cutting or Cutting(), assignment.size, self.links.fan_in)
         self.tracing = Tracing(trace, self.services, self.queues, self.bench)
@@ -286,7 +288,8 @@ class Shard:
             deliveries = deliveries_of(answers)
         sends, timers = self._carry_out(size, sends, timers, deliveries)
         if self.services.queueing:
-            self.queues.note_unfinished(self.bench.narrow[L.N_BROKER, :size], self.bench.finish[:size])
+            broker, time = self.bench.narrow[L.N_BROKER, :size], self.bench.wide[L.W_TIME, :size]
+            self.queues.note_unfinished(broker, time, self.bench.finish[:size])
         self._note(answers)
         if self.outages.any:
             fallen = deliveries.of(deliveries.client < 0)

@@ -285,6 +285,24 @@ def test_a_broker_that_pauses_goes_on_afterwards():
     assert 700 * MS <= finish[0] - MS < 701 * MS
 
 
+def test_the_queue_of_a_broker_is_empty_once_it_has_crashed():
+    costs = {"cost": {"base": 30.0 * MS}}  # of twice as much work as there is time
+    model = replace(resolve(loads(TWO, ["trace.sample_every=10 ms"])), faults=Schedule((Crash(1, 500 * MS, 600 * MS),)))
+    model = replace(model, services=[replace(model.services[0], **costs)])
+    found = []
+    for how in ({}, {"actors": 2}, {"cutting": Cutting("one")}):
+        traces = MemoryTraces("full", tables_of(model))
+        simulate(model, trace=traces, **how)
+        samples = traces.tables()["samples"]
+        mine = samples["broker"] == 1
+        found.append(sorted(zip(*(samples[name][mine].tolist() for name in ("time_ns", "queued", "backlog_ns")))))
+    assert found[0] == found[1] == found[2]
+    by_time = {time // MS: (queued, backlog) for time, queued, backlog in found[0]}
+    assert by_time[490][0] > 10 and by_time[490][1] > 300 * MS
+    assert all(by_time[time] == (0, 0) for time in range(500, 600, 10))
+    assert 0 < by_time[700][0] < by_time[490][0]
+
+
 def test_a_slow_broker_takes_so_many_times_as_long():
     hops = run_two(Slow(1, 0, 500 * MS, 3.0), cost={"base": 1000.0})["hops"]
     for early, took in ((True, 3000), (False, 1000)):
