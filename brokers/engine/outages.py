@@ -68,7 +68,7 @@ class Outages:
         """When these brokers are up, at these times or after; NEVER where they are down for good."""
         if not self.any:
             return times
-        return np.asarray(_up_from(*self.downs, np.asarray(brokers, np.int64), times))
+        return np.asarray(_up_from(*self.downs, np.asarray(brokers, np.int64), np.ascontiguousarray(times)))
 
     def served_until(self, brokers: Any, times: Ints, finish: Ints) -> Ints:
         """Until when what brokers took up at these times is in their queues, whose service would end so."""
@@ -79,10 +79,6 @@ class Outages:
         if not self.any:
             return broker_state[:, B_BUSY]
         return np.asarray(_busy_until(*self.downs, broker_state, at))
-
-    def rings(self, broker: int, now: int, time: int) -> int:
-        """When a timer rings that is set now for a time; NEVER if it does not."""
-        return int(_rings(*self.downs, broker, now, time)) if self.any else time
 
 
 def _pace(slow: Sequence[Slow]) -> list[int]:
@@ -259,29 +255,17 @@ def _drawn(key, number, limit):
 
 
 @njit(forceinline=True, cache=True)
-def rings_at(world, broker, now, time):
-    """When a timer rings that a broker sets now for a time; NEVER if it does not."""
-    return _rings(world.downs_first, world.downs, broker, now, time)
-
-
-@njit(cache=True)
-def _rings(first, downs, broker, now, time):
-    for at in range(_follows(first, downs, broker, now), first[broker + 1]):
-        if downs[Z_BEGIN, at] > time:
-            break
-        time = max(time, downs[Z_END, at])
-    return time
+def up_at(first, downs, broker, time):
+    """When a broker is up, at this time or after; NEVER if it is down for good."""
+    at = _follows(first, downs, broker, time)
+    return downs[Z_END, at] if at < first[broker + 1] and downs[Z_BEGIN, at] <= time else time
 
 
 @njit(cache=True)
 def _up_from(first, downs, brokers, times):
-    found = times.copy()
+    found = np.empty_like(times)
     for i in range(times.size):
-        b = brokers[i]
-        for at in range(_follows(first, downs, b, times[i]), first[b + 1]):
-            if downs[Z_BEGIN, at] > found[i]:
-                break
-            found[i] = max(found[i], downs[Z_END, at])
+        found[i] = up_at(first, downs, brokers[i], times[i])
     return found
 
 

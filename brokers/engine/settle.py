@@ -92,9 +92,9 @@ from brokers.engine.outages import (
     falls,
     fate,
     lengthened,
-    rings_at,
     rise,
     slowed,
+    up_at,
     worn,
 )
 from brokers.engine.rings import insert, packed, push
@@ -365,7 +365,7 @@ def _set_timers(world, timers):
             causes[cause, C_SENT] += 1
         time = wide[W_TIME, i] + delay
         if world.faulty[0]:
-            time = rings_at(world, b, wide[W_TIME, i], time)
+            time = up_at(world.downs_first, world.downs, b, time)
             if time == NEVER:
                 world.course[BESIDE] -= 1
                 if cause >= 0:

@@ -142,7 +142,8 @@ class Shard:
 
     def _start_timers(self) -> None:
         for service, broker, delay, type_, word in self.services.first_timers():
-            number, time = self.queues.number(broker), self.outages.rings(broker, 0, delay)
+            number = self.queues.number(broker)
+            time = int(self.outages.up_from(np.array([broker]), np.array([delay]))[0])
             if time == NEVER:
                 continue
             row = (time, number, word, packed.py_func(-1, type_, service), -1)
