@@ -23,6 +23,11 @@ TOPOLOGY: dict[str, Any] = {
 ONE_OF: dict[str, dict[str, Any]] = {"hierarchical": {"region_size": 3}}
 # What a workload cannot do without where no shipped scenario uses it.
 WORKLOAD: dict[str, dict[str, Any]] = {"replay": {"file": "replay.csv"}}
+# What a fault cannot do without.
+FAULT: dict[str, Any] = {
+    "at": "1 s", "lasts": "1 s", "brokers": [0, 1], "link": [0, 1], "sets": [[0], [1]], "what": "crash", "rate": "2/s",
+    "every": "1 s", "down": "200 ms", "up": "300 ms",
+}  # fmt: skip
 REPLAY = """\
 time_s,client,op,a0,a1,a2,a3,low_0,high_0
 0,0,subscribe,,,,,0,1
@@ -48,7 +53,9 @@ SERVICES = services()
 DELIVERED: dict[str, int] = {}  # by the default index of each kind
 
 
-def carried_out(folder, service: dict[str, Any], topology: dict[str, Any] | None = None):
+def carried_out(
+    folder, service: dict[str, Any], topology: dict[str, Any] | None = None, faults: dict[str, Any] | None = None
+):
     """What came of one service on a small network, for a few seconds."""
     groups = sorted({source["clients"] for source in service["workload"]})
     scenario: dict[str, Any] = {
@@ -58,6 +65,8 @@ def carried_out(folder, service: dict[str, Any], topology: dict[str, Any] | None
         "services": [{**service, "name": "service"}],
         "trace": {"level": "none"},
     }
+    if faults:
+        scenario["faults"] = faults
     _, kind = names.find("kinds", service["kind"])
     if kind.server:
         scenario["servers"] = {"server": {"broker": 0}}
@@ -109,8 +118,19 @@ def test_every_workload_drives_a_service_of_each_kind_that_it_is_for(name, tmp_p
         assert carried_out(tmp_path, service)["deliveries"] > 0
 
 
+@pytest.mark.parametrize("name", listed("faults"))
+def test_every_fault_breaks_something(name, tmp_path):
+    fields = parameters.params_model(names.find("faults", name).object).model_fields
+    entry = {"fault": name, **{field: FAULT[field] for field, info in fields.items() if info.is_required()}}
+    entry |= {"loss": 0.5} if name == "degrade" else {}
+    line = {"kind": "line", "nodes": 6}  # so that it is known which links there are
+    whole = carried_out(tmp_path, SERVICES["content"], line)
+    broken = carried_out(tmp_path, SERVICES["content"], line, {"schedule": [entry]})
+    assert broken.pop("refused") >= 0 and broken != whole
+
+
 def test_every_group_of_the_list_has_a_test_here_or_beside():
-    assert set(GROUPS) == {"kinds", "protocols", "topologies", "workloads", "indexes", "metrics", "scenarios"}
+    assert set(GROUPS) == {"kinds", "protocols", "topologies", "workloads", "indexes", "faults", "metrics", "scenarios"}
 
 
 def test_every_bench_and_every_paper_can_be_imported():
