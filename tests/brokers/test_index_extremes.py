@@ -52,7 +52,7 @@ OPTIONS = {
     "htree": [
         {}, {"levels": 1, "cells": 2}, {"levels": 2, "cells": 5, "domain": "cdf"}, {"indexed": [0]},
         {"division": "disjoint"}, {"domain": (-MAX / 2, MAX / 2)}, {"domain": (0.0, TINY)}, {"budget_bytes": 4096},
-        {"scans": False},
+        {"scans": False}, {"follows": False},
     ],
     "topk-scan": [{}],
     "topk-quick": [{}],
