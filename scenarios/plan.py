@@ -89,6 +89,8 @@ def resolve(scenario: Scenario) -> Model:
             )
         )
     parts = {**scenario.model_parts(), "overlay": _fingerprint(overlay), "files": files}
+    if faults:  # a class of the same name may give others tomorrow
+        parts["schedule"] = hashlib.sha256(repr(faults).encode()).hexdigest()
     return Model(
         name=model.name,
         seed=model.seed,
@@ -162,16 +164,22 @@ def _clients(
 def _faults(scenario: Scenario, overlay: Overlay) -> Schedule:
     """What fails, entry by entry."""
     from brokers.faults import NEVER, FaultContext, Schedule, WrongFault
+    from scenarios.faults.entry import amiss
 
     model = scenario.model
     faults: list[Any] = []
     for i, each in enumerate(scenario.faults):
         path: DataPath = ("faults", "schedule", i)
+        context = FaultContext(model.seed, i, overlay, model.duration)
         try:
-            made = each.fault.object(each.params, FaultContext(model.seed, i, overlay, model.duration))
-            faults += [fault._replace(entry=i) for fault in made.schedule()]
+            made = list(each.fault.object(each.params, context).schedule())
         except WrongFault as error:
             raise scenario.wrong((*path, *error.path), str(error)) from error
+        except Exception as error:  # whatever a third party's class does
+            raise scenario.wrong(path, f"cannot be set up: {type(error).__name__}: {error}") from error
+        if wrong := next(filter(None, (amiss(fault, overlay) for fault in made)), None):
+            raise scenario.wrong(path, wrong)
+        faults += [fault._replace(entry=i) for fault in made]
     detect = model.faults.detect
     return Schedule(tuple(faults), NEVER if detect == "never" else detect)
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 
-import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
-from brokers.faults import Crash, Cut, Fault, FaultContext, Slow, WrongFault
-from scenarios.faults.entry import At, Brokers, Ends, Entry, ForATime
+from brokers.faults import Crash, Fault, FaultContext, Slow, WrongFault
+from scenarios.faults.entry import At, Brokers, Ends, Entry, ForATime, between_brokers, cut_both
 from topology import draws
 from topology.units import Duration, Fraction, PositiveDuration, Rate
 
@@ -93,13 +92,14 @@ class RandomOf(Entry):
         until = min(self.context.duration_ns if p.until is None else p.until, self.context.duration_ns)
         if p.rate * (until - p.begins) / _NS_PER_S > _MOST:
             raise WrongFault(f"makes more than {_MOST:,} faults", ("rate",))
-        places = np.flatnonzero(overlay.link_b < overlay.brokers) if p.what == "cut" else np.arange(overlay.brokers)
+        on_links = p.what == "cut"
+        places = [link for link, _, _ in between_brokers(overlay)] if on_links else [*range(overlay.brokers)]
         whole = _Whole(overlay)
         over: dict[int, int] = {}  # when those places are whole again that are not now
         time = p.begins
-        while places.size:
+        while places:
             time += drawn.waiting(_NS_PER_S / p.rate)
-            place, end = int(places[drawn.below(places.size)]), time + drawn.waiting(p.lasts)
+            place, end = places[drawn.below(len(places))], time + drawn.waiting(p.lasts)
             if time >= until:
                 return
             end = end if p.heal_by is None else min(end, p.heal_by)
@@ -117,8 +117,7 @@ class RandomOf(Entry):
 
     def _faults(self, place: int, begin: int, end: int) -> Iterator[Fault]:
         if self.params.what == "cut":
-            yield Cut(2 * place, begin, end)
-            yield Cut(2 * place + 1, begin, end)
+            yield from cut_both(place, begin, end)
         elif self.params.what == "crash":
             yield Crash(place, begin, end)
         else:
@@ -158,8 +157,7 @@ class FlappingOf(Entry):
         if (until - p.at) // (p.down + p.up) > _MOST:
             raise WrongFault(f"goes down more than {_MOST:,} times", ("down",))
         for begin in range(p.at, until, p.down + p.up):
-            for each in (link, link ^ 1):
-                yield Cut(each, begin, min(begin + p.down, until))
+            yield from cut_both(link // 2, begin, min(begin + p.down, until))
 
 
 class SwizzleOf(Entry):
@@ -172,14 +170,12 @@ class SwizzleOf(Entry):
 
     def schedule(self) -> Iterator[Fault]:
         p, overlay, drawn = self.params, self.context.overlay, Draws(self.context)
-        links = np.flatnonzero(overlay.link_b < overlay.brokers).tolist()
+        links = [link for link, _, _ in between_brokers(overlay)]
         chosen = drawn.shuffled(links)[: max(1, round(p.share * len(links)))] if links else []
         heals = p.at + len(chosen) * p.every + p.lasts
         order = {link: number for number, link in enumerate(drawn.shuffled(chosen))}
         for number, link in enumerate(chosen):
-            begin, end = p.at + number * p.every, heals + order[link] * p.every
-            yield Cut(2 * link, begin, end)
-            yield Cut(2 * link + 1, begin, end)
+            yield from cut_both(link, p.at + number * p.every, heals + order[link] * p.every)
 
 
 class CascadeOf(Entry):
@@ -216,17 +212,12 @@ class HalvesOf(Entry):
     def schedule(self) -> Iterator[Fault]:
         overlay, drawn, (begin, end) = self.context.overlay, Draws(self.context), self.params.span
         first = self._half(drawn)
-        between = [
-            e
-            for e, (a, b) in enumerate(zip(overlay.link_a.tolist(), overlay.link_b.tolist()))
-            if b < overlay.brokers and (a in first) != (b in first)
-        ]
-        ends = [b for e in between for b in (int(overlay.link_a[e]), int(overlay.link_b[e])) if b in first]
+        between = [each for each in between_brokers(overlay) if (each[1] in first) != (each[2] in first)]
+        ends = [broker for _, *both in between for broker in both if broker in first]
         bridge = ends[drawn.below(len(ends))] if self.params.bridge and ends else -1
-        for e in between:
-            if bridge not in (overlay.link_a[e], overlay.link_b[e]):
-                yield Cut(2 * e, begin, end)
-                yield Cut(2 * e + 1, begin, end)
+        for link, *both in between:
+            if bridge not in both:
+                yield from cut_both(link, begin, end)
 
     def _half(self, drawn: Draws) -> set[int]:
         """Half of all brokers, around a drawn one."""

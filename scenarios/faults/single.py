@@ -8,7 +8,16 @@ from typing import Annotated, Any
 from pydantic import Field, model_validator
 
 from brokers.faults import Crash, Cut, Fault, Slow, Worn, WrongFault
-from scenarios.faults.entry import Brokers, Ends, Entry, ForATime, OnLinks, OrForGood
+from scenarios.faults.entry import (
+    Brokers,
+    Ends,
+    Entry,
+    ForATime,
+    OnLinks,
+    OrForGood,
+    between_brokers,
+    cut_both,
+)
 from topology.units import Duration, Fraction
 
 
@@ -94,7 +103,7 @@ class PartitionOf(Entry):
 
     def schedule(self) -> Iterator[Fault]:
         overlay = self.context.overlay
-        brokers, (begin, end) = overlay.brokers, self.params.span
+        begin, end = self.params.span
         set_of = [0] * overlay.nodes
         for number, names in enumerate(self.params.sets, 1):
             for i, each in enumerate(names):
@@ -102,10 +111,9 @@ class PartitionOf(Entry):
                 if set_of[broker]:
                     raise WrongFault(f"broker {each!r} is in two of the sets", ("sets", number - 1, i))
                 set_of[broker] = number
-        for e, (a, b) in enumerate(zip(overlay.link_a.tolist(), overlay.link_b.tolist())):
-            if b < brokers and set_of[a] != set_of[b]:  # a server, the higher end, stays with its broker
-                yield Cut(2 * e, begin, end)
-                yield Cut(2 * e + 1, begin, end)
+        for link, a, b in between_brokers(overlay):
+            if set_of[a] != set_of[b]:
+                yield from cut_both(link, begin, end)
 
 
 class IsolateOf(Entry):
@@ -116,7 +124,6 @@ class IsolateOf(Entry):
 
     def schedule(self) -> Iterator[Fault]:
         overlay, alone, (begin, end) = self.context.overlay, set(self.brokers()), self.params.span
-        for e, (a, b) in enumerate(zip(overlay.link_a.tolist(), overlay.link_b.tolist())):
-            if b < overlay.brokers and (a in alone or b in alone):
-                yield Cut(2 * e, begin, end)
-                yield Cut(2 * e + 1, begin, end)
+        for link, a, b in between_brokers(overlay):
+            if a in alone or b in alone:
+                yield from cut_both(link, begin, end)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from itertools import accumulate
+from types import SimpleNamespace
 
 import networkx as nx
 import pytest
@@ -215,3 +217,59 @@ def test_halves_reach_one_another_over_the_bridge_only(bridge, seed):
 def test_far_too_many_faults_are_refused():
     with pytest.raises(ScenarioErrors, match=r"faults\.schedule\[0\]\.rate: makes more than 1,000,000 faults"):
         drawn("{fault: random, what: crash, rate: 1000000/s, lasts: 1 ms}")
+
+
+# ---- classes from outside ----------------------------------------------------------------------------
+
+
+def given(monkeypatch, *faults):
+    """The model of a scenario whose schedule is a class of somebody else, which gives these."""
+
+    class Outside:
+        def __init__(self, params, context):
+            pass
+
+        def schedule(self):
+            for fault in faults:
+                if isinstance(fault, Exception):
+                    raise fault
+                yield fault
+
+    monkeypatch.setitem(sys.modules, "somebody", SimpleNamespace(Outside=Outside))
+    text = TEXT + "faults: {schedule: [{fault: 'somebody:Outside'}]}\n"
+    return resolve(loads(text, trust=True))
+
+
+def test_a_class_from_outside_gives_faults_and_what_it_gives_is_in_the_id_of_the_run(monkeypatch):
+    one, other = given(monkeypatch, Crash(1, S, 2 * S)), given(monkeypatch, Crash(2, S, 2 * S))
+    assert list(one.faults.faults) == [Crash(1, S, 2 * S)]
+    assert one.facts["model_parts"] != other.facts["model_parts"]
+    assert one.facts["model_parts"] == given(monkeypatch, Crash(1, S, 2 * S)).facts["model_parts"]
+
+
+@pytest.mark.parametrize(
+    ("fault", "said"),
+    [
+        (Crash(99, S), "there is no broker 99"),
+        (Crash(-1, S), "there is no broker -1"),
+        (Cut(12, S), "there is no directed link 12"),
+        (Crash(0, 2 * S, S), "lasts from no time to another"),
+        (Crash(0, -S, S), "lasts from no time to another"),
+        (Crash("b0", S), "lasts from no time to another"),
+        (Slow(0, S, 2 * S, 0.5), "a factor is 0 or at least 1"),
+        (Slow(0, S, NEVER, 0.0), "a factor is 0 or at least 1, and it ends"),
+        (Worn(0, S, 2 * S, loss=1.5), "shares lie from 0 to 1"),
+        (Worn(0, S, 2 * S, delay=-1), "nothing is quicker"),
+        ("a fault", "gave a str, which is no fault"),
+        (ZeroDivisionError("oh"), "cannot be set up: ZeroDivisionError: oh"),
+    ],
+)
+def test_what_a_class_from_outside_may_not_give_is_told_at_its_entry(fault, said, monkeypatch):
+    with pytest.raises(ScenarioErrors) as refused:
+        given(monkeypatch, fault)
+    assert said in str(refused.value) and "faults.schedule[0]" in str(refused.value)
+
+
+def test_a_class_from_outside_is_not_imported_unless_it_is_trusted():
+    with pytest.raises(ScenarioErrors, match="--trust"):
+        loads(TEXT + "faults: {schedule: [{fault: 'somebody:Outside'}]}\n")
