@@ -14,7 +14,7 @@ from analysis.spark.explain import explain, text
 from analysis.spark.graph import Network
 from brokers.errors import InvalidInput
 from brokers.naming import entity_name, message_id, message_name
-from scenarios import cli
+from scenarios import cli, running
 
 BROKERS = 15  # of `news`; in the trace, clients have the entity ids behind them
 
@@ -190,3 +190,19 @@ def test_distances_and_what_lies_behind_a_link_are_as_networkx_finds_them(seed):
         for a in graph for b in graph for path in nx.all_simple_paths(graph, a, b)
     ) if len(graph) > 1 else 0  # fmt: skip
     assert network.travel_ns_max == longest if network.is_tree else network.travel_ns_max >= longest
+
+
+def test_what_faults_took_is_told_with_the_reason(tmp_path):
+    cut = "{fault: cut, link: [0, 1], at: 500 ms, lasts: 1 s}"
+    crash = "{fault: crash, brokers: [3, 4, 5, 6], at: 1700 ms}"
+    faults = f"[{cut}, {crash}]"
+    slow = ["services.news.cost.base=5 ms", "trace.level=full", "duration=3 s", f"faults.schedule={faults}"]
+    run = running.run("news", overrides=slow, engine="inline", out=tmp_path)
+    publications = set(run.read("publications")["publication"].to_pylist())
+    losses = [loss for loss in run.read("losses").to_pylist() if loss["body"] in publications]
+    for reason, word in ((1, "cut"), (2, "crash")):
+        loss = next(each for each in losses if each["reason"] == reason and each["link"] >= 0)
+        found = explain(run.path, str(loss["body"]))
+        assert word in {each["reason"] for each in found["losses"]} and f"({word})" in text(found)
+    fallen = next(each for each in losses if each["link"] < 0)  # a delivery: on no link
+    assert text(explain(run.path, str(fallen["body"])))
