@@ -57,7 +57,7 @@ class Sizes:
 
 SMALL = Sizes()
 LARGE = Sizes(held=1_000_000, events=12, unmeasured=30, batch=8, turns=2, drifted=0.3, drift_moments=3,
-              drifts=("prices", "time stamps"))
+              drifts=("prices", "time stamps", "attributes that are constrained"))
 
 
 def rows() -> Iterator[Row]:

@@ -90,11 +90,16 @@ class Drift:
     moving: int = 4  # the first so many attributes; the others stay
     speed: float = 1.0
     grows: bool = False  # by a factor of e**speed
+    others: bool = False  # half of the attributes are constrained at first, the other half when half has been replaced
 
     def rows(self, rng: np.random.Generator, born: Floats) -> Floats:
         """Subscriptions that come at these times, in replacements of the table."""
         size = len(born), self.ranges
         keys = rng.random((len(born), self.attributes))
+        if self.others:
+            later = rng.random(len(born)) < 2.0 * born
+            keys[later, : self.attributes // 2] += 1.0
+            keys[~later, self.attributes // 2 :] += 1.0
         chosen = np.argsort(keys, axis=1, kind="stable")[:, : self.ranges]
         low = rng.random(size)
         place = self._placed(born[:, None, None], np.stack([low, low + self.width], axis=2), chosen[:, :, None])
@@ -116,6 +121,7 @@ DRIFTS = {
     "prices, five times as fast": Drift(speed=5.0),
     "time stamps": Drift(moving=1, speed=20.0, ranges=1, attributes=2),
     "growing values": Drift(grows=True, speed=3.0),
+    "attributes that are constrained": Drift(attributes=20, ranges=3, width=0.1, moving=0, others=True),
 }
 
 

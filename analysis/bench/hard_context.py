@@ -93,7 +93,8 @@ def measured(case: Case, count: int, sizes: Sizes) -> Iterator[Row]:
 
 def drifted(count: int, sizes: Sizes) -> Iterator[Row]:
     """Values that move on by one and a half times their range, and further; messages are where the values are now."""
-    for pace, updates in (("slow", max(20, count // 5_000)), ("fast", max(20, count // 20))):
+    for pace, share in (("slow", 5_000), ("steady", 500), ("fast", 20)):
+        updates = max(20, count // share)
         drift, case = Drift(count, updates), Case("", own_values, still)
         filters = {"cells": built(CellFilter(SCHEMA, NAMES), case, count), "scan": built(NoIndex(SCHEMA), case, count)}
         updating, asking = went_on(filters, drift, 1.5)

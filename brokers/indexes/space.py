@@ -37,17 +37,18 @@ def grown(old: NDArray[Any], shape: tuple[int, ...], fill: Any = 0) -> NDArray[A
     return larger
 
 
-def zeros(size: int, reserved: int = 1) -> NDArray[np.uint8]:
-    """So many zero bytes, or more: a large array has `reserved` times as many.
+def zeros(size: int, reserved: int = 1, room: int = 0) -> NDArray[np.uint8]:
+    """So many zero bytes, or more: a large array has `reserved` times as many, and `room` at least.
 
     What is reserved is address space. It costs nothing until it is written, so that an array can grow in place.
     """
-    if size < LARGE_BYTES:
+    if max(size, room) < LARGE_BYTES:
         return np.zeros(size, np.uint8)
+    wanted = max(reserved * size, room)
     try:
-        mapped = mmap.mmap(-1, reserved * size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        mapped = mmap.mmap(-1, wanted, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     except OSError:
-        if reserved > 1:  # address space is limited here: an array that outgrows its place has to be copied
+        if wanted > size:  # address space is limited here: an array that outgrows its place has to be copied
             return zeros(size)
         raise MemoryError(f"no memory for an array of {size:,} bytes") from None
     if hasattr(mmap, "MADV_HUGEPAGE"):
@@ -68,11 +69,14 @@ def given_back(memory: NDArray[np.uint8], used: int, step: int) -> Iterator[None
 
 
 class Growing:
-    """A two-dimensional array that grows at its end in place, its start on a cache line."""
+    """A two-dimensional array that grows at its end in place, its start on a cache line.
 
-    def __init__(self, dtype: Any, width: int, count: int) -> None:
+    One that will have `room` rows in all likelihood is not copied before it has more.
+    """
+
+    def __init__(self, dtype: Any, width: int, count: int, room: int = 0) -> None:
         self.dtype, self.width = np.dtype(dtype), width
-        self._raw = zeros(self._bytes(count), _RESERVED)
+        self._raw = zeros(self._bytes(count), _RESERVED, self._bytes(room))
         self._offset = self._start()
         self.rows = self._view(count)
 

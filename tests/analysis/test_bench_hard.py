@@ -31,11 +31,14 @@ def test_as_many_match_as_the_name_of_a_case_says(name):
 
 
 @pytest.mark.parametrize("name", DRIFTS)
-def test_values_move_on_and_events_meet_what_is_held(name):
+def test_values_move_on_or_attributes_change_and_events_meet_what_is_held(name):
     drift, rng = DRIFTS[name], generator()
     early, late = (drift.rows(rng, np.full(500, born)) for born in (0.0, 2.0))
+    if drift.others:
+        half = drift.attributes // 2
+        assert (early[:, 0::3] < half).all() and (late[:, 0::3] >= half).all()
     moving = early[:, 0] < drift.moving
-    assert np.median(late[late[:, 0] < drift.moving, 1]) > 2 * np.median(early[moving, 1])
+    assert drift.others or np.median(late[late[:, 0] < drift.moving, 1]) > 2 * np.median(early[moving, 1])
     rows = drift.rows(rng, np.arange(1_000) / 1_000)
     events = drift.events(rng, 1.0, 50)
     assert sum(verify(event, rows).any() for event in events) >= 5

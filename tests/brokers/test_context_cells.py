@@ -7,7 +7,7 @@ import numpy as np
 from brokers.indexes.context.cells import CellFilter
 from brokers.indexes.context.contract import Schema
 from brokers.indexes.context.filter import NoIndex
-from brokers.indexes.context.upkeep import CLOCK_START, COOL, CREDIT_MAX, GAP, NEVER, Upkeep
+from brokers.indexes.context.upkeep import CLOCK_START, COOL, CREDIT_MAX, GAP, HURRY_MAX, NEVER, Upkeep
 
 from . import context_cases as cases
 
@@ -130,6 +130,44 @@ def test_after_any_drift_cells_leave_about_as_many_candidates_as_fresh_ones(monk
     assert followed < 2.5 < 5 < left_alone
 
 
+def test_cells_cut_while_values_move_reach_to_where_they_go():
+    index = filled(CellFilter(SCHEMA, ["m"]), 3_000, generator(), epsilon=0.002)
+    drifted(index, 3_000, 200)
+    assert index.counters.renewed == 0 or index._borders[index._block[0]].max() > 1.6
+    drifted(index, 3_000, 600)
+    assert index.counters.renewed > 0
+    assert (index._borders[index._block[0]] > 1.6).sum() > 5  # nothing is there yet
+    index.check()
+
+
+def test_values_that_jump_about_are_no_movement():
+    index, draws = filled(CellFilter(SCHEMA, ["m"]), 3_000, generator(), epsilon=0.002), generator()
+    for _ in range(1_500):
+        index.update_many(draws.integers(0, 3_000, 4), np.zeros(4, int), draws.random(4))
+        index.handle_message({"m": float(draws.random()), "n": 0.5})
+    index._cut(0, index._spare, 3_000)
+    borders = index._borders[index._spare]
+    assert borders[0] > -0.1 and borders[-1] < 1.1
+
+
+def test_while_values_move_messages_leave_few_candidates_all_the_time():
+    held = 20_000
+    index = filled(CellFilter(SCHEMA, ["m", "n"]), held, generator(), epsilon=0.002)
+    values, found = generator().random(held), []
+    for step in range(1_500):
+        places = np.arange(40 * step, 40 * step + 40) % held
+        values[places] += 0.5
+        before = index.counters.verified
+        index.update_many(places, np.zeros(40, int), values[places])
+        index.handle_message({"m": float(values[7 * step % held]), "n": 0.5})
+        found.append(index.counters.verified - before)
+    assert index.counters.renewed >= 4
+    usual = np.mean(found[:20])
+    parts = np.median(np.reshape(found, (15, 100)), axis=1)
+    assert parts.max() < 2.5 * usual
+    index.check()
+
+
 def test_rows_that_rule_nothing_out_are_asked_ever_more_rarely():
     index = CellFilter(SCHEMA, ["m"])
     index.insert(range(1_000), [[[[["message", "m"], ">=", 0]]] for _ in range(1_000)])
@@ -189,6 +227,20 @@ def test_credit_is_bounded_by_the_longest_pause_and_the_clock_goes_round():
     upkeep.clock = (1 << 31) - 2
     upkeep.scanned(10)
     assert upkeep.clock == CLOCK_START
+
+
+def test_in_a_hurry_regions_that_move_are_credit_up_to_what_rows_save():
+    upkeep = Upkeep(1)
+    for hurry, entries, least, most in ((False, 1_000, 0, 10_000), (True, 1_000, 90_000, 110_000),
+                                        (True, 10**6, HURRY_MAX, HURRY_MAX)):
+        upkeep.hurry, upkeep.credit = hurry, 0
+        upkeep.followed(entries, 0, 0)
+        upkeep.answered(10**6, 0)
+        assert least <= upkeep.credit <= most
+    upkeep.credit = 0
+    upkeep.followed(10**6, 0, 0)
+    upkeep.scanned(1_000)  # nothing is saved
+    assert upkeep.credit < 10_000
 
 
 def test_what_is_parked_and_made_anew_does_not_depend_on_how_updates_are_cut():

@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from brokers.indexes.content.beside import Beside, mixed
 from brokers.indexes.content.cells_blocks import LEAVES, PROBED, Blocks
 from brokers.indexes.content.cells_build import build
-from brokers.indexes.content.cells_drift import Watch, regrid
+from brokers.indexes.content.cells_drift import Watch, regrid, replan
 from brokers.indexes.content.cells_edit import delete, delete_one, give_up, insert
 from brokers.indexes.content.cells_match import forecast, match, match_both
 from brokers.indexes.content.cells_plan import TALLIED_MOST, Layout, make_plan
@@ -50,10 +50,10 @@ OUTGROWN = 4  # times the expected number: time for a new plan
 SHRUNK = 8  # part of the expected number: likewise
 AT_ONCE = 1 << 14  # so many are laid out anew in one go
 MOVES = 4  # subscriptions moved to the new side per change
-MOVES_BATCH = 32
+MOVES_BATCH = 16
 PLAN_ROWS = 2048  # looked at for a plan that an insert waits for
 _UNSEEN = np.zeros((0, 256), np.int32)
-CUT_ROWS = 1024  # for new cells
+CUT_ROWS = CAME_ROWS = 1024  # for new cells: of what is held, and of what came
 RANGES_QUICK = 64  # rows with at most so many ranges are checked by a kernel
 
 
@@ -71,7 +71,7 @@ class CellBitset(ContentIndex):
         self._left = 0  # leaves of the other side that may hold some
         self._moved = np.empty(32, np.int64)
         self._scan = Beside(self.attributes)
-        self._watch = Watch(min(self.attributes, TALLIED_MOST))
+        self._watch = Watch(min(self.attributes, TALLIED_MOST), CAME_ROWS)
         self._cutting: Iterator[Layout | None] | None = None  # new cells, step by step
 
     def __len__(self) -> int:
@@ -267,37 +267,50 @@ class CellBitset(ContentIndex):
         if blocks is None:
             return
         held, expected = len(self._slot_of), blocks.plan.expected
-        if SHRUNK * held >= expected and held <= OUTGROWN * expected:
-            if self._cutting is not None or (entered and self._watch.drifted(blocks.plan.usual, entered, held)):
-                self._regrid()
-            return
         if held == 0:
             self._sides, self._cutting = [None, None], None
+        elif self._cutting is not None:
+            try:
+                if (plan := next(self._cutting)) is not None:
+                    self._turn(Blocks(plan, blocks.ranges, 1, 1))
+            except StopIteration:
+                self._cutting = None
         elif held > OUTGROWN * expected or (expected > EXPECTED_MIN and SHRUNK * held < expected):
             if held <= AT_ONCE:
                 self._lay_out(np.empty(0, np.int64), np.empty((0, 0)))
             else:
-                self._turn(Blocks(self._plan(), blocks.ranges, 1, 1))
+                self._cutting = self._planned_anew(blocks, PLAN_ROWS)
+        elif entered and self._watch.due(entered, held):
+            self._cutting = self._look(blocks)
 
-    def _regrid(self) -> None:
-        """One step towards new cells, in the classes of before; after the last one inserts go to blocks of these."""
-        current = self._sides[self._side]
-        assert current is not None
-        if self._cutting is None:
-            recent = self._slot_of.find(np.unique(self._watch.recent[self._watch.recent >= 0]))
-            came = current.rows(recent[(recent >= 0) & (recent & 1 == self._side)] >> 1)
-            self._cutting = regrid(current.plan, self._sample(CUT_ROWS), came)
-        elif (plan := next(self._cutting)) is not None:
-            self._turn(Blocks(plan, current.ranges, 1, 1))
+    def _look(self, blocks: Blocks) -> Iterator[Layout | None]:
+        """Whether what came lies where it was expected, and if not a plan for it. Each change goes on by a step."""
+        came = self._came(blocks)
+        yield None
+        if self._watch.astray(blocks.plan, came[::2].copy()) or self._watch.unsettled(len(self)):
+            yield None
+            yield from self._planned_anew(blocks, CUT_ROWS, came)
+            return
+        yield None
+        if self._watch.crowded(blocks.plan.usual):
+            yield None
+            sample = self._sample(blocks, CUT_ROWS)
+            yield None
+            yield from regrid(blocks.plan, sample, came)
 
-    def _plan(self) -> Layout:
-        """A plan for what is held."""
-        return make_plan(self._sample(PLAN_ROWS), self.attributes, max(EXPECTED_MIN, len(self)))
+    def _planned_anew(self, blocks: Blocks, rows: int, came: Floats | None = None) -> Iterator[Layout | None]:
+        """Cells and classes for so many of what is held, and for those that came."""
+        sample = self._sample(blocks, rows)
+        yield None
+        yield from replan(sample, sample[:0] if came is None else came, self.attributes, max(EXPECTED_MIN, len(self)))
 
-    def _sample(self, rows: int) -> Floats:
+    def _came(self, blocks: Blocks) -> Floats:
+        """Those that came last, and are held still."""
+        recent = self._slot_of.find(np.unique(self._watch.recent[self._watch.recent >= 0]))
+        return blocks.rows(recent[(recent >= 0) & (recent & 1 == self._side)] >> 1)
+
+    def _sample(self, blocks: Blocks, rows: int) -> Floats:
         """Some `rows` subscriptions, of every so many leaves."""
-        blocks = self._sides[self._side]
-        assert blocks is not None
         leaves = np.flatnonzero(blocks.held.rows[: blocks.state[LEAVES], 0])
         leaves = leaves[:: max(1, len(leaves) // rows)]
         lanes = blocks.leaves.rows[leaves, :128]
@@ -319,7 +332,7 @@ class CellBitset(ContentIndex):
         self._slot_of = IdMap()
         self._slot_of.add(built.records.rows[slots, 0].copy(), 2 * slots)
         self._sides, self._side, self._owed = [built, None], 0, 0
-        self._watch, self._cutting = Watch(min(self.attributes, TALLIED_MOST)), None
+        self._watch, self._cutting = Watch(min(self.attributes, TALLIED_MOST), CAME_ROWS), None
 
     def _turn(self, blocks: Blocks) -> None:
         """Let inserts go to new blocks, and the others' content follow bit by bit."""
@@ -360,7 +373,7 @@ def warm() -> None:
     index.insert(np.arange(100, 150), rows[:50])
     index.delete(np.arange(50))
     index.delete(np.arange(50, 51))
-    index._turn(Blocks(index._plan(), 2, 1, 1))
+    index._turn(Blocks(make_plan(rows, 2, EXPECTED_MIN), 2, 1, 1))
     index.match_many(np.array([[0.1, 0.3], [0.1, 0.3]]))
     index._scan.fill(*index._held())
     for _ in range(2):
@@ -370,6 +383,7 @@ def warm() -> None:
     index.check()
     index = CellBitset(2)
     index.insert(np.arange(1), rows[:1])
+    index.match(np.array([0.1, 0.3]))
     index.delete(np.arange(1))
 
 

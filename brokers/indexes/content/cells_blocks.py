@@ -37,15 +37,17 @@ class Blocks:
         self.plan = plan
         self.ranges = ranges  # that a record has room for
         columns = plan.columns.shape[1]
+        # Room for twice what is expected, in leaves that are half full.
+        room = 4 * plan.expected // 64
         self.heads = Growing(np.int16, 2 + 3 * columns, nodes)
-        self.nodes = Growing(np.uint8, 128 * columns, nodes)
-        self.children = Growing(np.int32, 64, nodes)
+        self.nodes = Growing(np.uint8, 128 * columns, nodes, room // 32)
+        self.children = Growing(np.int32, 64, nodes, room // 32)
         self.next_node = Growing(np.int32, 1, nodes)  # of the same class, -1 after the last
-        self.leaves = Growing(np.uint8, 128 * columns, leaves)
-        self.further = Growing(np.uint64, plan.further_words, 64 * leaves)
-        self.records = Growing(np.int64, ends_from(ranges) + 2 * ranges, 64 * leaves)
-        self.parent = Growing(np.int32, 1, leaves)  # 64 * node + position; if free, ~(next free leaf + 1)
-        self.held = Growing(np.int32, 1, leaves)  # subscriptions in the leaf
+        self.leaves = Growing(np.uint8, 128 * columns, leaves, room)
+        self.further = Growing(np.uint64, plan.further_words, 64 * leaves, 64 * room)
+        self.records = Growing(np.int64, ends_from(ranges) + 2 * ranges, 64 * leaves, 64 * room)
+        self.parent = Growing(np.int32, 1, leaves, room)  # 64 * node + position; if free, ~(next free leaf + 1)
+        self.held = Growing(np.int32, 1, leaves, room)  # subscriptions in the leaf
         self.first_node = np.full(len(plan.columns), -1, np.int32)  # per class
         self.state = np.zeros(6, np.int64)
         self.state[FREE_LEAF] = -1

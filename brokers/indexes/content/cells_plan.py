@@ -19,6 +19,7 @@ wrong as it likes about data that has drifted since.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,13 +28,20 @@ from numba import njit
 from numpy.typing import NDArray
 
 from brokers.errors import EndlessWalk
+from brokers.indexes.content.cells_classes import (
+    CANDIDATE_NS,
+    COLUMNS_MAX,
+    LEAF_COLUMN_NS,
+    LEAF_ROWS,
+    fill_columns,
+    grow_trie,
+)
 from brokers.indexes.content.contract import Floats
 
 CELLS = 255
 SAMPLE_ROWS = 16_384
 GROUPS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16)  # numbers of groups that are tried
 DEPTH_MAX = 8  # attributes of a path that are looked at
-COLUMNS_MAX = 12
 TALLIED_MOST = 1024  # rows of a tally
 FURTHER_MAX = 8  # ranges outside the columns that are compared by cell, two to a word
 COLUMN_SHARE = 0.9  # part of a class that constrains an attribute, for it to become a column
@@ -41,9 +49,7 @@ SMALL, COLUMN_SHARE_SMALL = 4096, 0.2  # likewise, where so few are expected tha
 
 # What a match costs, in nanoseconds: for each node and leaf looked at, and more per column; per candidate.
 NODE_NS, NODE_COLUMN_NS = 8.0, 4.0
-LEAF_NS, LEAF_COLUMN_NS = 25.0, 4.0
-CANDIDATE_NS = 3.5
-LEAF_ROWS = 56  # subscriptions in a new leaf of 64
+LEAF_NS = 25.0
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _HALF = np.uint64(32)
@@ -64,6 +70,7 @@ class Layout:
     weight: Floats  # per width in cells: how much a range of this width rules out, in bits
     further_words: int  # words of a slot for ranges outside the columns
     usual: Floats  # `crowding` of the sample
+    apart: Floats  # `told_apart` of the sample, in the mean
 
     @property
     def routes(self) -> tuple[Any, ...]:
@@ -78,8 +85,18 @@ class Layout:
 def make_plan(rows: Floats, attributes: int, expected: int) -> Layout:
     """A plan for `expected` subscriptions like these. O(sample * groups tried)."""
     sample = np.ascontiguousarray(rows[:: -(-len(rows) // SAMPLE_ROWS) or 1])
-    border_from, borders = cut(sample, attributes)
+    *_, plan = planning(sample, *cut(sample, attributes), expected)
+    assert plan is not None
+    return plan
+
+
+def planning(
+    sample: Floats, border_from: NDArray[np.int32], borders: Floats, expected: int
+) -> Iterator[Layout | None]:
+    """A plan with these cells, for `expected` subscriptions like the sample. In steps; the last one yields it."""
+    attributes = len(border_from) - 1
     attribute, cell = quantised(sample, border_from, borders)
+    yield None
     usual = crowding(tally(attribute, cell, attributes))
     weight = np.array([math.log2(256 / (1 + width)) for width in range(256)])
     seen = np.bincount(attribute[attribute >= 0], minlength=attributes)
@@ -90,25 +107,34 @@ def make_plan(rows: Floats, attributes: int, expected: int) -> Layout:
     for tried in GROUPS:
         if tried > 1 and 2 * tried > np.count_nonzero(seen):
             break
+        yield None
         paths, widths = _paths(attribute, cell, rank, tried, weight)
         sorting = np.lexsort(paths.T[::-1])
+        yield None
         paths, widths = paths[sorting], widths[sorting]
         marks = np.zeros(paths.shape, np.bool_)
         cost = _cost(paths, widths, scale, marks)
         if cost < best:
             best, groups, path, refined, order = cost, tried, paths, marks, sorting
     assert path is not None and refined is not None and order is not None
-    keys, children, class_of, prefixes = _grow_trie(path, refined)
+    yield None
+    keys, children, class_of, prefixes = yield from grow_trie(path, refined)
+    yield None
     attribute, cell = attribute[order], cell[order]
     share = COLUMN_SHARE_SMALL if expected <= SMALL else COLUMN_SHARE
     width = (1.0 + cell[:, 1::2] - cell[:, 0::2]) / CELLS
-    columns = _columns(prefixes, class_of, attribute, width, attributes, share, scale)
+    columns = np.full((len(prefixes), COLUMNS_MAX), -1, np.int16)
+    for _ in fill_columns(columns, prefixes, class_of, attribute, width, attributes, share, scale):
+        yield None
+    columns = np.ascontiguousarray(columns[:, : int((columns >= 0).sum(axis=1).max())])
     inside = (attribute[:, :, None] == columns[class_of][:, None, :]) & (attribute >= 0)[:, :, None]
     outside = (attribute >= 0).sum(axis=1) - inside.any(axis=2).sum(axis=1)
     words = min(FURTHER_MAX, int(outside.max(initial=0)) + 1) // 2
+    yield None
     trie_key, trie_child = _hashed(keys, children)
-    return Layout(
-        expected, border_from, borders, rank, groups, trie_key, trie_child, columns, weight, words, usual
+    apart = told_apart(attribute, cell, class_of, columns, weight).mean(axis=0) if len(attribute) else np.zeros(2)
+    yield Layout(
+        expected, border_from, borders, rank, groups, trie_key, trie_child, columns, weight, words, usual, apart
     )
 
 
@@ -131,80 +157,6 @@ def crowding(seen: NDArray[np.int32]) -> Floats:
     seen = seen.astype(np.float64)
     ends = seen.sum(axis=1)
     return np.asarray(((seen * seen).sum(axis=1) - ends) / np.maximum(1.0, ends * (ends - 1.0)))
-
-
-def _grow_trie(
-    path: NDArray[np.int32], refined: NDArray[np.bool_]
-) -> tuple[list[int], list[int], NDArray[np.int32], list[list[int]]]:
-    """Edges (class << 16 | attribute -> class), the class of each row, and the attributes of each class."""
-    keys: list[int] = []
-    children: list[int] = []
-    prefixes: list[list[int]] = [[]]
-    class_of = np.zeros(len(path), np.int32)
-    stack = [(0, len(path), 0, 0)]
-    while stack:
-        start, end, depth, node = stack.pop()
-        class_of[start:end] = node
-        if start == end or depth == path.shape[1] or not refined[start, depth]:
-            continue
-        here = path[start:end, depth]
-        edges = np.flatnonzero(here[1:] != here[:-1]) + 1
-        starts = [0, *edges.tolist()]
-        for first, last in zip(starts, [*starts[1:], end - start]):
-            attribute = int(here[first])
-            if attribute >= 0:
-                keys.append(node << 16 | attribute)
-                children.append(len(prefixes))
-                stack.append((start + first, start + last, depth + 1, len(prefixes)))
-                prefixes.append([*prefixes[node], attribute])
-    return keys, children, class_of, prefixes
-
-
-def _columns(
-    prefixes: list[list[int]],
-    class_of: NDArray[np.int32],
-    attribute: NDArray[np.int16],
-    width: Floats,
-    attributes: int,
-    share: float,
-    scale: float,
-) -> NDArray[np.int16]:
-    """Per class the attributes of its prefix, those that this share of it constrains, and those that pay."""
-    columns = np.full((len(prefixes), COLUMNS_MAX), -1, np.int16)
-    order = np.argsort(class_of, kind="stable")
-    bounds = np.searchsorted(class_of[order], np.arange(len(prefixes) + 1))
-    for number, prefix in enumerate(prefixes):
-        rows = order[bounds[number] : bounds[number + 1]]
-        mine = attribute[rows]
-        chosen = list(prefix)
-        if len(mine):
-            real = mine >= 0
-            seen = np.bincount(mine[real], minlength=attributes)
-            passed = len(mine) - seen + np.bincount(mine[real], width[rows][real], minlength=attributes)
-            seen[prefix] = 0
-            often = np.flatnonzero(seen >= max(1.0, share * len(mine)))
-            chosen += often[np.argsort(-seen[often], kind="stable")].tolist()
-            chosen += _paying(chosen, passed / len(mine), scale * len(mine))
-        chosen = chosen[:COLUMNS_MAX] or [0]
-        columns[number, : len(chosen)] = chosen
-    used = int((columns >= 0).sum(axis=1).max())
-    return np.ascontiguousarray(columns[:, :used])
-
-
-def _paying(chosen: list[int], passed: Floats, held: float) -> list[int]:
-    """Further columns that save more candidates than it costs to compare them; `passed` is the share of rows that an
-    attribute lets pass. A class with few leaves has candidates left in each that an event reaches.
-    """
-    parts = max(1.0, held / LEAF_ROWS) ** (1.0 / max(1, len(chosen)))
-    candidates = float(LEAF_ROWS)
-    for width in passed[chosen].tolist():
-        candidates *= width / (width + (1.0 - width) / parts)
-    extra: list[int] = []
-    for a in np.argsort(passed, kind="stable").tolist():
-        if a not in chosen and candidates * (1.0 - passed[a]) * CANDIDATE_NS > LEAF_COLUMN_NS:
-            extra.append(a)
-            candidates *= passed[a]
-    return extra
 
 
 def _hashed(keys: list[int], children: list[int]) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
@@ -307,6 +259,28 @@ def count(attribute, cell, seen):
             break
         seen[attribute[j] % seen.shape[0], cell[2 * j]] += 1
         seen[attribute[j] % seen.shape[0], cell[2 * j + 1]] += 1
+
+
+@njit(cache=True)
+def told_apart(attribute, cell, kinds, columns, weight):
+    """Per row what its class makes of its ranges: the part of all events that pass the columns, and the bits that
+    ranges outside of these would rule out."""
+    out = np.empty((attribute.shape[0], 2))
+    for i in range(attribute.shape[0]):
+        passing, left = 1.0, 0.0
+        for j in range(attribute.shape[1]):
+            if attribute[i, j] < 0:
+                break
+            width = np.int64(cell[i, 2 * j + 1]) - cell[i, 2 * j]
+            inside = False
+            for c in range(columns.shape[1]):
+                inside |= columns[kinds[i], c] == attribute[i, j]
+            if inside:
+                passing *= (width + 1.0) / CELLS
+            else:
+                left += weight[width]
+        out[i, 0], out[i, 1] = passing, left
+    return out
 
 
 @njit(cache=True)

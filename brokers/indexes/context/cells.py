@@ -15,7 +15,8 @@ Theory of operation
 - Where the rows leave too many candidates, all conjuncts are scanned, as NOINDEX does.
 - Rows are made anew in the background, one attribute at a time, a stretch with each message, into a spare block that
   then takes the place of the old one: when a sample of the conjuncts says that the borders are quantiles no longer,
-  and when many are parked, to take back those whose values have come to rest.
+  and when many are parked, to take back those whose values have come to rest. Where values that changed of late lie
+  aside of the others, the new borders are for those to come too, as `content/cells_drift.py` has it.
 - Rows grow by doubling; then all cells are learned anew at once.
 
 Costs: message O(indexed * conjuncts / 64 + candidates), at most about that of a scan; update O(log cells + cells
@@ -30,6 +31,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from brokers.errors import InvalidInput
+from brokers.indexes.content.cells_drift import bordered
 from brokers.indexes.context import bits
 from brokers.indexes.context import cells_kernels as kernels
 from brokers.indexes.context.cells_kernels import CELLS, ROWS
@@ -41,6 +43,7 @@ from brokers.indexes.contract import claim
 
 SAMPLE = 1 << 15  # conjuncts from which the cells are learned at once
 _SAMPLE_STRETCH = 1 << 10  # and in the background
+_RECENT_SHARE = 4  # as many as one in so many of these changed of late
 _SAMPLE_CHECK = 1 << 10  # and that say whether cells are quantiles still
 _UNEVEN = 2  # times the share of ends that a cell had
 _SLOTS_MIN = 1 << 10
@@ -128,17 +131,28 @@ class CellFilter(Filter):
             self._moves[i], self._uneven[i] = 0, False
 
     def _cut(self, i: int, block: int, sample: int) -> None:
-        """Borders of a block at the quantiles of a sample."""
-        asked = self._sampled(i, sample)
-        self._borders[block] = _quantiles(asked)
+        """Borders of a block at the quantiles of a sample; of what is to come too, if values move."""
+        slots, store = self._spread(sample), self.store
+        asked = store.indexed(slots, i)[1]
+        stamps = kernels.changed(slots, self._attributes[i], store.start, store.count, store.code, store.binding_of,
+                                 store.bindings, store.cells)
+        ends, recent = _ends(asked), _ends(asked[self._newest(stamps)])
+        ahead = bordered(ends, recent, CELLS - 1)
+        self._borders[block] = _quantiles(ends) if ahead is None else ahead
         found = kernels.shares(self._borders[block], asked)
         self._shares[block] = np.maximum(found / max(1, found.sum()), 1 / CELLS)
 
-    def _sampled(self, i: int, count: int) -> Floats:
-        """What about so many conjuncts, evenly spread, ask of an attribute."""
+    def _newest(self, stamps: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Where the latest of these stamps are, of values that have changed: a quarter of all at most."""
+        moved = np.flatnonzero(stamps)
+        order = np.argsort(stamps[moved], kind="stable")
+        return moved[order[-len(stamps) // _RECENT_SHARE :]]
+
+    def _spread(self, count: int) -> NDArray[np.int64]:
+        """About so many conjuncts, evenly spread."""
         used = self.store.conjuncts_used
         slots = np.arange(0, used, used // count + 1)
-        return self.store.indexed(slots[self.store.count[slots] >= 0], i)[1]
+        return slots[self.store.count[slots] >= 0]
 
     def _fill(self, i: int, block: int, word_begin: int, word_end: int, gap: int = NEVER) -> None:
         held = bits.members(self._alive[word_begin:word_end]) + 64 * word_begin
@@ -197,7 +211,7 @@ class CellFilter(Filter):
         """Go on making rows anew, as far as there is credit."""
         upkeep = self.upkeep
         if upkeep.gap == NEVER:
-            self._renewing = -1
+            self._renewing, upkeep.hurry = -1, False
             return
         if self._renewing < 0:
             if upkeep.credit < upkeep.start_ns:
@@ -206,10 +220,12 @@ class CellFilter(Filter):
             if self._renewing < 0:
                 return
             upkeep.credit -= upkeep.start_ns
+            upkeep.hurry = bool(self._uneven[self._renewing])
             self._renewed = 0
             self._cut(self._renewing, self._spare, _SAMPLE_STRETCH)
             self._parked[self._spare], self._parked_count[self._spare] = 0, 0
             self._moves[self._renewing] = 0
+            return  # that is enough for one message
         stretch = upkeep.credit // (upkeep.stretch_ns * upkeep.stretch) * upkeep.stretch
         if stretch:
             upkeep.credit -= stretch * upkeep.stretch_ns
@@ -230,7 +246,7 @@ class CellFilter(Filter):
         self.counters.renewed += 1
         self._block[i], self._spare = self._spare, int(self._block[i])
         self._uneven[i] = False
-        self._renewing = -1
+        self._renewing, upkeep.hurry = -1, False
         upkeep.renewed()
 
     def _wanted(self) -> int:
@@ -239,7 +255,8 @@ class CellFilter(Filter):
         for i in range(len(self.indexed)):
             if self._moves[i] >= max(upkeep.check_moves, used // CELLS):
                 self._moves[i] = 0
-                found = kernels.shares(self._borders[self._block[i]], self._sampled(i, _SAMPLE_CHECK))
+                asked = self.store.indexed(self._spread(_SAMPLE_CHECK), i)[1]
+                found = kernels.shares(self._borders[self._block[i]], asked)
                 self._uneven[i] = (found > _UNEVEN * found.sum() * self._shares[self._block[i]]).any()
         parked = self._parked_count[self._block] * upkeep.parked_share > used
         wanted = np.flatnonzero(self._uneven | (parked & (upkeep.clock >= self._not_before)))
@@ -286,12 +303,15 @@ class CellFilter(Filter):
         claim(not rows[:, np.setdiff1d(held, entries)].any(), "who asks for nothing is not excluded")
 
 
-def _quantiles(asked: Floats) -> Floats:
-    """Borders at the quantiles of the finite ends, just beyond the upper ones; 0..1 evenly where there are none."""
+def _ends(asked: Floats) -> Floats:
+    """The finite ends of intervals, ascending, just beyond the upper ones."""
     asked = asked[asked[:, 0] <= asked[:, 1]]
     ends = np.concatenate([asked[:, 0], np.nextafter(asked[:, 1], np.inf)])
-    ends = ends[np.isfinite(ends)]
+    return np.sort(ends[np.isfinite(ends)])
+
+
+def _quantiles(ends: Floats) -> Floats:
+    """Borders at the quantiles of ascending ends; 0..1 evenly where there are none."""
     if ends.size == 0:
         return np.arange(1, CELLS) / CELLS
-    ends = np.sort(ends)
     return np.asarray(ends[np.arange(1, CELLS) * ends.size // CELLS])

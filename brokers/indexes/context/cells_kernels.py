@@ -43,6 +43,25 @@ def shares(borders, asked):
 
 
 @njit(cache=True)
+def changed(conjuncts, attribute, start, count, code, binding_of, bindings, cells):
+    """Of the conjuncts with an atom on the attribute: the clock when a value they follow there changed last; or 0."""
+    stamps, n = np.empty(conjuncts.size, np.int64), 0
+    for conjunct in conjuncts:
+        stamp, asks = np.int64(0), False
+        for atom in range(start[conjunct], start[conjunct] + count[conjunct]):
+            if code[atom] == attribute:
+                asks = True
+                number = np.int64(binding_of[atom])
+                if number >= 0:
+                    last = np.int64(cells[bindings[number].key].stamp)
+                    stamp = max(stamp, last if last >= 0 else ~last)
+        if asks:
+            stamps[n] = stamp
+            n += 1
+    return stamps[:n]
+
+
+@njit(cache=True)
 def _beyond(low, high):
     """The cells outside of low..high, as bits."""
     if low > high:

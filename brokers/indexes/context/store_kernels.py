@@ -169,6 +169,7 @@ def fill_columns(slots, attributes, start, count, bounds, code, low, high, secon
                 _is_uniform(uniform, 0, conjunct, attribute)
             else:
                 second[conjunct, 0], second[conjunct, 1] = lower, upper
+                _is_uniform(uniform, 1, conjunct, attribute)
 
 
 @njit(cache=True)
@@ -380,10 +381,10 @@ def scan(exact_message, used, low, high, second, second_flat, codes, uniform, ou
                 out[n] = conjunct
                 n += 1
                 word &= word - np.uint64(1)
-        kept = first
+        kept, attribute = first, uniform[block, 1]
         for i in range(first, n):
             conjunct = out[i]
-            value = message[codes[conjunct, 1]]
+            value = message[attribute if attribute >= 0 else codes[conjunct, 1]]
             out[kept] = conjunct
             kept += int(second[conjunct, 0] <= value) & int(value <= second[conjunct, 1])
         n = kept

@@ -8,7 +8,8 @@ All costs are estimates in nanoseconds, from what was measured once; only their 
   of everything else, is its debt. At `_DEBT_SCANS` scans the index is put to rest: values are followed no longer as
   soon as they change. It is tried again when messages have made good for the debt, and later each time.
 - An eighth of everything is credit, for making rows anew a stretch at a time; and so is all that a message costs more
-  than messages did just after rows were made.
+  than messages did just after rows were made. While rows are made since values move on there is a hurry, as those that
+  are asked grow worse with every update: each region that moves is credit then, up to what rows save a message.
 - Rows that leave more candidates than a scan takes time for are not asked again for 1, 3, 7 .. 31 messages.
 """
 
@@ -19,10 +20,12 @@ COOL = 4 * GAP  # messages without a change, after which it is followed again
 NEVER = 1 << 31
 CLOCK_START, _CLOCK_MAX = 1 << 10, (1 << 31) - 1
 CREDIT_MAX = 200_000  # the longest pause, nearly
+HURRY_MAX = 300_000  # likewise, while rows are made anew since values move
 _BASE = 8_000  # a message in Python
 _CANDIDATE = 15
-_UPDATE = 60
+_UPDATE = 64  # a multiple of eight: what is credit does not depend on how updates are cut into batches
 _FOLLOW, _FLIP, _LEAVE = 60, 8, 15
+_MOVED = 100  # in a hurry: rows are made anew by the time that half of the regions have moved
 _DEBT_SCANS = 64
 _PATIENCE_MIN, _PATIENCE_MAX = 512, 1 << 16
 _REST_OWED_MAX = 1 << 13
@@ -44,6 +47,8 @@ class Upkeep:
         self.clock = CLOCK_START  # messages, so far
         self.gap = GAP
         self.credit = 0
+        self.hurry = False  # whether rows are being made anew since values move
+        self._hurry_ns = 0
         self.skips = 0  # messages that are scanned without asking the rows
         self._skip_next = 1
         self._debt = 0
@@ -78,6 +83,7 @@ class Upkeep:
     def followed(self, entries: int, flipped: int, left: int) -> None:
         """Regions followed their values by so many bits, and some were left."""
         self._debt += _FOLLOW * entries + _FLIP * flipped + _LEAVE * left
+        self._hurry_ns += _MOVED * entries
 
     def renewed(self) -> None:
         """Rows were made anew: what the next messages cost is what messages ought to cost."""
@@ -91,6 +97,9 @@ class Upkeep:
             self._usual, self._usual_of = self._usual + cost, self._usual_of + 1
         else:
             self.credit = min(CREDIT_MAX, self.credit + max(0, cost - self._usual // _USUAL))
+        if self.hurry:
+            self.credit = min(HURRY_MAX, self.credit + min(saved, self._hurry_ns))
+        self._hurry_ns = 0
         self._debt = max(0, self._debt - saved)
         if self._rests:
             self._rests -= 1
@@ -102,7 +111,7 @@ class Upkeep:
             self._patience = min(2 * self._patience, _PATIENCE_MAX)
 
     def _allow(self, cost: int) -> None:
-        self.credit = min(CREDIT_MAX, self.credit + cost // 8)
+        self.credit = max(self.credit, min(CREDIT_MAX, self.credit + cost // 8))
         self._debt = max(0, self._debt - cost // 8)
 
 
