@@ -28,8 +28,9 @@ that counts, and nothing more is to be known, a rule may answer beside `decision
 
     matcher() -> Matcher
 
-and is then asked in NumPy, in tasks of Spark, which is several times as quick. It has to say the same as `decisions`.
-A rule that inherits a matcher is asked for its decisions: it may have changed them.
+and is then asked in NumPy, in tasks of Spark, which is several times as quick. It has to say the same as `decisions` or
+`judge`. Where more is to be known than the values of two, it answers a `Judge`, which decides all by itself.
+A rule that inherits a matcher is asked in Spark: it may have changed what is right.
 
 A rule may also answer `reason(publication, change) -> str`: in words, whether the change of a client wants
 the publication and why; both are rows of the trace as dictionaries.
@@ -40,13 +41,14 @@ handed with the question: nothing here knows Spark but by the names of its types
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from numpy.typing import NDArray
 
 from brokers.contract import Guarantees
+from brokers.padded import Wanted
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -141,6 +143,70 @@ class Matcher(Protocol):
         ...
 
 
+class Stood(Protocol):
+    """Publications and versions as arrays, and how they stood to each other; pairs are given as rows of both.
+
+    `publications` are in the order in which they were sent: publication, time_ns, end_ns, place, cut, values (as
+    `Matcher.publications` makes them), unheard. `versions` are what `Standing.versions` has: change, interest,
+    operation, broker, client, home, issued_ns, settled_ns, revoked_ns, gone_ns, values, unsettled, unheard. `run` knows
+    duration_ns, travel_ns_max, whether there are hops (`deep`), cut_from_ns (None if nothing was under way at the
+    end), the place of brokers, and what lies `behind` links.
+    """
+
+    publications: Any
+    versions: Any
+    run: Any
+
+    def possible(self, p: Array, v: Array) -> Array: ...
+
+    def in_time(self, p: Array, v: Array) -> Array: ...
+
+    def ended_in_time(self, p: Array, v: Array) -> Array:
+        """The same, without regard to what a version leans on."""
+        ...
+
+    def unspoilt(self, p: Array, v: Array) -> Array: ...
+
+    def is_behind(self, asked: Array, unheard: Any, rows: Array) -> Array:
+        """Whether each of these places lies behind a link of its row of `unheard`."""
+        ...
+
+    def heard(self) -> Array:
+        """By version, whether no link lost anything of it."""
+        ...
+
+    def by_client(self, p: Array, v: Array, in_time: Array, forced: Array) -> dict[str, Array]:
+        """Of pairs that are allowed, what `Judge.decisions` answers."""
+        ...
+
+
+class Judge(Protocol):
+    """What decides in tasks by itself. It answers `decisions` or `judged`, and its module is as that of a matcher.
+
+    `decisions` are those of a `Rule`, with publications as their rows, some publications at a time: what `by_client`
+    makes. `judged` sees what was delivered too, and rows of more tables of the trace: a row for every pair that is
+    allowed or was delivered, with publication, client, times (0: not at all), first_ns, allowed, forced, excused,
+    missed, unwanted. One that is `together` gets all of its service in one task, with hops and losses among the tables.
+    `brokers.padded.Padded` has the rest.
+    """
+
+    tables: Mapping[str, Wanted]
+    together: bool
+
+    @property
+    def operations(self) -> Collection[int]: ...
+
+    def publications(self, sizes: Array, numbers: Array) -> Array: ...
+
+    def interests(self, sizes: Array, numbers: Array) -> Array: ...
+
+    def decisions(self, stood: Stood) -> Iterator[dict[str, Array]]: ...
+
+    def judged(
+        self, stood: Stood, more: Mapping[str, dict[str, Array]], delivered: dict[str, Array]
+    ) -> Iterator[dict[str, Array]]: ...
+
+
 class Rule(Protocol):
     """See the module. One of `decisions` and `judge` has to be there; `matcher` need not be."""
 
@@ -148,6 +214,8 @@ class Rule(Protocol):
 
     def judge(self, question: Question, delivered: DataFrame) -> DataFrame: ...
 
-    def matcher(self) -> Matcher: ...
+    def matcher(self) -> Matcher | Judge | None:
+        """None, where this rule is to be asked in Spark."""
+        ...
 
     def reason(self, publication: dict[str, Any], change: dict[str, Any]) -> str: ...

@@ -225,7 +225,7 @@ class Desk:
         self._protocol = protocol
         self._handler: Handler = protocol.compiled if handler is None else handler
         self._crew = Crew.of([self._handler])
-        self._model = np.zeros((env.service + 1, 5))
+        self._model = np.zeros((env.service + 1, len(env.cost)))
         self._model[env.service] = env.cost
         self._service = np.empty(0, np.int32)
         self._answered = np.zeros(4, np.int64)

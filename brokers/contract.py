@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from brokers.kinds import KindManifest
     from brokers.node import Node, Run
     from brokers.out import Out
+    from brokers.promises import Faced, Recovery
     from brokers.schema import Table
 
 Ints = NDArray[np.int64]
@@ -181,6 +182,16 @@ class Guarantees:
     no_duplicates: bool = True
     fifo_per_publisher: bool = True
     under_loss: bool = False
+    # What is promised under faults: "nothing", "recovers" or "reliable" (`brokers.promises`); a protocol whose options
+    # decide answers by `recovery` instead.
+    under_faults: str = "nothing"
+    recovers_ns: int = NEVER  # how long after the last fault all holds again, where it recovers
+    heals_loss: bool = False  # whether it also finds out by itself what links lost unnoticed
+
+    @property
+    def without_excuse(self) -> bool:
+        """Whether no loss excuses anything."""
+        return self.under_loss or self.under_faults == "reliable"
 
 
 # ---- what a protocol is given ------------------------------------------------------------------------
@@ -194,6 +205,7 @@ class CostModel(NamedTuple):
     per_match: float = 0.0  # per match found
     per_link: float = 0.0  # per message sent
     per_byte: float = 0.0  # per byte received
+    per_write: float = 0.0  # per entry written into `node.store`
 
 
 class Causes(Protocol):
@@ -206,6 +218,17 @@ class Causes(Protocol):
     def handles(self, keys: Ints) -> Ints:
         """The handles of ids, made where they are new; -1 for none."""
         ...
+
+
+@dataclass(frozen=True)
+class Sessions:
+    """What clients say when they come and go that have a session, by the number of a client or stay."""
+
+    keep_ns: Ints  # for how long what comes is kept once the stay is over; 0: not at all
+    most: Ints  # how many messages
+    before: Ints  # the stay before, of which something may be kept; -1: none
+    begin: Ints
+    end: Ints
 
 
 @dataclass
@@ -228,6 +251,11 @@ class ShardEnv:
     new_index: Any  # () -> an index for the kind's question
     links: LinkTable = field(default=None)  # type: ignore[assignment]
     server: int = -1  # the node of this service's server; -1: it has none
+    forgetful: bool = False  # whether a broker ever comes back without what it knew
+    unsure: bool = False  # whether a broker may not know what its clients told it: it forgot, or had no place for it
+    latent: Any = None  # the links that may arise (`brokers.arising.Latent`); None: none
+    loads: Any = None  # () -> the load of brokers (`brokers.load.Loads`)
+    sessions: Sessions | None = None  # what is kept for clients that are away; None: nothing
 
     @property
     def brokers(self) -> int:
@@ -251,10 +279,13 @@ class LinkTable:
     in_link: NDArray[np.int32]
 
     @classmethod
-    def of(cls, overlay: Any, without: frozenset[int] = frozenset()) -> LinkTable:
+    def of(
+        cls, overlay: Any, without: frozenset[int] = frozenset(), hidden: NDArray[np.bool_] | None = None
+    ) -> LinkTable:
         """The directed links of an overlay. O(links log links).
 
-        The links of the nodes `without` keep their numbers, but leave no broker and reach none.
+        The links of the nodes `without`, and those that are `hidden`, keep their numbers, but leave no broker and reach
+        none.
         """
         count = overlay.link_a.size
         source = np.empty(2 * count, np.int32)
@@ -263,8 +294,10 @@ class LinkTable:
         target[0::2], target[1::2] = overlay.link_b, overlay.link_a
         out_link = np.lexsort((target, source)).astype(np.int32)
         if without:
-            hidden = np.array(sorted(without), np.int32)
-            out_link = out_link[~(np.isin(source[out_link], hidden) | np.isin(target[out_link], hidden))]
+            nodes = np.array(sorted(without), np.int32)
+            out_link = out_link[~(np.isin(source[out_link], nodes) | np.isin(target[out_link], nodes))]
+        if hidden is not None:
+            out_link = out_link[~hidden[out_link // 2]]
         in_link = (out_link ^ 1).astype(np.int32)
         start = np.zeros(len(overlay.names) + 1, np.int32)
         np.cumsum(np.bincount(source[out_link], minlength=len(overlay.names)), out=start[1:])
@@ -344,7 +377,13 @@ class ShardProtocol(ABC):
     plain: ClassVar[type[BrokerProtocol] | None] = None  # the same protocol in the author's view
     server: ClassVar[type[BrokerProtocol] | None] = None  # what a server runs, which `handle` passes over
     state_version: ClassVar[int] = 1  # goes up when `load` would misread what `state` gave before
+    hands_over: ClassVar[bool] = False  # whether `plain` hands over what came for a client that was away
     hears_faults: ClassVar[bool] = False  # whether `handle` gets events of the kind FAULT
+    # Whether `handle` gets them for brokers that come back without what they knew, and forgets it (the word of a
+    # RESTART says what is left); where such brokers are and it does not, `plain` runs in its place.
+    forgets: ClassVar[bool] = False
+    opens: ClassVar[bool] = False  # whether its brokers may open latent links
+    sees_load: ClassVar[bool] = False  # whether its brokers get their events one at a time, and see their load
     compiled: ClassVar[Handler | None] = None  # decides as `handle` does, in compiled code, on what it can
 
     def __init__(self, env: ShardEnv) -> None:
@@ -354,6 +393,14 @@ class ShardProtocol(ABC):
     def guarantees_for(cls, overlay: Any) -> Guarantees:
         """What is promised on this overlay, where that depends on it; `overlay.is_tree` is known."""
         return cls.guarantees
+
+    @classmethod
+    def recovery(cls, options: Any, overlay: Any, faced: Faced) -> Recovery | None:
+        """How long after the last fault all that it promises holds again; None: it promises nothing under faults.
+
+        Asked where something fails, with what there is to recover from; of `overlay`, `is_tree` is known.
+        """
+        return None
 
     @classmethod
     def misfits(cls, options: Any, overlay: Any, params: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -457,7 +504,10 @@ class BrokerProtocol(ABC):
     guarantees: Guarantees = Guarantees()  # `guarantees_for` may know better: it knows the overlay
     Options: ClassVar[type[BaseModel] | None] = None
     server: ClassVar[type[BrokerProtocol] | None] = None  # what the server of a service runs, if there is one
+    opens: ClassVar[bool] = False  # whether it opens latent links, and is told of them (`brokers.arising`)
+    sees_load: ClassVar[bool] = False  # whether it reads `node.load`; its brokers get their events one at a time
     timer_min_ns: int = NEVER
+    hands_over: ClassVar[bool] = False  # whether it heeds `env.sessions`
     state_version: ClassVar[int] = 1  # goes up when `load` would misread what `state` gave before
     # What attributes hold beside plain data: classes of records, functions that an `Aside` computes.
     keeps: ClassVar[tuple[Any, ...]] = ()
@@ -470,6 +520,14 @@ class BrokerProtocol(ABC):
     def guarantees_for(cls, overlay: Any) -> Guarantees:
         """What is promised on this overlay, where that depends on it; `overlay.is_tree` is known."""
         return cls.guarantees
+
+    @classmethod
+    def recovery(cls, options: Any, overlay: Any, faced: Faced) -> Recovery | None:
+        """How long after the last fault all that it promises holds again; None: it promises nothing under faults.
+
+        Asked where something fails, with what there is to recover from; of `overlay`, `is_tree` is known.
+        """
+        return None
 
     @classmethod
     def misfits(cls, options: Any, overlay: Any, params: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -490,8 +548,14 @@ class BrokerProtocol(ABC):
     on_run: ClassVar[Any] = None
 
     # Optional: `def on_fault(self, message: Message) -> None`, told that `message.link` went down or came up (types
-    # LINK_DOWN and LINK_UP of `brokers.faults`), or that this broker is up again (RESTART).
+    # LINK_DOWN and LINK_UP of `brokers.faults`), or that this broker is up again (RESTART; its `word` says with what
+    # state, and if that was lost, this is another object than before, which has `node.store` if it was stored).
     on_fault: ClassVar[Any] = None
+
+    @classmethod
+    def wants_faults(cls, options: Any) -> bool:
+        """Whether brokers are told of faults; by default where there is an `on_fault`."""
+        return cls.on_fault is not None
 
     def on_standing(self, id: int, client: int, broker: int, row: Floats) -> None:
         """Set up the table for an interest that stands at time 0 (`subscriptions: settled`)."""

@@ -40,6 +40,12 @@ class ProtocolFault(BrokerlabError):
     """A protocol broke the contract: a delay of zero, a link that is not its broker's, a late message."""
 
 
+class NeverQuiet(BrokerlabError):
+    """More was handled than overlay and workload can have caused: a finding about a protocol, whose run ends there."""
+
+    verdict = "invalid"
+
+
 class ActorsLost(BrokerlabError):
     """An actor or its node died; the run can go on from its last checkpoint."""
 

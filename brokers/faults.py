@@ -4,7 +4,7 @@ A schedule is a pure function of scenario and seed, so nobody waits for a fault:
 or a delivery is looked up when it is sent, set or decided on. That makes a crash exact without undoing anything.
 
 - A broker that *crashes* handles nothing while it is down. What would leave it after that does not leave; what arrives
-  then is lost. It knows what it knew once it is up again, and its timers ring then.
+  then is lost. Once it is up again it knows what it knew, or only what it stored, or nothing.
 - A broker that *pauses* goes on with its work afterwards; a *slow* one takes so many times as long.
 - What is on a link when it is *cut* is lost, and what is sent while it is.
 - A *worn* link loses or doubles more, takes longer, or has less bandwidth. A delay is only ever added to.
@@ -23,11 +23,15 @@ from brokers.errors import InvalidInput
 
 NEVER = 1 << 62
 # What a broker is told, as types of events of the kind FAULT.
-LINK_DOWN, LINK_UP, RESTART = range(3)
+LINK_DOWN, LINK_UP, RESTART, OPENED, CLOSED = range(5)
+# What a broker that is up again knows, which the word of a RESTART says: all, what it stored, nothing.
+KEPT, STORED, LOST = range(3)
+STATES = ("kept", "stored", "lost")
 
 # Why a message was lost.
-ON_LINK, CUT_OFF, CRASHED = range(3)
-REASONS = ("link", "cut", "crash")
+ON_LINK, CUT_OFF, CRASHED, NO_PLACE, NO_PLACE_AHEAD, AWAY = range(6)
+REASONS = ("link", "cut", "crash", "queue", "send queue", "away")
+DOUBLED = -1  # noted as losses are: it was not lost, it arrives twice
 
 
 class Crash(NamedTuple):
@@ -36,6 +40,7 @@ class Crash(NamedTuple):
     broker: int
     begin: int
     end: int = NEVER
+    state: int = KEPT  # what is left of what it knew
     entry: int = 0  # which of the scenario's faults it belongs to
 
 
@@ -69,6 +74,23 @@ class Worn(NamedTuple):
     delay: int = 0  # ns more
     slower: float = 1.0  # transmission takes so many times as long
     entry: int = 0
+    begins: float = 0.0  # how likely it turns bad for the next message; it loses `bad` then, in place of `loss`
+    ends: float = 1.0  # how likely good again; of several that hold at once, the bursts that lose most are those
+    bad: float = 0.0
+
+    @property
+    def share(self) -> float:
+        """The share of messages that find it bad, in the long run."""
+        return self.begins / (self.begins + self.ends) if self.begins else 0.0
+
+
+class Open(NamedTuple):
+    """A latent link is open, in both directions. No fault: nothing is broken, and nothing has to heal."""
+
+    link: int  # undirected
+    begin: int
+    end: int = NEVER
+    entry: int = 0
 
 
 Fault = Crash | Slow | Cut | Worn
@@ -80,9 +102,15 @@ class Schedule:
 
     faults: tuple[Fault, ...] = ()
     detect_ns: int = NEVER  # after which brokers are told of links that go down and come up; NEVER: they are not
+    opens: tuple[Open, ...] = ()  # and when latent links are open
 
     def __bool__(self) -> bool:
         return bool(self.faults)
+
+    @property
+    def forgetful(self) -> bool:
+        """Whether a broker ever comes back without what it knew."""
+        return any(crash.state != KEPT and crash.end < NEVER for crash in self.of(Crash))
 
     def of(self, sort: type) -> list[Any]:
         """The faults of one sort."""
@@ -90,6 +118,23 @@ class Schedule:
 
 
 NOTHING = Schedule()
+
+
+def noticed(broken: list[tuple[int, int]], detect_ns: int) -> list[tuple[int, int]]:
+    """From when until when a link counts as down that is broken then: later by the time it takes to notice."""
+    joined: list[list[int]] = []
+    for begin, end in sorted(broken):
+        if joined and begin <= joined[-1][1]:
+            joined[-1][1] = max(joined[-1][1], end)
+        else:
+            joined.append([begin, end])
+    found: list[list[int]] = []
+    for begin, end in joined:
+        if found and begin <= found[-1][1] + detect_ns:
+            found[-1][1] = end  # nobody noticed that it was up in between
+        elif end > begin + detect_ns:
+            found.append([begin, end])
+    return [(begin + detect_ns, min(end + detect_ns, NEVER)) for begin, end in found]
 
 
 class WrongFault(InvalidInput):

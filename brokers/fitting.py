@@ -76,6 +76,14 @@ def fault(loaded: Any) -> str | None:
     return _has(loaded, "schedule")
 
 
+def connections(loaded: Any) -> str | None:
+    return _has(loaded, "spans")
+
+
+def mobility(loaded: Any) -> str | None:
+    return _has(loaded, "path")
+
+
 def rule(loaded: Any) -> str | None:
     if _has(loaded, "decisions") is None or _has(loaded, "judge") is None:
         return None

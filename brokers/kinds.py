@@ -15,6 +15,8 @@ from brokers.errors import InvalidInput
 from brokers.metrics import Metric
 from brokers.registry import Entry, imported, installed, load
 
+_UNDER_FAULTS = {"under_faults": "nothing"}  # what a protocol promises then, unless its entry says so
+
 
 @dataclass(frozen=True)
 class KindManifest:
@@ -89,7 +91,9 @@ def _brought(group: str, kinds: list[KindManifest]) -> dict[str, Entry]:
     for kind in kinds:
         for name, entry in getattr(kind, group).items():
             before = found[name].facts["kinds"] if group == "workloads" and name in found else []
-            facts: dict[str, Any] = {"kind": kind.name} if group == "protocols" else {"kinds": [*before, kind.name]}
+            facts: dict[str, Any] = {"kinds": [*before, kind.name]}
+            if group == "protocols":
+                facts = {"kind": kind.name, **_UNDER_FAULTS, **entry.facts}
             found[name] = Entry(entry.target, entry.prose, facts)
     return found
 

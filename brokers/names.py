@@ -64,7 +64,7 @@ def find(group: str, name: str, *, trust: bool = False, folder: str | Path | Non
 
     Parameters
     ----------
-    group : kinds, protocols, indexes, workloads, topologies, faults or metrics
+    group : kinds, protocols, indexes, workloads, topologies, faults, connections, mobility or metrics
     trust : whether code from outside may be imported
     folder : where such code may lie too: beside the scenario
 
@@ -208,6 +208,18 @@ GROUPS: dict[str, Group] = {
         "a class with schedule(), and a pydantic model Params if it has parameters",
         fitting.fault,
         lambda: load("scenarios.faults.registry:FAULTS"),
+    ),
+    "connections": Group(
+        "connections",
+        "a class with spans(client), and a pydantic model Params if it has parameters",
+        fitting.connections,
+        lambda: load("scenarios.moving.registry:CONNECTIONS"),
+    ),
+    "mobility": Group(
+        "mobility",
+        "a class with path(client), and a pydantic model Params if it has parameters",
+        fitting.mobility,
+        lambda: load("scenarios.moving.registry:MOBILITY"),
     ),
     "metrics": Group("metric", "a brokers.metrics.Metric with a `measure`", fitting.metric, dict),
     "measures": Group("measure", "a function of (tables, kind)", fitting.measure),

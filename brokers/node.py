@@ -14,14 +14,19 @@ import numpy as np
 from numba import njit
 
 from brokers.contract import Batch, Ints, Message, ShardEnv
+from brokers.errors import ProtocolFault
+from brokers.load import Load
 from brokers.out import AS_IT_CAME, SAME, Out
+from brokers.store import Store
 from brokers.tables import InterestTable
 
 
 class Node:
     """A broker, as its protocol sees it."""
 
-    __slots__ = ("_add_event", "_add_link", "_outgoing", "broker", "env", "links", "shared", "table")
+    __slots__ = (
+        "_add_event", "_add_link", "_outgoing", "broker", "env", "links", "sees_load", "shared", "store", "table",
+    )  # fmt: skip
 
     def __init__(
         self, env: ShardEnv, broker: int, table: InterestTable, outgoing: Outgoing, shared: dict[str, Any]
@@ -34,11 +39,20 @@ class Node:
         self.table = table
         # Forwarding is what most brokers do most: two calls of a list, and no function in between.
         self._add_event, self._add_link = outgoing.send_event.append, outgoing.send_link.append
+        self.store = Store(self._written)
+        self.sees_load = False  # whether the protocol declares it
         self.shared = shared  # for what follows from the overlay alone; never for state
 
     @property
     def options(self) -> Any:
         return self.env.options
+
+    @property
+    def load(self) -> Load:
+        """How much waits at this broker; for protocols that declare `sees_load`."""
+        if not self.sees_load:
+            raise ProtocolFault("node.load is for protocols that declare it: `sees_load = True` in the class")
+        return Load(self.broker, self.env.loads())
 
     def neighbour(self, link: int) -> int:
         """The broker at the far end of one of this broker's links."""
@@ -111,6 +125,11 @@ class Node:
     def cost(self, message: Message, ns: int) -> None:
         """Charge service time beyond the scenario's cost model."""
         self._outgoing.out.cost(message[0], ns)
+
+    def _written(self, message: Message) -> None:
+        """Charge the scenario's cost model for an entry of the store."""
+        if self.env.cost.per_write:
+            self.cost(message, int(self.env.cost.per_write + 0.5))
 
     def work(self, message: Message, entries: int = 0, matches: int = 0) -> None:
         """Charge the scenario's cost model for entries looked at and matches found."""
@@ -250,6 +269,10 @@ class Outgoing:
             self.kept[broker, handle] = count
         else:
             self.kept.pop((broker, handle), None)
+
+    def forget(self, broker: int) -> None:
+        """A broker holds nothing any more."""
+        self.kept = {key: count for key, count in self.kept.items() if key[0] != broker}
 
     def hand_on_sends(self) -> None:
         """Hand on the sends collected so far: before a call of another sort, so that their order stays."""

@@ -399,6 +399,11 @@ class InterestTable:
         """The client number and the row of an entry."""
         raise NotImplementedError
 
+    def clear(self) -> None:
+        """Forget all of them."""
+        for id_ in list(self.tags):
+            self.remove(id_)
+
     def dump(self) -> list[tuple[int, int, Floats, Any]]:
         """All entries, as `add` takes them."""
         return [(id_, *self.interest(id_), tag) for id_, tag in self.tags.items()]

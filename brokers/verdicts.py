@@ -80,8 +80,15 @@ def judgement(
         )
     if not guarantees.exact and not deliveries:
         return Judgement(UNKNOWN, f"nothing was delivered, so {' and '.join(names)} was not put to the test", told)
-    lossy = ", under loss too" if guarantees.under_loss else ""
-    return Judgement(VALID, f"kept what is promised: {', '.join(names)}{lossy}", told)
+    return Judgement(VALID, f"kept what is promised: {', '.join(names)}{_faulty(guarantees)}", told)
+
+
+def _faulty(guarantees: Guarantees) -> str:
+    """What is promised where something fails."""
+    if guarantees.under_faults == "recovers":
+        return f"; all of it again {guarantees.recovers_ns / 1e9:.3g} s after the last fault"
+    reliable = ", under faults too" if guarantees.under_faults == "reliable" else ""
+    return (", under loss too" if guarantees.under_loss else "") + reliable
 
 
 def found(guarantees: Guarantees, counts: Mapping[str, int]) -> str:

@@ -7,6 +7,8 @@ delay stays the lower bound.
 
 from __future__ import annotations
 
+from typing import Any
+
 import networkx as nx
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +17,7 @@ from topology.errors import TopologyError
 from topology.geography import LIGHT_IN_FIBRE_M_PER_S, great_circle_m, travel_ns
 from topology.links import (
     DELAY_NS_MAX,
+    Bursts,
     ConstantDelay,
     GeographyDelay,
     Links,
@@ -22,7 +25,7 @@ from topology.links import (
     RegionDelay,
     UniformDelay,
 )
-from topology.overlay import Overlay, broker_number
+from topology.overlay import BURSTS, Overlay, broker_number
 from topology.repair import counted
 
 
@@ -53,7 +56,8 @@ def apply(graph: nx.Graph, model: Links, seed: int) -> Overlay:
     size = len(ends)
     jitter = np.full(size, model.jitter, np.int64)
     bandwidth = np.full(size, model.bandwidth, np.int64)
-    loss = np.full(size, model.loss, np.float64)
+    loss, bursts = np.zeros(size), np.zeros((size, BURSTS))
+    _set_loss(loss, bursts, slice(None), model.loss)
     number_of = {name: b for b, name in enumerate(names)}
     link_of = {(int(a), int(b)): e for e, (a, b) in enumerate(ends)} if model.overrides else {}
     for i, override in enumerate(model.overrides):
@@ -66,10 +70,11 @@ def apply(graph: nx.Graph, model: Links, seed: int) -> Overlay:
             (delay, override.delay),
             (jitter, override.jitter),
             (bandwidth, override.bandwidth),
-            (loss, override.loss),
         ):
             if value is not None:
                 column[e] = value
+        if override.loss is not None:
+            _set_loss(loss, bursts, e, override.loss)
     return Overlay(
         names=names,
         position=position,
@@ -79,8 +84,25 @@ def apply(graph: nx.Graph, model: Links, seed: int) -> Overlay:
         jitter_ns=jitter,
         bandwidth_bps=bandwidth,
         loss=loss,
+        bursts=bursts if bursts.any() else None,
+        region=_regions(graph),
+        on_globe=on_globe,
         notes=tuple(notes),
     )
+
+
+def _set_loss(loss: NDArray[np.float64], bursts: NDArray[np.float64], links: Any, said: float | Bursts) -> None:
+    """What links lose in the long run, and in what bursts."""
+    if isinstance(said, Bursts):
+        loss[links], bursts[links] = said.mean, (said.begins, said.ends, said.good, said.bad)
+    else:
+        loss[links], bursts[links] = said, 0.0
+
+
+def _regions(graph: nx.Graph) -> NDArray[np.int64] | None:
+    """The region of each broker, where all have one."""
+    found = [graph.nodes[b].get("region", -1) for b in range(len(graph))]
+    return np.array(found, np.int64) if min(found) >= 0 else None
 
 
 def _links_of(

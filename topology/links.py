@@ -7,7 +7,16 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import BeforeValidator, Field, StrictInt, StrictStr, model_validator
+from pydantic import (
+    BeforeValidator,
+    Discriminator,
+    Field,
+    StrictInt,
+    StrictStr,
+    Tag,
+    model_serializer,
+    model_validator,
+)
 
 from topology.sections import Count, Section
 from topology.units import Bandwidth, Duration, Fraction, PositiveDuration, format_duration
@@ -19,6 +28,45 @@ LinkDelay = Annotated[PositiveDuration, Field(le=DELAY_NS_MAX)]
 LinkJitter = Annotated[Duration, Field(le=DELAY_NS_MAX)]
 LinkBandwidth = Annotated[Bandwidth, Field(le=BANDWIDTH_BPS_MAX)]
 LinkLoss = Annotated[Fraction, Field(lt=1)]
+
+
+class Bursts(Section):
+    """Losses in bursts (Gilbert and Elliott): a link is good or bad, and changes from message to message."""
+
+    begins: Annotated[Fraction, Field(gt=0)] = Field(
+        description="probability that a good link is bad for the next message"
+    )
+    ends: Annotated[Fraction, Field(gt=0)] = Field(
+        description="probability that a bad link is good for the next message; bursts are 1/ends messages long"
+    )
+    bad: Annotated[Fraction, Field(gt=0)] = Field(
+        default=1.0, description="probability that a message is lost while it is bad"
+    )
+    good: LinkLoss = Field(default=0.0, description="and while it is good")
+
+    @model_validator(mode="after")
+    def _worse(self) -> Bursts:
+        if self.bad <= self.good:
+            raise ValueError(f"`bad` loses more than `good` (got {self.bad:g} and {self.good:g})")
+        return self
+
+    @property
+    def share(self) -> float:
+        """The share of messages that find the link bad, in the long run."""
+        return self.begins / (self.begins + self.ends)
+
+    @property
+    def mean(self) -> float:
+        """The share of messages lost, in the long run."""
+        return (self.ends * self.good + self.begins * self.bad) / (self.begins + self.ends)
+
+
+def loss_form(value: object) -> str:
+    """Which of the two forms of a loss this is."""
+    return "bursts" if isinstance(value, dict | Section) else "share"
+
+
+Loss = Annotated[Annotated[LinkLoss, Tag("share")] | Annotated[Bursts, Tag("bursts")], Discriminator(loss_form)]
 
 _Bounds = TypeVar("_Bounds", bound="UniformDelay | NormalDelay")
 
@@ -97,7 +145,7 @@ class LinkOverride(Section):
     delay: LinkDelay | None = None
     jitter: LinkJitter | None = None
     bandwidth: LinkBandwidth | None = None
-    loss: LinkLoss | None = None
+    loss: Loss | None = None
 
 
 RegionPair = Annotated[list[Annotated[Count, Field(ge=0)]], Field(min_length=2, max_length=2)]
@@ -119,6 +167,21 @@ class RegionDelay(Section):
         return self
 
 
+class Latent(Section):
+    """Links that carry nothing until a protocol or the schedule opens them."""
+
+    pairs: list[Annotated[list[StrictStr | StrictInt], Field(min_length=2, max_length=2)]] = Field(
+        default=[], description="brokers that may get a link, by name or number"
+    )
+    hops: Annotated[Count, Field(ge=2, le=64)] | None = Field(
+        default=None, description="all pairs of brokers that are at most so many links apart"
+    )
+    delay: LinkDelay | None = Field(default=None, description="of each; by default that of the quickest way there is")
+    most: Annotated[Count, Field(ge=1)] | None = Field(
+        default=None, description="how many a broker may have open at once; any number unless given"
+    )
+
+
 class Links(Section):
     """Delay, jitter, bandwidth and loss of the links between brokers."""
 
@@ -134,5 +197,11 @@ class Links(Section):
         default=0, description="extra delay per message, evenly from 0 to this; order is kept"
     )
     bandwidth: LinkBandwidth = Field(default=0, description="unlimited unless given")
-    loss: LinkLoss = Field(default=0.0, description="probability that a message is lost")
+    loss: Loss = Field(default=0.0, description="probability that a message is lost, or a section: bursts of losses")
     overrides: list[LinkOverride] = Field(default=[], description="other figures for single links")
+    latent: Latent | None = Field(default=None, description="links that may arise")
+
+    @model_serializer(mode="wrap")
+    def _without_what_is_not_said(self, dump: Any) -> dict[str, Any]:
+        """Networks without latent links are told as before there was such a thing, and keep the ids of their runs."""
+        return {key: value for key, value in dump(self).items() if key != "latent" or value is not None}

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from topology.errors import TopologyError
 
 NEVER = 2**62
+BURSTS = 4  # columns of `Overlay.bursts`
 
 
 class Adjacency(NamedTuple):
@@ -44,6 +45,12 @@ class Overlay:
     loss: NDArray[np.float64]
     notes: tuple[str, ...] = ()
     servers: int = 0  # the last so many nodes are servers; see `topology.servers`
+    # By link: how likely a good one turns bad and a bad one good, and what either loses; zeros where `loss` is all.
+    bursts: NDArray[np.float64] | None = None
+    region: NDArray[np.int64] | None = None  # by broker, where the topology has regions
+    on_globe: bool = False  # positions are degrees
+    latent: NDArray[np.bool_] | None = None  # by link, whether it carries nothing until somebody opens it
+    open_most: int = 0  # how many of them a broker may have open at once; 0: any number
 
     def __post_init__(self) -> None:
         n, size = len(self.names), len(self.link_a)
@@ -54,6 +61,10 @@ class Overlay:
         for field in ("link_b", "delay_ns", "jitter_ns", "bandwidth_bps", "loss"):
             if len(getattr(self, field)) != size:
                 raise TopologyError(f"{field} has {len(getattr(self, field))} values for {size} links")
+        if self.bursts is not None and self.bursts.shape != (size, BURSTS):
+            raise TopologyError(f"bursts have shape {self.bursts.shape}, {size} links need ({size}, {BURSTS})")
+        if self.latent is not None and self.latent.shape != (size,):
+            raise TopologyError(f"latent has {len(self.latent)} values for {size} links")
         a, b = self.link_a.astype(np.int64), self.link_b.astype(np.int64)
         if size and not (a.min() >= 0 and b.max() < n and bool((a < b).all())):
             raise TopologyError("links must join brokers 0..n-1, the lower end first")
@@ -89,19 +100,31 @@ class Overlay:
 
     @cached_property
     def degree(self) -> NDArray[np.int32]:
-        """Links per broker."""
-        both = np.concatenate([self.link_a, self.link_b])
+        """Links per broker, without latent ones."""
+        both = np.concatenate([self.link_a[self._standing], self.link_b[self._standing]])
         return np.bincount(both, minlength=self.nodes).astype(np.int32)
 
     @cached_property
     def adjacency(self) -> Adjacency:
-        """Neighbours by broker."""
-        return adjacency(self.nodes, self.link_a, self.link_b)
+        """Neighbours by broker, over links that are not latent."""
+        standing = self._standing
+        found = adjacency(self.nodes, self.link_a[standing], self.link_b[standing])
+        return found._replace(link=standing[found.link])
+
+    @cached_property
+    def _standing(self) -> NDArray[np.int32]:
+        """The links that are not latent."""
+        return np.flatnonzero(np.ones(self.links, np.bool_) if self.latent is None else ~self.latent).astype(np.int32)
+
+    @property
+    def has_latent(self) -> bool:
+        """Whether the network may get more links than it has."""
+        return self.latent is not None
 
     @cached_property
     def is_tree(self) -> bool:
         """Whether there is exactly one path between any two brokers."""
-        return self.links == self.nodes - 1 and bool((hops_from(self.adjacency, 0) >= 0).all())
+        return self._standing.size == self.nodes - 1 and bool((hops_from(self.adjacency, 0) >= 0).all())
 
     def broker(self, reference: str | int) -> int:
         """The number of the broker with this name or number; see `broker_number`."""

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from topology.overlay import Overlay
+from topology.overlay import BURSTS, Overlay
 
 
 class Server(NamedTuple):
@@ -56,8 +56,23 @@ def with_servers(overlay: Overlay, servers: Sequence[Server]) -> Overlay:
         jitter_ns=column(overlay.jitter_ns, "jitter_ns"),
         bandwidth_bps=column(overlay.bandwidth_bps, "bandwidth_bps"),
         loss=column(overlay.loss, "loss"),
+        bursts=_bursts_with(overlay, len(servers), order),
+        latent=_latent_with(overlay, len(servers), order),
         servers=len(servers),
     )
+
+
+def _bursts_with(overlay: Overlay, servers: int, order: np.ndarray) -> np.ndarray | None:
+    """Those of the links between brokers; a server's link has none."""
+    if overlay.bursts is None:
+        return None
+    return np.asarray(np.concatenate([overlay.bursts, np.zeros((servers, BURSTS))])[order])
+
+
+def _latent_with(overlay: Overlay, servers: int, order: np.ndarray) -> np.ndarray | None:
+    if overlay.latent is None:
+        return None
+    return np.asarray(np.concatenate([overlay.latent, np.zeros(servers, np.bool_)])[order])
 
 
 def without_servers(overlay: Overlay) -> Overlay:
@@ -72,5 +87,7 @@ def without_servers(overlay: Overlay) -> Overlay:
         names=overlay.names[:brokers],
         position=overlay.position[:brokers],
         servers=0,
+        bursts=None if overlay.bursts is None else overlay.bursts[kept],
+        latent=None if overlay.latent is None else overlay.latent[kept],
         **{name: getattr(overlay, name)[kept] for name in columns},
     )

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from brokers.arising import OpeningNode
 from brokers.columns import BadState, Column, check_columns, taken_over
 from brokers.contract import (
     FAULT,
@@ -28,8 +29,10 @@ from brokers.contract import (
 )
 from brokers.engine.plainstate import NotPlain, Reader, Writer, acceptable, kept_by
 from brokers.errors import ProtocolFault
+from brokers.faults import KEPT, RESTART, STORED
 from brokers.node import Body, Node, Outgoing, Run, messages_of
 from brokers.out import Out
+from brokers.store import Store
 from brokers.tables import TableHome
 
 RUN_FROM = 16  # messages in a stretch from which `on_run` is called
@@ -46,18 +49,33 @@ class PlainAdaptor(ShardProtocol):
         self.shared: dict[str, Any] = {}
         self._outgoing = Outgoing(env)
         local = np.flatnonzero(env.local[: env.overlay.brokers]) if not server_only else np.empty(0, np.int64)
-        self.brokers = {b: protocol(self._node(b)) for b in local.tolist()}
-        if env.server >= 0 and env.local[env.server]:
-            if protocol.server is None:
-                raise ProtocolFault(f"{protocol.__name__} names no class for its server; set `server`")
-            self.brokers[env.server] = protocol.server(self._node(env.server))
-        self._runs = runs and getattr(protocol, "on_run", None) is not None
-        self._all = not server_only
         both = (protocol, protocol.server)  # the same in every shard, whichever of the two it has
-        self.hears_faults = any(getattr(each, "on_fault", None) is not None for each in both)  # type: ignore[misc]
+        self.opens = any(getattr(each, "opens", False) for each in both)  # type: ignore[misc]
+        self._opening = self.opens and env.latent is not None
+        self.brokers = {b: self._broker(b) for b in local.tolist()}
+        if env.server >= 0 and env.local[env.server]:
+            self.brokers[env.server] = self._broker(env.server)
+        self._runs = runs and getattr(protocol, "on_run", None) is not None and not self._opening
+        self._all = not server_only
+        self.hears_faults = any(_hears(each, env.options) for each in both)  # type: ignore[misc]
+        self.sees_load = any(getattr(each, "sees_load", False) for each in both)  # type: ignore[misc]
+        self._faults = self.hears_faults or env.forgetful or self._opening  # whether there are any among events
+
+    def _broker(self, broker: int, stored: Store | None = None) -> Any:
+        """A broker that knows nothing but what is stored, or the server."""
+        made = self.protocol.server if broker == self.env.server else self.protocol
+        if made is None:
+            raise ProtocolFault(f"{self.protocol.__name__} names no class for its server; set `server`")
+        node = self._node(broker)
+        if stored is not None:
+            node.store.take_over(stored)
+        return made(node)
 
     def _node(self, broker: int) -> Node:
-        return Node(self.env, broker, self.home.table(), self._outgoing, self.shared)
+        parts = (self.env, broker, self.home.table(), self._outgoing, self.shared)
+        node = OpeningNode(self.env.latent, *parts) if self._opening else Node(*parts)
+        node.sees_load = self.protocol.sees_load
+        return node
 
     def timer_min_by_broker(self) -> Ints:
         shortest = np.full(self.env.brokers, NEVER, np.int64)
@@ -95,12 +113,14 @@ class PlainAdaptor(ShardProtocol):
             if type(state["brokers"]) is not list:
                 raise BadState("'brokers' is no list")
             for each in state["brokers"]:
-                if type(each) is not list or len(each) != 3 or type(each[0]) is not int or each[0] in seen:
-                    raise BadState("'brokers' are not pairs of a broker and what it remembers, one each")
+                if type(each) is not list or len(each) != 5 or type(each[0]) is not int or each[0] in seen:
+                    raise BadState("'brokers' are not a broker and what it remembers, knows and stores, one each")
                 seen.add(each[0])
                 if each[0] in self.brokers:
                     with taken_over(f"broker {each[0]}"):
                         _load(self.brokers[each[0]], each[1], each[2], self.shared, handle_of)
+                        self.brokers[each[0]].node.store.load(each[3])
+                        _load_opened(self.brokers[each[0]].node, each[4])
         if lacking := sorted(self.brokers.keys() - seen):
             raise BadState(f"broker {lacking[0]} is missing")
 
@@ -130,10 +150,10 @@ class PlainAdaptor(ShardProtocol):
         if (self._runs and batch.size >= RUN_FROM) or not self._all:
             self._handle_stretches(batch)
         else:
-            brokers, faults = self.brokers, self.hears_faults
+            brokers, faults = self.brokers, self._faults
             for broker, message in zip(batch.broker.tolist(), messages_of(self.env, batch, 0, batch.size)):
                 if faults:
-                    _tell(brokers[broker], message)
+                    self._tell(broker, message)
                 else:
                     brokers[broker].on_message(message)
         self._outgoing.hand_on()
@@ -147,39 +167,62 @@ class PlainAdaptor(ShardProtocol):
         for broker, (start, stop) in zip(at, pairwise(starts)):
             if not self._all and broker not in self.brokers:
                 continue
-            protocol = self.brokers[broker]
             if self._runs and stop - start >= RUN_FROM:
-                self._handle_runs(batch, protocol, start, stop)
+                self._handle_runs(batch, broker, start, stop)
             else:
                 self._tell_all(
-                    protocol, messages_of(self.env, batch, start, stop) if messages is None else messages[start:stop]
+                    broker, messages_of(self.env, batch, start, stop) if messages is None else messages[start:stop]
                 )
 
-    def _handle_runs(self, batch: Batch, protocol: BrokerProtocol, start: int, stop: int) -> None:
+    def _handle_runs(self, batch: Batch, broker: int, start: int, stop: int) -> None:
         code = 4 * batch.type[start:stop] + batch.kind[start:stop]
         cuts = [start, *(np.flatnonzero(code[1:] != code[:-1]) + (start + 1)).tolist(), stop]
         for begin, end in pairwise(cuts):
             if end - begin >= RUN_FROM and batch.kind[begin] == MESSAGE:
-                protocol.on_run(Run(self._outgoing, batch, begin, end, int(batch.type[begin])))
+                self.brokers[broker].on_run(Run(self._outgoing, batch, begin, end, int(batch.type[begin])))
             else:
-                self._tell_all(protocol, messages_of(self.env, batch, begin, end))
+                self._tell_all(broker, messages_of(self.env, batch, begin, end))
 
-    def _tell_all(self, protocol: BrokerProtocol, messages: list[Message]) -> None:
+    def _tell_all(self, broker: int, messages: list[Message]) -> None:
         """Messages of one broker, in order, and faults among them."""
-        if not self.hears_faults:
+        if not self._faults:
+            told = self.brokers[broker].on_message
             for message in messages:
-                protocol.on_message(message)
+                told(message)
         else:
             for message in messages:
-                _tell(protocol, message)
+                self._tell(broker, message)
+
+    def _tell(self, broker: int, message: Message) -> None:
+        """One message, timer or fault."""
+        if self._opening:
+            heard = self.brokers[broker].node.heard(message)
+            if heard is None:
+                return
+            message = heard
+        if message.kind != FAULT:
+            self.brokers[broker].on_message(message)
+            return
+        if message.type == RESTART and message.word != KEPT:
+            self._begin_again(broker, message)
+        if self.brokers[broker].on_fault is not None:
+            self.brokers[broker].on_fault(message)
+
+    def _begin_again(self, broker: int, restart: Message) -> None:
+        """A broker is another object, which knows what the one before has stored, or nothing."""
+        before = self.brokers[broker].node
+        before.table.clear()
+        self._outgoing.forget(broker)
+        stored = before.store if restart.word == STORED else None
+        self.brokers[broker] = after = self._broker(broker, stored)
+        for delay_ns, type_, word in after.first_timers():
+            after.node.timer(restart, delay_ns, type_, word)
 
 
-def _tell(protocol: BrokerProtocol, message: Message) -> None:
-    """One message, timer or fault."""
-    if message.kind != FAULT:
-        protocol.on_message(message)
-    elif protocol.on_fault is not None:
-        protocol.on_fault(message)
+def _hears(protocol: Any, options: Any) -> bool:
+    """Whether a class of brokers wants to be told of faults; one that serves arrays beside a server has no say."""
+    asked = getattr(protocol, "wants_faults", None)
+    return bool(asked(options)) if asked is not None else getattr(protocol, "on_fault", None) is not None
 
 
 # ---- checkpoints: a broker object as plain data ------------------------------------------------------
@@ -193,7 +236,7 @@ _KEPT = Column("i8", (None, 3))  # broker, uid, how often
 
 
 def _dump(protocol: BrokerProtocol, shared: Mapping[str, Any], uid: Ints) -> list[Any]:
-    """What a broker remembers: its attributes, and the entries of its table."""
+    """What a broker remembers: its attributes, the entries of its table, and its store."""
     kind = type(protocol)
     names = {id(protocol.node): "node", **{id(value): f"shared/{name}" for name, value in shared.items()}}
     writer = Writer(kept_by(kind), names, lambda thing: int(uid[thing.handle]) if type(thing) is Body else None)
@@ -214,7 +257,9 @@ def _dump(protocol: BrokerProtocol, shared: Mapping[str, Any], uid: Ints) -> lis
         "row": padded([row for _, _, row, _ in entries]),
         "tag": writer.plain([tag for _, _, _, tag in entries]),
     }
-    return [protocol.node.broker, attributes, table]
+    node = protocol.node
+    opened = node.opened_state() if isinstance(node, OpeningNode) else []
+    return [node.broker, attributes, table, node.store.state(), opened]
 
 
 def _load(
@@ -251,6 +296,18 @@ def _load(
     for id_, client, row, tag in zip(table["id"].tolist(), table["client"].tolist(), table["row"], tags):
         node.table.add(id_, client, row, tag)
     kind.load(protocol, state)
+
+
+def _load_opened(node: Node, links: Any) -> None:
+    if type(links) is not list or any(type(link) is not int for link in links):
+        raise BadState("the links that it opened are no list of numbers")
+    if not isinstance(node, OpeningNode):
+        if links:
+            raise BadState("it has opened links, and there are none to open")
+        return
+    if not set(links) <= set(node.latent) or len(set(links)) < len(links):
+        raise BadState("it has opened links that are not latent, or one twice")
+    node.load_opened(links)
 
 
 def padded(rows: Sequence[Any]) -> NDArray[np.float64]:

@@ -130,8 +130,8 @@ def _lay(world, end, thin):
     if course[ROUNDS] >= _ROUNDS_TRIED and course[EVENTS] < _events_least(world.next_time.size) * course[ROUNDS]:
         return OTHERWISE
     size = gather(world, base, end)
-    if size == 0:
-        return DONE
+    if size <= 0:
+        return DONE if size == 0 else FULL
     for i in range(base, base + size):
         cost[i] = 0
     course[LAID] = base + size

@@ -14,8 +14,10 @@ import numpy as np
 from brokers.columns import BadState, Column, check_columns
 from brokers.contract import NEVER
 from brokers.engine import layout as L
+from brokers.engine.crowding import check_crowding
 from brokers.engine.latency import BUCKETS
 from brokers.engine.model import Model
+from brokers.engine.reminders import check_reminders
 
 _TYPES = 1 << 15  # a message's type is kept in 16 bits
 _UIDS = 1 << 47  # of a shard
@@ -43,7 +45,13 @@ _SHARD = {
     "unfinished_broker": Column("i4", ("unfinished",), 0, "brokers"),
     "unfinished_finish": Column("i8", ("unfinished",), 0),
 }
-_SHARD_MORE = frozenset({"now", "bodies", "bodies_made", "changes", "protocols"})
+_SHARD_MORE = frozenset({"now", "bodies", "bodies_made", "changes", "protocols", "reminders", "crowding", "waiting"})
+_WAITING = {
+    "broker": Column("i8", ("waiting",), 0, "brokers"),
+    "rows": Column("i8", ("waiting", L.INPUT)),
+    "uid": Column("i8", ("waiting",)),
+    "cause": Column("i8", ("waiting",)),
+}
 _GROUP = {
     "rows": Column("f8", ("bodies", None)),
     "uid": Column("i8", ("bodies",)),
@@ -113,11 +121,14 @@ def _check_shard(state: Any, now: int, model: Model) -> None:
     if _int(state, "bodies_made", 0, (1 << 63) - 1) & ((1 << 48) - 1) >= _UIDS:
         raise BadState("'bodies_made' leaves no numbers for more")
     service_of = _check_bodies(state["bodies"], services, overlay.nodes)
-    _check_under_way(state, service_of, now, services)
+    _check_under_way(state, service_of, 0 if model.limits else now, services)
     keys = state["cause_key"]
     if len(np.unique(keys)) < keys.size or (keys == -1).any():
         raise BadState("'cause_key' names a change twice, or none")
     _check_changes(state["changes"], services, overlay.nodes)
+    check_reminders(state["reminders"], services, model.client_broker.size)
+    check_crowding(state["crowding"], overlay.nodes, links)
+    _check_waiting(state["waiting"], service_of, model)
     if type(state["protocols"]) is not list or len(state["protocols"]) != services:
         raise BadState(f"'protocols' is no list of {services}")
     if any(type(each) is not dict for each in state["protocols"]):
@@ -171,6 +182,20 @@ def _check_under_way(state: dict[str, Any], service_of: dict[int, int], now: int
     for body, its in zip(uid.tolist(), service.tolist()):
         if body != -1 and service_of.get(body) != its:
             raise BadState(f"'under_way' has a message of service {its} with body {body}, which is none of its")
+
+
+def _check_waiting(waiting: Any, service_of: dict[int, int], model: Model) -> None:
+    """What clients have sent, and brokers with a limited queue have not begun with."""
+    sizes = {"brokers": model.overlay.nodes}
+    check_columns(waiting, _WAITING, sizes)
+    service, source = waiting["rows"][:, L.M_PACKED] & 0xFF, waiting["rows"][:, L.I_SOURCE]
+    if len(service) and (service.max() >= len(model.services) or source.min() < L.FAULT_SOURCE):
+        raise BadState("'waiting' has a message of a service or of somebody that there is not")
+    if (np.diff(waiting["rows"][:, L.M_TIME])[np.diff(waiting["broker"]) == 0] < 0).any():
+        raise BadState("'waiting' has messages out of order")
+    for body, its in zip(waiting["uid"].tolist(), service.tolist()):
+        if body != -1 and service_of.get(body) != its:
+            raise BadState(f"'waiting' has a message of service {its} with body {body}, which is none of its")
 
 
 def _check_changes(changes: Any, services: int, brokers: int) -> None:

@@ -24,7 +24,7 @@ from brokers.engine import layout as L
 from brokers.engine.collect import NO_TIMERS, Sends
 from brokers.engine.crossing import Crossing
 from brokers.engine.gather import gather
-from brokers.engine.model import Model, ServiceSpec, protocol_class
+from brokers.engine.model import Model, ServiceSpec, as_shard, protocol_class
 from brokers.errors import EndlessWalk, ProtocolFault
 from brokers.records import Held
 
@@ -49,9 +49,8 @@ def will_be_compiled(model: Model) -> bool:
         if not issubclass(protocol, ShardProtocol) or handler_of(protocol) is None:
             return False
         options: Any = spec.options if protocol.Options is None else protocol.Options(**spec.options)
-        return protocol.suits(options, overlay)
+        return as_shard(protocol, options, model)
 
-    overlay = model.counted_on
     return 0 < len(model.services) <= compiled.HANDLERS_MOST and all(map(compiles, model.services))
 
 
@@ -69,8 +68,8 @@ class Course:
         self._handlers = [handler for p in self._protocols if (handler := handler_of(type(p))) is not None]
         self._crew = compiled.Crew.of(self._handlers)
         self._blamed = shard.services.blamed
-        self._chooses = how == "auto"
-        self._thin = how != "rounds"
+        self._chooses = how == "auto" and not shard.crowding.any
+        self._thin = how != "rounds" and not shard.crowding.any  # where queues are limited, rounds see to it
         self._desks: list[Held] = []
         self._mine: list[Held] = []
         self._planted = False  # whether the winner tree stands
@@ -137,6 +136,7 @@ class Course:
             except Exception as error:
                 raise ProtocolFault(f"a compiled handler raised {type(error).__name__}: {error}") from error
             rounds += int(course[L.ROUNDS]) - began
+            shard.listen(end)
             if code == A.DONE:
                 break
             if code == A.FULL:
@@ -214,13 +214,15 @@ class Course:
         sends, delivered, lost = int(course[L.SENT]), int(course[L.DELIVERED]), int(course[L.LOST])
         shard.in_flight += int(course[L.MOVED])
         course[L.MOVED] = 0
+        if shard.crowding.any:
+            shard.write_drops()
         if rows == 0:
             return
         if delivered:
             event, client = bench.deliver_event[:delivered], bench.deliver_client[:delivered].copy()
-            if shard.outages.any:
-                fallen = event[client < 0]
-                shard.tracing.fallen(fallen, bench.narrow[L.N_BODY, fallen].astype(np.int64))
+            if shard.outages.any or shard.services.moving:
+                fallen, told = event[client < 0], settle.for_whom(client[client < 0])
+                shard.tracing.fallen(fallen, bench.narrow[L.N_BODY, fallen].astype(np.int64), *told)
                 event, client = event[client >= 0], client[client >= 0]
             shard.tracing.deliveries(event, client, bench.narrow[L.N_BODY, event].astype(np.int64))
         if shard.services.queueing:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
+from brokers.engine.crowding import free_from, is_limited, lay_crowded
 from brokers.engine.layout import (
     CUT_CURSOR,
     CUT_DRAWN,
@@ -54,6 +55,7 @@ from brokers.engine.layout import (
     W_TIME,
     W_WORD,
 )
+from brokers.faults import RESTART
 from brokers.fingerprint import draw
 
 _PASSES = 3  # over all horizons per round; more cost more than the rounds they save
@@ -64,13 +66,31 @@ _S8, _S32, _COIN, _HEADS, _STRETCHES, _CUTS = (np.uint64(n) for n in (8, 32, 3, 
 
 @njit(cache=True)
 def gather(world, base, end):
-    """Lay what may be handled now into the batch, from row `base` on; returns how many rows, 0 at the window's end."""
-    first, floor = _earliest(world.next_time)
-    if floor >= end:
-        return 0
-    if world.cut[CUT_MODE] != MODE_ONE:
-        _relax(world, floor, end)
-    return _lay(world, base, _take_turns(world, first, floor, end))
+    """Lay what may be handled now into the batch, from row `base` on; returns how many rows, 0 at the window's end.
+
+    -1: nothing was laid, and what was dropped has to be written down before more can be.
+    """
+    while True:
+        if world.limited[1]:
+            _put_off(world)
+        first, floor = _earliest(world.next_time)
+        if floor >= end:
+            return 0
+        if world.cut[CUT_MODE] != MODE_ONE:
+            _relax(world, floor, end)
+        rows = _lay(world, base, _take_turns(world, first, floor, end))
+        if rows > 0 or not world.limited[0]:
+            return rows
+        if world.drops_used[0] >= world.drops.shape[0]:
+            return -1
+
+
+@njit(cache=True)
+def _put_off(world):
+    """What comes to brokers that take one thing at a time waits until they are free."""
+    for b in range(world.next_time.size):
+        if world.next_time[b] < NEVER and is_limited(world, b):
+            world.next_time[b] = free_from(world, b, world.next_time[b])
 
 
 @njit(inline="always")
@@ -166,12 +186,19 @@ def _lay(world, base, turns_taken):
     lane_start, lane_ring, lane_order = world.lane_start, world.lane_ring, world.lane_order
     rings, arena, heap, wide, narrow = world.rings, world.arena, world.heap, world.wide, world.narrow
     inputs, input_at, input_end = world.inputs, world.input_at, world.input_end
-    limit = base + cut[CUT_LIMIT]
+    limit, limited, alone = base + cut[CUT_LIMIT], world.limited[0], world.limited[3]
     rows = base
     for turn in range(turns_taken):
         b, until = turns[TURN_BROKER, turn], turns[TURN_UNTIL, turn]
-        room = min(rows + turns[TURN_ROWS, turn], limit)
+        room = min(rows + (1 if alone else turns[TURN_ROWS, turn]), limit)
         begun = rows
+        if limited and is_limited(world, b):
+            rows, rest = lay_crowded(world, rows, b, until, room)
+            next_time[b], frontier[b] = rest, min(until, rest)
+            if rows >= limit:
+                cut[CUT_CURSOR] = b
+                break
+            continue
         size, rest = _open(heap, rings, arena, lane_ring, lane_order, (lane_start[b], lane_start[b + 1]), until)
         at, stop = input_at[b], input_end[b]
         if at < stop:
@@ -268,8 +295,9 @@ def _take_inputs(wide, narrow, rows, inputs, at, stop, limits):
         carried = inputs[at, M_PACKED]
         fault = inputs[at, I_SOURCE] < 0
         narrow[N_KIND, row] = KIND_FAULT if fault else KIND_MESSAGE
-        narrow[N_LINK, row] = inputs[at, M_WORD] if fault else -1
-        narrow[N_TYPE, row] = (carried >> 8) & 0xFFFF
+        type_ = (carried >> 8) & 0xFFFF
+        narrow[N_LINK, row] = inputs[at, M_WORD] if fault and type_ != RESTART else -1
+        narrow[N_TYPE, row] = type_
         narrow[N_SERVICE, row] = carried & 0xFF
         narrow[N_BODY, row] = carried >> 24
         narrow[N_CAUSE, row] = inputs[at, M_CAUSE]

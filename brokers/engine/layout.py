@@ -10,14 +10,14 @@ from brokers.out import AS_IT_CAME
 NEVER = np.int64(1 << 62)
 
 # Columns of the per-link state.
-L_FREE, L_LAST, L_SENT, L_BYTES, L_LOST, L_BUSY, L_UP = range(7)
-LINK_STATE = 7
+L_FREE, L_LAST, L_SENT, L_BYTES, L_LOST, L_BUSY, L_UP, L_BAD, L_WORN, L_DROPPED = range(10)
+LINK_STATE = 10
 # Columns of the fixed per-link facts.
 F_DELAY, F_JITTER, F_BANDWIDTH, F_TARGET, F_LOCAL = range(5)
 LINK_FACTS = 5
 # Columns of the per-broker state.
-B_BUSY, B_SEQUENCE, B_HANDLED, B_WORK, B_DELIVERED, B_DIGEST_A, B_DIGEST_B, B_UP = range(8)
-BROKER_STATE = 8
+B_BUSY, B_SEQUENCE, B_HANDLED, B_WORK, B_DELIVERED, B_DIGEST_A, B_DIGEST_B, B_UP, B_DROPPED = range(9)
+BROKER_STATE = 9
 # Columns of a ring: where its rows lie in the arena.
 R_OFFSET, R_CAPACITY, R_HEAD, R_COUNT = range(4)
 RING = 4
@@ -45,21 +45,28 @@ TIMER = 6
 C_SENT, C_HANDLED, C_FINISH, C_LOST = range(4)
 CAUSE = 4
 # Columns of a service's totals over deliveries.
-D_COUNT, D_LATENCY, D_LONGEST, D_TIMED = range(4)
-TOTALS = 4
+D_COUNT, D_LATENCY, D_LONGEST, D_TIMED, D_AWAY = range(5)
+TOTALS = 5
 # How far compiled code is with the rows on the bench: those before ROWS are settled, before HANDLED decided on, before
 # LAID gathered; of the answers, those before SENT and DELIVERED are settled.
 # WANTED: whether somebody wants to see rows before they are cleared off the bench. BESIDE: messages of the last round
 # that were doubled, minus timers that never ring.
 ROWS, HANDLED, LAID, SENT, DELIVERED, LOST, MOVED, ROUNDS, EVENTS, WRONG, WANTED, BESIDE = range(12)
 COURSE = 12
-# Columns of what was lost in a batch: which send, when it left or would have, and why.
+# Columns of what was lost or doubled in a batch: which send, when it left or would have, and why.
 X_SEND, X_TIME, X_REASON = range(3)
 LOSS = 3
+# Columns of what found no place in a queue: when, where, the link it came by (-1: from a client), and what it was.
+Q_TIME, Q_BROKER, Q_LINK, Q_PACKED, Q_CAUSE, Q_REASON = range(6)
+DROPPED = 6
 # Rows of stretches of time in which something is broken: begin, end, and what holds in it: how many thousandths of its
-# time a broker takes; how much longer and slower a link is, and the limits of draws that lose and double.
+# time a broker takes; how much longer and slower a link is, and the limits of draws that lose and double. Where it has
+# bursts, those lose while it is good, and four limits more are of the bursts.
 Z_BEGIN, Z_END, Z_HOLDS = range(3)
-Z_DELAY, Z_SLOWER, Z_LOSS, Z_TWICE = range(2, 6)
+Z_DELAY, Z_SLOWER, Z_LOSS, Z_TWICE, Z_BEGINS, Z_ENDS, Z_SHARE, Z_BAD = range(2, 10)
+# Rows of bursts by link, all limits of draws: that a good one turns bad, a bad one good, the first is bad; that
+# one loses while it is good, and bad.
+G_BEGINS, G_ENDS, G_SHARE, G_GOOD, G_BAD = range(5)
 # Columns of a service's cost model that the engine charges by itself; protocols charge entries and matches.
 COST_BASE, COST_PER_LINK, COST_PER_BYTE = 0, 3, 4
 COST = 5

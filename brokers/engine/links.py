@@ -12,6 +12,7 @@ from brokers.bodies import Bodies
 from brokers.contract import Ints, LinkTable
 from brokers.engine import heads
 from brokers.engine import layout as L
+from brokers.engine.bursts import table_of
 from brokers.engine.causes import Causes
 from brokers.engine.exchange import Outbox
 from brokers.engine.rings import Rings
@@ -36,6 +37,7 @@ class Links:
         self.link_state = np.zeros((count, L.LINK_STATE), np.int64)
         loss = np.repeat(overlay.loss, 2)
         self._loss_limit = np.array([int(p * 2.0**64) for p in loss], np.uint64)
+        self._bursts = table_of(overlay.bursts)
         ends = (self.table.source.astype(np.int64) << 32) | self.table.target
         self._loss_key = draws.streams(draws.purpose_key(seed, "link/loss"), ends)
         self._jitter_key = draws.streams(draws.purpose_key(seed, "link/jitter"), ends)
@@ -51,7 +53,8 @@ class Links:
         """What kernels see of the links; `arena` and `outbox` are replaced when they grow."""
         return {
             "facts": self.facts, "link_state": self.link_state, "loss_limit": self._loss_limit,
-            "loss_key": self._loss_key, "jitter_key": self._jitter_key, "link_source": self.table.source,
+            "bursts": self._bursts, "loss_key": self._loss_key, "jitter_key": self._jitter_key,
+            "link_source": self.table.source,
             "in_start": self.table.in_start, "in_source": self._in_source, "in_delay": self.in_delay,
             "rings": self.rings.table, "arena": self.rings.arena, "arena_used": self.rings.used,
             "ring_wanted": self.rings.wanted, "outbox": self.outbox.rows, "outbox_used": self.outbox.used,

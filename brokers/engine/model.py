@@ -13,7 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from brokers import names
-from brokers.faults import NOTHING, Schedule
+from brokers.faults import NEVER, NOTHING, Schedule
+from brokers.limits import NO_LIMITS, Limits
+from brokers.stays import Stays
 
 _SOME_LOSS = 1e-9  # nobody draws by it
 
@@ -80,24 +82,32 @@ class Model:
     seed: int
     duration_ns: int
     overlay: Any  # topology.overlay.Overlay
-    client_broker: NDArray[np.int32]  # per client number
+    client_broker: NDArray[np.int32]  # per client number, and behind them per stay of those that come and go
     groups: dict[str, tuple[int, int]]  # name -> (first client number, count)
     services: list[ServiceSpec]
     trace_level: str = "deliveries"
     sample_every_ns: int = 1_000_000_000
     drain_ns: int = 60_000_000_000  # how long after `duration` messages under way may still be handled
     faults: Schedule = NOTHING  # what fails when
+    limits: Limits = NO_LIMITS  # how much may wait
+    stays: Stays | None = None  # where clients are when that come and go; None: all stay
+    messages_max: int = NEVER  # handled messages and timers after which a run will never get quiet again
     facts: dict[str, Any] = field(default_factory=dict)  # the resolved scenario, for manifest and run id
+
+    @property
+    def clients(self) -> int:
+        """How many clients there are, without the numbers that stays go under."""
+        return int(self.client_broker.size) if self.stays is None else self.stays.clients
 
     @property
     def counted_on(self) -> Any:
         """The overlay as protocols may count on it."""
-        return at_worst(self.overlay, self.faults)
+        return at_worst(self.overlay, self.faults, self.limits)
 
 
-def at_worst(overlay: Any, faults: Schedule) -> Any:
-    """An overlay as protocols may count on it: where something fails, any link may lose messages."""
-    return replace(overlay, loss=np.maximum(overlay.loss, _SOME_LOSS)) if faults else overlay
+def at_worst(overlay: Any, faults: Schedule, limits: Limits) -> Any:
+    """An overlay as protocols may count on it: where something fails or overflows, any link may lose messages."""
+    return replace(overlay, loss=np.maximum(overlay.loss, _SOME_LOSS)) if faults or limits else overlay
 
 
 def protocol_class(spec: ServiceSpec) -> Any:
@@ -106,3 +116,8 @@ def protocol_class(spec: ServiceSpec) -> Any:
     if (spec.view != "auto" or spec.tables == "own") and getattr(protocol, "plain", None) is not None:
         protocol = protocol.plain
     return protocol
+
+
+def as_shard(protocol: Any, options: Any, model: Model) -> bool:
+    """Whether a `ShardProtocol` is written for these options, this overlay and what becomes of brokers."""
+    return (protocol.forgets or not model.faults.forgetful) and bool(protocol.suits(options, model.counted_on))

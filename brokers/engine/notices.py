@@ -7,17 +7,17 @@ Nobody hears anything while down: what has changed until then, a broker hears on
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from brokers.contract import NEVER, Ints, LinkTable
 from brokers.engine import layout as L
-from brokers.engine.outages import Stretches
-from brokers.faults import LINK_DOWN, LINK_UP, RESTART
+from brokers.engine.outages import Outages, Stretches
+from brokers.faults import CLOSED, KEPT, LINK_DOWN, LINK_UP, OPENED, RESTART, Schedule, noticed
 
-_TIME, _BROKER, _TYPE, _LINK = range(4)
+_TIME, _BROKER, _TYPE, _WORD, _SERVICE = range(5)  # the word: which link, or what is left of what a broker knew
 _Spans = list[tuple[int, int]]
 
 
@@ -25,18 +25,34 @@ class Notices:
     """What the brokers of a shard are told, in order of time."""
 
     def __init__(
-        self, downs: Stretches, cuts: Stretches, detect_ns: int, links: LinkTable, local: NDArray[np.bool_],
-        services: list[int],
+        self, outages: Outages, schedule: Schedule, links: LinkTable, local: NDArray[np.bool_], hearing: list[int],
+        opening: Sequence[bool], latent: NDArray[np.bool_] | None,
     ) -> None:
-        """`services`: those that hear of faults."""
-        told = _told(downs, cuts, detect_ns, links, local) if services else []
+        """`hearing`: those of the services that hear of faults; the others, of what their brokers lost.
+
+        Of links that are `latent` hear those of the services that are `opening` some.
+        """
+        detect_ns = schedule.detect_ns
+        told = _restarts(outages, local)
+        if hearing and detect_ns < NEVER:
+            told += _of_links(outages.downs, outages.cuts, detect_ns, links, local)
+        told += _of_openings(schedule, links, local)
         told.sort(key=lambda each: (each[_TIME], each[_BROKER]))
-        self._told = np.array(told, np.int64).reshape(-1, 4)
-        self._number = np.zeros(len(told), np.int64)  # of each among those of its broker
+        every, opens = range(len(opening)), [number for number, one in enumerate(opening) if one]
+
+        def who(each: tuple[int, int, int, int]) -> Sequence[int]:
+            if _forgot(each):
+                return every
+            if each[_TYPE] == RESTART or latent is None or not latent[each[_WORD] >> 1]:
+                return hearing
+            return opens if each[_TYPE] in (OPENED, CLOSED) else [one for one in hearing if opening[one]]
+
+        rows = [(*each, service) for each in told for service in who(each)]
+        self._told = np.array(rows, np.int64).reshape(-1, 5)
+        self._number = np.zeros(len(rows), np.int64)  # of each among those of its broker
         counted: dict[int, int] = {}
         for row, broker in enumerate(self._told[:, _BROKER].tolist()):
             self._number[row] = counted[broker] = counted.get(broker, -1) + 1
-        self._services = np.array(services, np.int64)
         self._at = 0
 
     @property
@@ -52,31 +68,51 @@ class Notices:
         """Those before a time, which are told now: the broker of each, and the columns of input rows."""
         first = self._at
         self.skip(end)
-        told, services = self._told[first : self._at], self._services.size
-        every: Any = np.repeat(np.arange(len(told)), services)
-        service = np.tile(self._services, len(told))
-        columns = np.empty((L.INPUT, every.size), np.int64)
-        columns[L.M_TIME], columns[L.M_WORD] = told[every, _TIME], told[every, _LINK]
-        columns[L.M_SEQUENCE] = self._number[first : self._at][every] * services + np.arange(every.size) % services
-        columns[L.M_PACKED] = (np.int64(-1) << 24) | (told[every, _TYPE] << 8) | service
+        told = self._told[first : self._at]
+        columns = np.empty((L.INPUT, len(told)), np.int64)
+        columns[L.M_TIME], columns[L.M_WORD] = told[:, _TIME], told[:, _WORD]
+        columns[L.M_SEQUENCE] = self._number[first : self._at]
+        columns[L.M_PACKED] = (np.int64(-1) << 24) | (told[:, _TYPE] << 8) | told[:, _SERVICE]
         columns[L.M_CAUSE], columns[L.I_SOURCE] = -1, L.FAULT_SOURCE
-        return told[every, _BROKER], columns
+        return told[:, _BROKER], columns
 
 
-def _told(
+def _forgot(told: tuple[int, int, int, int]) -> bool:
+    """Whether a broker is told that it does not know what it knew."""
+    return told[_TYPE] == RESTART and told[_WORD] != KEPT
+
+
+def _restarts(outages: Outages, local: NDArray[np.bool_]) -> list[tuple[int, int, int, int]]:
+    """(time, broker, type, what is left) of local brokers that come up again."""
+    found = []
+    for b in np.flatnonzero(local).tolist():
+        left = {end: state for _, end, state in _rows(outages.forgets, b)}
+        found += [(end, b, RESTART, left.get(end, KEPT)) for _, end in _spans(outages.downs, b) if end < NEVER]
+    return found
+
+
+def _of_openings(
+    schedule: Schedule, links: LinkTable, local: NDArray[np.bool_]
+) -> list[tuple[int, int, int, int]]:
+    """(time, broker, type, link) of what local brokers are told of latent links that the schedule opens."""
+    ends = [(each, link) for each in schedule.opens for link in (2 * each.link, 2 * each.link + 1)]
+    mine = [(each, link, int(links.source[link])) for each, link in ends if local[links.source[link]]]
+    found = [(each.begin, broker, OPENED, link) for each, link, broker in mine]
+    return found + [(each.end, broker, CLOSED, link) for each, link, broker in mine if each.end < NEVER]
+
+
+def _of_links(
     downs: Stretches, cuts: Stretches, detect_ns: int, links: LinkTable, local: NDArray[np.bool_]
 ) -> list[tuple[int, int, int, int]]:
-    """(time, broker, type, link) of everything that local brokers are told; of one time in this order."""
-    told = [(end, b, RESTART, -1) for b in np.flatnonzero(local).tolist() for _, end in _spans(downs, b) if end < NEVER]
-    if detect_ns >= NEVER:
-        return told
+    """(time, broker, type, link) of what local brokers are told of their links."""
+    told = []
     for link in _touched(downs, cuts, links):
         broker = int(links.source[link])
         if local[broker]:
             broken = [*_spans(cuts, link), *_spans(cuts, link ^ 1), *_spans(downs, int(links.target[link]))]
             told += [
                 (time, broker, type_, link)
-                for time, type_ in _heard(_noticed(broken, detect_ns), _spans(downs, broker))
+                for time, type_ in _heard(noticed(broken, detect_ns), _spans(downs, broker))
             ]
     return told
 
@@ -89,25 +125,13 @@ def _touched(downs: Stretches, cuts: Stretches, links: LinkTable) -> list[int]:
 
 
 def _spans(stretches: Stretches, target: int) -> _Spans:
-    first, last = stretches.first[target], stretches.first[target + 1]
-    return list(zip(*stretches.table[: L.Z_END + 1, first:last].tolist()))
+    return [(begin, end) for begin, end, *_ in _rows(stretches, target)]
 
 
-def _noticed(broken: _Spans, detect_ns: int) -> _Spans:
-    """From when until when a link counts as down that is broken then: later by the time it takes to notice."""
-    joined: list[list[int]] = []
-    for begin, end in sorted(broken):
-        if joined and begin <= joined[-1][1]:
-            joined[-1][1] = max(joined[-1][1], end)
-        else:
-            joined.append([begin, end])
-    found: list[list[int]] = []
-    for begin, end in joined:
-        if found and begin <= found[-1][1] + detect_ns:
-            found[-1][1] = end  # nobody noticed that it was up in between
-        elif end > begin + detect_ns:
-            found.append([begin, end])
-    return [(begin + detect_ns, min(end + detect_ns, NEVER)) for begin, end in found]
+def _rows(stretches: Stretches, target: int) -> list[list[int]]:
+    """The stretches of a target, a list of what is said of each."""
+    rows: list[list[int]] = stretches.table[:, stretches.first[target] : stretches.first[target + 1]].T.tolist()
+    return rows
 
 
 def _heard(counted: _Spans, deaf: _Spans) -> list[tuple[int, int]]:

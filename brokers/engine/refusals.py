@@ -8,9 +8,10 @@ from brokers.engine import layout as L
 from brokers.engine.batching import Workbench
 from brokers.engine.collect import Deliveries, Sends, Timers, wrong_event, wrong_type
 from brokers.engine.links import Links
+from brokers.engine.model import Model
 from brokers.engine.queues import Queues
 from brokers.engine.services import Services
-from brokers.errors import ProtocolFault
+from brokers.errors import NeverQuiet, ProtocolFault
 
 
 class Refusals:
@@ -120,3 +121,14 @@ class understood:
             raise ProtocolFault(
                 f"what a protocol answered are no numbers as {self._what} have them: {error}"
             ) from error
+
+
+def refuse_noise(model: Model, handled: int, time_ns: int) -> None:
+    """NeverQuiet if more was handled by a time than overlay and workload can have caused."""
+    if model.messages_max < min(handled, NEVER):
+        services = ", ".join(f"{service.name!r} ({service.protocol_target})" for service in model.services)
+        raise NeverQuiet(
+            f"verdict invalid: it never gets quiet: {handled:,} messages and timers were handled by "
+            f"{min(time_ns, model.duration_ns + model.drain_ns) / 1e9:.3f} s, and overlay and workload explain no more "
+            f"than {model.messages_max:,} (engine.messages_max); the services are {services}"
+        )

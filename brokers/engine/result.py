@@ -17,6 +17,7 @@ from brokers.engine.latency import bucket_value
 from brokers.engine.model import Model
 from brokers.engine.shard import ShardResult, Window
 from brokers.faults import Crash, Cut, Schedule, Slow
+from brokers.stays import Stays
 from brokers.words import rows_of
 
 SECONDS_MAX = 10_000  # digests of a run, one per second unless it lasts longer
@@ -82,12 +83,17 @@ def combine(model: Model, results: list[ShardResult]) -> Result:
         }
         if model.faults:
             services[spec.name]["refused"] = int(refused[i])
+        if model.stays is not None:
+            services[spec.name]["absent"] = sum(int(r.absent[i]) for r in results)
+            services[spec.name]["left"] = int(totals[:, i, L.D_AWAY].sum())
+    dropped = int(state[:, L.B_DROPPED].sum() + link_state[:, L.L_DROPPED].sum())
     metrics: dict[str, Any] = {
         "network": {
             "events": int(state[:, L.B_HANDLED].sum()),
             "messages": int(link_state[:, L.L_SENT].sum()),
             "bytes": int(link_state[:, L.L_BYTES].sum()),
             "lost": int(link_state[:, L.L_LOST].sum()),
+            "dropped": dropped,
             "in_flight_at_end": sum(r.in_flight for r in results),
             "busiest_broker_s": float(state[:, L.B_WORK].max() / 1e9),
         },
@@ -118,6 +124,8 @@ def write_tables(
         _write_brokers(writer, model, result)
         if model.faults:
             writer.write("faults", **_faults(model.faults))
+        if model.stays is not None:
+            writer.write("stays", **_stays(model.stays, model.overlay.nodes))
         service, attribute, code, text = rows_of(model.services)
         if text and writer.wants("words"):
             writer.write(
@@ -178,21 +186,36 @@ def _write_brokers(writer: Any, model: Model, result: Result) -> None:
 def _faults(schedule: Schedule) -> dict[str, Any]:
     """The columns of what fails."""
     rows: list[tuple[Any, ...]] = []
+    no_bursts = (0.0, 1.0, 0.0)
     for each in schedule.faults:
         begin, end = each.begin, -1 if each.end >= NEVER else each.end
         if isinstance(each, Crash):
-            rows.append((each.entry, 0, each.broker, -1, begin, end, 1.0, 0.0, 0.0, 0))
+            rows.append((each.entry, 0, each.broker, -1, begin, end, each.state, 1.0, 0.0, 0.0, 0, *no_bursts))
         elif isinstance(each, Slow):
-            rows.append((each.entry, 1, each.broker, -1, begin, end, each.factor, 0.0, 0.0, 0))
+            rows.append((each.entry, 1, each.broker, -1, begin, end, 0, each.factor, 0.0, 0.0, 0, *no_bursts))
         elif isinstance(each, Cut):
-            rows.append((each.entry, 2, -1, each.link, begin, end, 1.0, 0.0, 0.0, 0))
+            rows.append((each.entry, 2, -1, each.link, begin, end, 0, 1.0, 0.0, 0.0, 0, *no_bursts))
         else:
-            rows.append((each.entry, 3, -1, each.link, begin, end, each.slower, each.loss, each.twice, each.delay))
+            rows.append((each.entry, 3, -1, each.link, begin, end, 0, each.slower, each.loss, each.twice, each.delay,
+                         each.begins, each.ends, each.bad))  # fmt: skip
     columns = {
         "entry": np.int32, "what": np.int8, "broker": np.int32, "link": np.int32, "begin_ns": np.int64,
-        "end_ns": np.int64, "factor": np.float64, "loss": np.float64, "twice": np.float64, "delay_ns": np.int64,
+        "end_ns": np.int64, "state": np.int8, "factor": np.float64, "loss": np.float64, "twice": np.float64,
+        "delay_ns": np.int64, "begins": np.float64, "ends": np.float64, "bad": np.float64,
     }  # fmt: skip
     return {name: np.array(values, type_) for (name, type_), values in zip(columns.items(), zip(*rows))}
+
+
+def _stays(stays: Stays, nodes: int) -> dict[str, Any]:
+    """The columns of where clients are; who is never there has no row."""
+    there = stays.begin < NEVER - 1
+    return {
+        "stay": nodes + stays.number[there],
+        "client": nodes + stays.client[there],
+        "broker": stays.broker[there].astype(np.int32),
+        "begin_ns": stays.begin[there],
+        "end_ns": np.where(stays.end >= NEVER, -1, stays.end)[there],
+    }
 
 
 def _write_windows(writer: Any, log: WindowLog, where: list[tuple[int, str]]) -> None:

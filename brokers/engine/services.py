@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from brokers.arising import Latent
 from brokers.bodies import Bodies
 from brokers.columns import taken_over
 from brokers.contract import (
@@ -31,11 +32,13 @@ from brokers.engine.clock import Clock
 from brokers.engine.collect import Answers
 from brokers.engine.inputs import Inputs
 from brokers.engine.links import Links
-from brokers.engine.model import Model, ServiceSpec, protocol_class
+from brokers.engine.model import Model, ServiceSpec, as_shard, protocol_class
+from brokers.engine.movers import Movers
 from brokers.engine.notices import Notices
 from brokers.engine.outages import Outages
 from brokers.engine.served import Served
 from brokers.errors import BrokerlabError, InvalidInput, ProtocolFault
+from brokers.load import Loads
 from brokers.out import Out
 
 SERVICES_MAX = 256  # a service's number travels in eight bits
@@ -101,19 +104,27 @@ class Services:
         self.clock = Clock(self.inputs.stage)
         self._resuming = resuming
         costs = [CostModel(**spec.cost) for spec in model.services]
-        self.cost_model = np.array([list(cost) for cost in costs], np.float64).reshape(len(costs), 5)
+        shape = len(costs), len(CostModel._fields)
+        self.cost_model = np.array([list(cost) for cost in costs], np.float64).reshape(shape)
         self.queueing = bool((self.cost_model != 0).any())
         self._charging = np.array([self.queueing])
         self._client_broker = np.array(model.client_broker, np.int32)  # one that kernels may write to
+        self.moving, self._leaves = model.stays is not None, np.zeros(1, np.int64)
+        self._sessions = None if model.stays is None else model.stays.sessions(model.client_broker.size)
+        if model.stays is not None:
+            self._leaves = model.stays.leaves(model.client_broker.size)
+            self.inputs.movers = Movers(model.stays, self.kinds, local, model.client_broker, model.duration_ns)
         self.protocols: list[ShardProtocol] = []
+        self.loads: Loads | None = None  # what protocols may see of their brokers' load, once there is something
         for i, spec in enumerate(model.services):
             self.protocols.append(self._protocol(i, spec, costs[i]))
             for n in range(len(spec.sources)):
                 self._add_source(i, n)
-        if outages.any:
+        if outages.any or model.faults.opens:
             hearing = [number for number, protocol in enumerate(self.protocols) if protocol.hears_faults]
             self.inputs.notices = Notices(
-                outages.downs, outages.cuts, model.faults.detect_ns, self._links, local, hearing
+                outages, model.faults, self._links, local, hearing, [p.opens for p in self.protocols],
+                model.overlay.latent,
             )
         self.blamed = [_Blamed(spec.name) for spec in model.services]
         self._outs = [Out(i, self.bodies, cost) for i, cost in enumerate(costs)]
@@ -125,7 +136,7 @@ class Services:
         """What kernels see; inputs, bodies and causes are replaced when there are more of them."""
         return {
             "cost_model": self.cost_model, "timer_min": self.timer_min, "charging": self._charging,
-            "client_broker": self._client_broker,
+            "client_broker": self._client_broker, "moving": np.array([self.moving]), "leaves": self._leaves,
             **self.inputs.arrays(),
             **{name: getattr(owner, attribute) for name, (owner, attribute) in self.growing().items()},
         }  # fmt: skip
@@ -144,8 +155,8 @@ class Services:
         return self.model.services[service].name
 
     def held(self) -> list[Any]:
-        """The bodies that protocols need, by protocol."""
-        return [protocol.held() for protocol in self.protocols]
+        """The bodies that protocols need, by protocol, and those that clients may tell again."""
+        return [*(protocol.held() for protocol in self.protocols), self.inputs.reminders.held()]
 
     # ---- setting up ----------------------------------------------------------------------------------
 
@@ -153,6 +164,8 @@ class Services:
         model, kind = self.model, self.kinds[number]
         publishers = [model.groups[source.group] for source in spec.sources if source.publishes]
         clients = np.concatenate([np.zeros(0, np.int64), *(np.arange(a, a + n) for a, n in publishers)])
+        if model.stays is not None:
+            clients = model.stays.numbers_of(clients)
         declared: Any = spec.protocol_class
         options: Any = spec.options
         if getattr(declared, "Options", None) is not None:
@@ -175,36 +188,56 @@ class Services:
             new_index=None if index is None else lambda: kind.new_index(index),
             links=self._links_of(spec),
             server=spec.server,
+            forgetful=model.faults.forgetful,
+            unsure=model.faults.forgetful or bool(model.limits),
+            loads=self._loads,
+            latent=Latent.of(model.overlay, self._links),
+            sessions=self._sessions,
         )
         protocol = protocol_class(spec)
         if issubclass(protocol, BrokerProtocol):
             return PlainAdaptor(env, protocol, runs=spec.view != "message")
         if issubclass(protocol, ShardProtocol):
-            if protocol.plain is not None and not protocol.suits(options, self._overlay):
+            over = protocol.hands_over and self._sessions is not None
+            if protocol.plain is not None and (over or not as_shard(protocol, options, model)):
                 return PlainAdaptor(env, protocol.plain)
+            if env.forgetful and not protocol.forgets:
+                raise InvalidInput(
+                    f"service {spec.name!r}: {protocol.__name__} cannot forget what one broker knew: let crashes keep "
+                    "state, or give it `forgets` or a `plain` form"
+                )
             return protocol(env) if spec.server < 0 or protocol.server is None else Served(env, protocol)
         raise InvalidInput(
             f"service {spec.name!r}: {spec.protocol_target!r} is neither a BrokerProtocol nor a ShardProtocol"
         )
 
+    def _loads(self) -> Loads:
+        if self.loads is None:
+            raise ProtocolFault("node.load is asked for before anything has come")
+        return self.loads
+
     def _links_of(self, spec: ServiceSpec) -> LinkTable:
         """The links that a service may use: none to another service's server."""
         overlay = self.model.overlay
         others = frozenset(range(overlay.brokers, overlay.nodes)) - {spec.server}
-        return LinkTable.of(overlay, others) if others else self._links
+        return LinkTable.of(overlay, others, overlay.latent) if others or overlay.has_latent else self._links
 
     def _add_source(self, number: int, place: int) -> None:
         model, spec = self.model, self.model.services[number]
         source = spec.sources[place]
         first, count = model.groups[source.group]
         clients = np.arange(first, first + count, dtype=np.int64)
+        movers = self.inputs.movers
+        here = self.local[model.client_broker[clients]]
+        if movers is not None:
+            here = here | movers.carried[clients]
         made = source.source_class(
             source.params,
             SourceContext(
                 seed=model.seed,
                 service=number,
                 source=place,
-                clients=clients[self.local[model.client_broker[clients]]],
+                clients=clients[here],
                 entity_base=self.local.size,
                 population=count,
                 duration_ns=model.duration_ns,
@@ -215,8 +248,12 @@ class Services:
             ),
         )
         # A resumed shard gets what stands, and what has come and gone since, from the checkpoint.
-        if spec.settled and not self._resuming and hasattr(made, "standing"):
+        if spec.settled and hasattr(made, "standing") and (movers is not None or not self._resuming):
             for emission in made.standing(clients):
+                if movers is not None:
+                    emission = movers.standing(number, place, emission)
+                if self._resuming:
+                    continue
                 interests = Interests(emission.word, emission.client, emission.rows, emission.objects)
                 self.protocols[number].stand(interests)
                 self.inputs.note_standing(number, emission, self.local)
@@ -251,6 +288,7 @@ class Services:
     def state(self, carried: Ints) -> dict[str, Any]:
         """What services go on from; of the bodies those that are `carried` under way, or that a protocol holds."""
         held = [np.asarray(handles, np.int64) for handles in self.held()]
+        held.append(self.inputs.waiting_bodies())
         needed = np.unique(np.concatenate([carried[carried >= 0], *held])).astype(np.int32)
         return {
             **self.bodies.state(needed),
@@ -267,7 +305,7 @@ class Services:
         handle_of = self.bodies.load(states)
         if sums:
             self.causes.load(states)
-        self.inputs.load(states, now, sums)
+        self.inputs.load(states, now, sums, self.local, handle_of)
         return handle_of
 
     def load_protocols(self, states: Sequence[dict[str, Any]], handle_of: dict[int, int]) -> None:

@@ -17,6 +17,9 @@ from __future__ import annotations
 import numpy as np
 from numba import njit, uint64
 
+from brokers.contract import Ints
+from brokers.engine.bursts import loses
+from brokers.engine.crowding import no_room_ahead, note_done, note_left
 from brokers.engine.latency import bucket_of
 from brokers.engine.layout import (
     B_BUSY,
@@ -35,6 +38,7 @@ from brokers.engine.layout import (
     COST_BASE,
     COST_PER_BYTE,
     COST_PER_LINK,
+    D_AWAY,
     D_COUNT,
     D_LATENCY,
     D_LONGEST,
@@ -44,8 +48,10 @@ from brokers.engine.layout import (
     F_JITTER,
     F_LOCAL,
     F_TARGET,
+    KIND_MESSAGE,
     L_BUSY,
     L_BYTES,
+    L_DROPPED,
     L_FREE,
     L_LAST,
     L_LOST,
@@ -91,6 +97,7 @@ from brokers.engine.outages import (
     done_at,
     falls,
     fate,
+    forgotten,
     lengthened,
     rise,
     slowed,
@@ -98,7 +105,7 @@ from brokers.engine.outages import (
     worn,
 )
 from brokers.engine.rings import insert, packed, push
-from brokers.faults import CRASHED, ON_LINK
+from brokers.faults import AWAY, CRASHED, DOUBLED, NO_PLACE_AHEAD, ON_LINK
 from brokers.fingerprint import GOLDEN, OTHER, absorb, draw, scramble
 
 OK, LATE_MESSAGE, TIMER_TOO_SOON, WRONG_LINK, BAD_COST = range(5)
@@ -111,7 +118,8 @@ def put_under_way(world, rows, event, link, sends, detail, timers):
     """Date the outputs of rows[0]:rows[1] of the batch and put them under way; they come in order of their events.
 
     The sends are sends[0]:sends[1] of `event` and `link`. `detail` says what each carries; where it is empty, sends
-    repeat what their events brought. Losses are noted from `losses[course[LOST]]` on, which counts them.
+    repeat what their events brought. Losses and what is doubled are noted from `losses[course[LOST]]` on, which counts
+    them.
     Returns (code, which output or event is wrong, messages now under way minus before).
     """
     lost = world.course[LOST]
@@ -142,7 +150,7 @@ def _serve(world, rows, event, sends):
     """
     wide, narrow, cost, finish = world.wide, world.narrow, world.cost, world.finish
     broker_state, cost_model, body_size = world.broker_state, world.cost_model, world.body_size
-    charging, faulty = world.charging[0], world.faulty[0]
+    charging, faulty, limited = world.charging[0], world.faulty[0], world.limited[0]
     at = sends[0]
     for i in range(rows[0], rows[1]):
         extra = cost[i]
@@ -166,6 +174,8 @@ def _serve(world, rows, event, sends):
             return i
         done = done_at(world.paces_first, world.paces, b, begun, extra) if faulty else begun + extra
         finish[i] = done
+        if limited and narrow[N_KIND, i] == KIND_MESSAGE:
+            note_done(world, b, done)
         broker_state[b, B_BUSY] = done
         broker_state[b, B_WORK] += done - begun
     return -1
@@ -238,7 +248,7 @@ def _travel(world, event, link, sends, detail):
     wide, narrow, finish, arrival = world.wide, world.narrow, world.finish, world.arrival
     facts, link_state, link_source, body_size = world.facts, world.link_state, world.link_source, world.body_size
     loss_limit, loss_key, jitter_key = world.loss_limit, world.loss_key, world.jitter_key
-    faulty = world.faulty[0]
+    faulty, limited = world.faulty[0], world.limited[0]
     wear = np.int64(-1)
     for s in range(sends[0], sends[1]):
         i, over = event[s], link[s]
@@ -253,6 +263,12 @@ def _travel(world, event, link, sends, detail):
             clear_link(world, over, narrow[N_BROKER, i], wide[W_TIME, i])
             wear = worn(world, over, leaves)
         bandwidth = facts[over, F_BANDWIDTH]
+        if limited and bandwidth > 0:
+            waiting_ns = _transmission(world.may_wait[0], bandwidth)
+            if no_room_ahead(world, over, leaves, link_state[over, L_FREE], waiting_ns):
+                link_state[over, L_DROPPED] += 1
+                _lose(world, s, leaves, NO_PLACE_AHEAD)
+                continue
         if bandwidth > 0:
             transmission = slowed(world, wear, _transmission(length, bandwidth))
             leaves = max(leaves, link_state[over, L_FREE]) + transmission
@@ -261,10 +277,12 @@ def _travel(world, event, link, sends, detail):
         if faulty and falls(world, narrow[N_BROKER, i], wide[W_TIME, i], leaves):
             _lose(world, s, leaves, CRASHED)
             continue
+        if limited:
+            note_left(world, over, leaves)
         number = link_state[over, L_SENT]
         link_state[over, L_SENT] = number + 1
         link_state[over, L_BYTES] += length
-        if loss_limit[over] > uint64(0) and draw(loss_key[over], number) < loss_limit[over]:
+        if loss_limit[over] > uint64(0) and draw(loss_key[over], number) < loses(world, over, number):
             link_state[over, L_LOST] += 1
             _lose(world, s, leaves, ON_LINK)
             continue
@@ -281,6 +299,9 @@ def _travel(world, event, link, sends, detail):
                 _lose(world, s, leaves, reason)
                 continue
             world.copies[s] = copies(world, over, wear, number)
+            if world.copies[s] > 1:
+                _note(world, s, leaves, DOUBLED)
+                world.course[BESIDE] += 1  # what is noted counts as one that is not under way
         if faulty or facts[over, F_JITTER] > 0:
             link_state[over, L_LAST] = arrives
         arrival[s] = arrives
@@ -290,12 +311,18 @@ def _travel(world, event, link, sends, detail):
 @njit(forceinline=True, cache=True)
 def _lose(world, s, leaves, reason):
     """A send does not arrive."""
+    _note(world, s, leaves, reason)
+    world.arrival[s] = -1
+
+
+@njit(forceinline=True, cache=True)
+def _note(world, s, leaves, reason):
+    """Something befell a send."""
     losses, course = world.losses, world.course
     losses[course[LOST], X_SEND] = s
     losses[course[LOST], X_TIME] = leaves
     losses[course[LOST], X_REASON] = reason
     course[LOST] += 1
-    world.arrival[s] = -1
 
 
 @njit(forceinline=True, cache=True)
@@ -365,8 +392,9 @@ def _set_timers(world, timers):
             causes[cause, C_SENT] += 1
         time = wide[W_TIME, i] + delay
         if world.faulty[0]:
+            dies = forgotten(world, b, wide[W_TIME, i], time)
             time = up_at(world.downs_first, world.downs, b, time)
-            if time == NEVER:
+            if dies or time == NEVER:
                 world.course[BESIDE] -= 1
                 if cause >= 0:
                     causes[cause, C_LOST] += 1
@@ -419,21 +447,38 @@ def push_arrivals(world, rows, links):
 # ---- deliveries --------------------------------------------------------------------------------------
 
 
+@njit(forceinline=True, cache=True)
+def fallen(client, reason):
+    """In the place of a client, that a delivery to it did not come about; `for_whom` reads it."""
+    return -1 - (client << 3 | reason)
+
+
+def for_whom(told: Ints) -> tuple[Ints, Ints]:
+    """The clients and reasons of deliveries that did not come about."""
+    return (-1 - told) >> 3, (-1 - told) & 7
+
+
 @njit(cache=True)
 def hand_out(world, event, client, body, which):
     """Enter deliveries which[0]:which[1] into digest, counts and the latency histogram of their service.
 
-    Where there is no `body`, each is that of its event. Of a broker that crashes before, the client becomes -1.
+    Where there is no `body`, each is that of its event. Where it does not come about, the client becomes a number below
+    0 that says for whom it was and why not (`fallen`): the broker crashes before, or the client has left.
     """
     wide, narrow, finish, broker_state = world.wide, world.narrow, world.finish, world.broker_state
     body_hash, body_time, seconds = world.body_hash, world.body_time, world.seconds
     histogram, totals, faulty = world.histogram, world.totals, world.faulty[0]
+    moving, leaves = world.moving[0], world.leaves
     for d in range(which[0], which[1]):
         i = event[d]
         what = body[d] if body.size else np.int64(narrow[N_BODY, i])
         b, service = narrow[N_BROKER, i], narrow[N_SERVICE, i]
         if faulty and falls(world, b, wide[W_TIME, i], finish[i]):
-            client[d] = -1
+            client[d] = fallen(client[d], CRASHED)
+            continue
+        if moving and finish[i] >= leaves[client[d]]:
+            client[d] = fallen(client[d], AWAY)
+            totals[service, D_AWAY] += 1
             continue
         h = absorb(OTHER, (np.int64(b) << 40) ^ client[d])
         h = absorb(h, wide[W_SOURCE, i] << 32 ^ wide[W_SEQUENCE, i])

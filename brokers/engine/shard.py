@@ -42,13 +42,15 @@ from brokers.engine.collect import (
     timers_of,
 )
 from brokers.engine.course import Course, possible
+from brokers.engine.crowding import Crowding
 from brokers.engine.exchange import unpack
 from brokers.engine.gather import gather
 from brokers.engine.links import Links
+from brokers.engine.loads import LoadsOfShard
 from brokers.engine.model import Model
 from brokers.engine.outages import Outages
 from brokers.engine.queues import Queues
-from brokers.engine.refusals import Refusals, understood
+from brokers.engine.refusals import Refusals, refuse_noise, understood
 from brokers.engine.rings import packed
 from brokers.engine.services import Common, Services
 from brokers.engine.tallies import Tallies
@@ -57,6 +59,7 @@ from brokers.engine.world import World
 from brokers.records import Held
 
 NONE = range(0)  # no sample is due
+LISTEN_EVERY = 256  # rounds after which it is asked whether this will ever get quiet
 SWEEP_EVERY = 256  # events after which bodies that nobody needs are looked for
 
 
@@ -92,6 +95,7 @@ class ShardResult:
     leanings: NDArray[np.int64]  # (service, interest, on interest)
     publications: NDArray[np.int64]  # per service
     refused: NDArray[np.int64]  # per service: publications whose broker was down
+    absent: NDArray[np.int64]  # per service: publications of clients that were away
     in_flight: int
 
 
@@ -119,6 +123,11 @@ class Shard:
         )
         self.queues = Queues(
             self.links.local, self.links.patience_ns(), self.services.shortest_timer_ns(), self.outages
+        )
+        alone = any(protocol.sees_load for protocol in self.services.protocols)
+        self.crowding = Crowding(model.limits, assignment.size, self.links.count, alone)
+        self.services.loads = LoadsOfShard(
+            self.queues.broker_state, self.links.link_state, self.outages, self.crowding
         )
         self.tallies = Tallies(len(model.services), seconds_of(model))
         self.bench = Workbench(cutting or Cutting(), assignment.size, self.links.fan_in)
@@ -174,7 +183,9 @@ class Shard:
         self._take_in(blobs)
         rounds, reached = 0, -1
         while reached < end:
-            reached = services.clock.advance(end, self.now, services.inputs.plenty)
+            # What clients tell again at a restart is all that they have said before it.
+            stop = min(end, services.inputs.reminders.next_after(self.now))
+            reached = services.clock.advance(stop, self.now, services.inputs.plenty)
             due = bisect_right(samples, reached)
             rounds += self._stretch(reached, samples[:due])
             samples = samples[due:]
@@ -244,7 +255,7 @@ class Shard:
         """What kernels see, with the arrays that have taken the place of others."""
         if self._world is None:
             links, services, bench = self.links, self.services, self.bench
-            rooms = (links, services, self.queues, self.outages, self.tallies, bench)
+            rooms = (links, services, self.queues, self.outages, self.crowding, self.tallies, bench)
             self._world = World.of({name: array for room in rooms for name, array in room.arrays().items()})
             self._world.watch({
                 "arena": (links.rings, "arena"), "outbox": (links.outbox, "rows"), **services.growing(),
@@ -274,9 +285,26 @@ class Shard:
         rounds = 0
         self.renew_world()
         while size := gather(self._world, 0, end):
-            self.round(size)
-            rounds += 1
+            if size > 0:
+                self.round(size)
+                rounds += 1
+                if rounds % LISTEN_EVERY == 0:
+                    self.listen(end)
+            if self.crowding.any:
+                self.write_drops()
+        if self.crowding.any:
+            self.write_drops()
         return rounds
+
+    def write_drops(self) -> None:
+        """Enter what found no place in a queue."""
+        drops = self.crowding.take_drops()
+        self.in_flight -= len(drops)
+        self.tracing.dropped(drops)
+
+    def listen(self, end: int) -> None:
+        """NeverQuiet if all this cannot be what clients caused; a window may hold as much of it as there is memory."""
+        refuse_noise(self.services.model, self.queues.handled, end)
 
     def round(self, size: int) -> None:
         """Have services decide on the first rows of the bench, in Python, and settle what they answer."""
@@ -292,10 +320,11 @@ class Shard:
             broker, time = self.bench.narrow[L.N_BROKER, :size], self.bench.wide[L.W_TIME, :size]
             self.queues.note_unfinished(broker, time, self.bench.finish[:size])
         self._note(answers)
-        if self.outages.any:
+        if self.outages.any or self.services.moving:
             fallen = deliveries.of(deliveries.client < 0)
-            self.tracing.fallen(fallen.event, fallen.body)
+            self.tracing.fallen(fallen.event, fallen.body, *settle.for_whom(fallen.client))
             deliveries = deliveries.of(deliveries.client >= 0)
+            self._tell_unrung(timers)
         self.tracing.round(size, sends, deliveries)
 
     def _carry_out(self, size: int, sends: Sends, timers: Timers, deliveries: Deliveries) -> tuple[Sends, Timers]:
@@ -312,6 +341,13 @@ class Shard:
                 self._make_room(sends, timers)
             else:
                 raise self.refusals.unsound(code, at, size, sends, timers, deliveries)
+
+    def _tell_unrung(self, timers: Timers) -> None:
+        """Timers that die with their brokers are lost, with what they were set for."""
+        broker, time = self.bench.narrow[L.N_BROKER, timers.event], self.bench.wide[L.W_TIME, timers.event]
+        never = np.flatnonzero(self.outages.never_ring(broker, time, time + timers.table[L.T_DELAY]))
+        if never.size:
+            self.tracing.unrung(timers.table[:, never])
 
     def _make_room(self, sends: Sends, timers: Timers) -> None:
         """For everything that is about to be put under way: kernels do not grow arrays."""
@@ -347,7 +383,9 @@ class Shard:
         links = self.links.state(services.bodies, services.causes)
         carried = links["under_way"][:, L.M_PACKED] >> 24
         rooms = (links, self.queues.state(self.now), services.state(carried), self.tallies.state())
-        return {"now": self.now, **{name: value for room in rooms for name, value in room.items()}}
+        crowding = self.crowding.state(self.links, self.queues.mine)
+        every = {name: value for room in rooms for name, value in room.items()}
+        return {"now": self.now, "crowding": crowding, **every}
 
     def restore(self, folder: str) -> None:
         """Go on from a checkpoint, whatever shards it was taken over. For a fresh shard only."""
@@ -364,7 +402,11 @@ class Shard:
             self.tallies.load(states)
         brokers, times = self.links.load(states, handle_of, services.bodies, services.causes, services.lane)
         self.queues.expect(brokers, times)
-        self.in_flight = brokers.size
+        waiting, since = self.services.inputs.left_over
+        self.queues.expect(waiting, since)
+        for state in states:
+            self.crowding.load(state["crowding"])
+        self.in_flight = brokers.size + waiting.size
         if self.course is not None:
             self.course.expect(self.links.rings.rows()[1])
         services.load_protocols(states, handle_of)
@@ -390,5 +432,6 @@ class Shard:
             leanings=self.tallies.leanings,
             publications=inputs.publications,
             refused=inputs.refused,
+            absent=np.zeros_like(inputs.refused) if inputs.movers is None else inputs.movers.absent,
             in_flight=self.in_flight + self._sent,
         )

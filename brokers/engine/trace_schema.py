@@ -108,13 +108,30 @@ TABLES: dict[str, Table] = {
         "Every message that was lost.",
         "deliveries",
         (
-            Column("link", "int32", "directed link (-1: a delivery)"),
+            Column("link", "int32", "directed link (-1: a delivery, or a timer of a broker down for good)"),
+            Column("time_ns", "int64", "when the message was sent, or came to a queue"),
+            _SERVICE,
+            _TYPE,
+            _BODY,
+            _CAUSE,
+            Column(
+                "reason", "int8",
+                "0 the link lost it, 1 the link was cut, 2 a broker at its ends crashed, 3 no place in a queue, "
+                "4 none in front of the link, 5 a client had left",
+            ),
+            Column("client", "int64", "entity id of the client that a delivery was for (-1: none)"),
+        ),
+    ),
+    "doubled": Table(
+        "Every message that a worn link delivered twice. The copy counts as sent by its change, and is handled as any.",
+        "deliveries",
+        (
+            Column("link", "int32", "directed link"),
             Column("time_ns", "int64", "when the message was sent"),
             _SERVICE,
             _TYPE,
             _BODY,
             _CAUSE,
-            Column("reason", "int8", "0 the link lost it, 1 the link was cut, 2 a broker at its ends crashed"),
         ),
     ),
     "samples": Table(
@@ -166,10 +183,25 @@ TABLES: dict[str, Table] = {
             Column("link", "int32", "the directed link (-1: it is a broker)"),
             Column("begin_ns", "int64", "when it begins"),
             Column("end_ns", "int64", "when it is over (-1: never)"),
+            Column("state", "int8", "what a broker knows that comes back: 0 what it knew, 1 what it stored, 2 nothing"),
             Column("factor", "float64", "how many times as long work or a transmission takes (0: it pauses)"),
             Column("loss", "float64", "the share of messages lost beside what the link loses"),
             Column("twice", "float64", "the share of messages that arrive twice"),
             Column("delay_ns", "int64", "how much longer a message takes"),
+            Column("begins", "float64", "bursts: probability that it turns bad for the next message"),
+            Column("ends", "float64", "and good again"),
+            Column("bad", "float64", "the share of messages lost while it is bad"),
+        ),
+    ),
+    "stays": Table(
+        "Where clients are that come and go. Others are where they were placed, all the time.",
+        "summary",
+        (
+            Column("stay", "int64", "the entity id under which the client acts there, in all other tables"),
+            Column("client", "int64", "entity id of the client"),
+            Column("broker", "int32", "the broker"),
+            Column("begin_ns", "int64", "when it comes"),
+            Column("end_ns", "int64", "when it leaves (-1: never)"),
         ),
     ),
     "windows": Table(

@@ -15,7 +15,7 @@ from brokers.engine.collect import Deliveries, Sends
 from brokers.engine.queues import Queues
 from brokers.engine.services import Services
 from brokers.errors import ProtocolFault
-from brokers.faults import CRASHED
+from brokers.faults import CRASHED, DOUBLED
 
 _SAMPLE_ROWS = 1 << 16  # rows of samples that are written at once
 _WAITING_MOST = 1 << 13  # rows of small rounds that wait, at most
@@ -88,8 +88,8 @@ class Tracing:
             self._delivered += stop - at
             at = stop
 
-    def fallen(self, event: Ints, body: Ints) -> None:
-        """Deliveries that a broker did not come to before it crashed: lost, on no link."""
+    def fallen(self, event: Ints, body: Ints, client: Ints, reason: Ints) -> None:
+        """Deliveries that did not come about, lost on no link: the broker crashed before, or the client had left."""
         if event.size and self._trace.wants("losses"):
             narrow = self._bench.narrow
             self._trace.write(
@@ -100,7 +100,40 @@ class Tracing:
                 type=narrow[L.N_TYPE, event].astype(np.int8),
                 body=self._services.bodies.keys(body),
                 cause=np.full(event.size, -1, np.int64),
+                reason=reason.astype(np.int8),
+                client=self._queues.local.size + client,
+            )
+
+    def unrung(self, timers: NDArray[Any]) -> None:
+        """Timers, as a round has them, that die with their brokers: lost, on no link."""
+        if self._trace.wants("losses"):
+            event = timers[L.T_EVENT]
+            self._trace.write(
+                "losses",
+                link=np.full(event.size, -1, np.int32),
+                time_ns=self._bench.wide[L.W_TIME, event],
+                service=self._bench.narrow[L.N_SERVICE, event].astype(np.int16),
+                type=timers[L.T_TYPE].astype(np.int8),
+                body=self._services.bodies.keys(timers[L.T_BODY]),
+                cause=self._services.causes.keys(timers[L.T_CAUSE]),
                 reason=np.full(event.size, CRASHED, np.int8),
+                client=np.full(event.size, -1, np.int64),
+            )
+
+    def dropped(self, drops: Ints) -> None:
+        """What found no place in a queue, as `Crowding` has it."""
+        if len(drops) and self._trace.wants("losses"):
+            packed = drops[:, L.Q_PACKED]
+            self._trace.write(
+                "losses",
+                link=drops[:, L.Q_LINK].astype(np.int32),
+                time_ns=drops[:, L.Q_TIME].copy(),
+                service=(packed & 0xFF).astype(np.int16),
+                type=((packed >> 8) & 0xFFFF).astype(np.int8),
+                body=self._services.bodies.keys(packed >> 24),
+                cause=self._services.causes.keys(drops[:, L.Q_CAUSE].copy()),
+                reason=drops[:, L.Q_REASON].astype(np.int8),
+                client=np.full(len(drops), -1, np.int64),
             )
 
     def flush(self) -> None:
@@ -147,7 +180,7 @@ class Tracing:
         )
 
     def losses(self, lost: int, sends: Sends) -> None:
-        """What was lost of the sends of a batch."""
+        """What was lost of the sends of a batch, and what was doubled."""
         if not lost or not self._trace.wants("losses"):
             return
         at, when, reason = self._bench.losses[:lost].T.copy()
@@ -156,16 +189,21 @@ class Tracing:
         type_ = narrow[L.N_TYPE, event] if detail is None else detail[L.S_TYPE]
         body = narrow[L.N_BODY, event] if detail is None else detail[L.S_BODY]
         cause = narrow[L.N_CAUSE, event] if detail is None else detail[L.S_CAUSE]
-        self._trace.write(
-            "losses",
-            link=sends.link[at].astype(np.int32),
-            time_ns=when,
-            service=narrow[L.N_SERVICE, event].astype(np.int16),
-            type=type_.astype(np.int8),
-            body=self._services.bodies.keys(body),
-            cause=self._services.causes.keys(cause.astype(np.int64)),
-            reason=reason.astype(np.int8),
-        )
+        columns = {
+            "link": sends.link[at].astype(np.int32),
+            "time_ns": when,
+            "service": narrow[L.N_SERVICE, event].astype(np.int16),
+            "type": type_.astype(np.int8),
+            "body": self._services.bodies.keys(body),
+            "cause": self._services.causes.keys(cause.astype(np.int64)),
+        }
+        doubled = reason == DOUBLED
+        if doubled.any():
+            self._trace.write("doubled", **{name: values[doubled] for name, values in columns.items()})
+        if not doubled.all():
+            gone = {name: values[~doubled] for name, values in columns.items()}
+            nobody = np.full(int((~doubled).sum()), -1, np.int64)
+            self._trace.write("losses", **gone, reason=reason[~doubled].astype(np.int8), client=nobody)
 
     def record(self, table: str, event: Any, service: int, columns: dict[str, Any]) -> None:
         """Rows of a kind's own table."""

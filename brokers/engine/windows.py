@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from brokers.engine.model import Model
+from brokers.engine.refusals import refuse_noise
 from brokers.engine.shard import ShardResult, Window
 
 Progress = Callable[[int, int, int], None]  # simulated ns, events so far, messages under way
@@ -91,6 +92,7 @@ class Windows:
             self.log.append((now, end, reports))
             events += sum(r.events for r in reports)
             in_flight = sum(r.in_flight for r in reports)
+            refuse_noise(self.model, events, end)
             if not self.fixed:
                 wall = time.perf_counter_ns() - before
                 if wall < _WINDOW_WALL_NS // 2:

@@ -18,15 +18,16 @@ from brokers.records import Record
 from brokers.views import FLAGS, INTS, NARROW, NARROW_TABLE, REALS_TABLE, TABLE, WORDS
 
 _INLINED = (
-    "layout.py", "rings.py", "latency.py", "heads.py", "gather.py", "outages.py", "settle.py", "carrying.py",
-    "advance.py", "crossing.py", "meeting.py", "world.py",
-    "../faults.py", "../fingerprint.py", "../compiled.py", "../views.py", "../records.py",
+    "layout.py", "rings.py", "latency.py", "heads.py", "gather.py", "bursts.py", "outages.py", "crowding.py",
+    "settle.py", "carrying.py", "advance.py", "crossing.py", "meeting.py", "world.py",
+    "../faults.py", "../limits.py", "../fingerprint.py", "../compiled.py", "../views.py", "../records.py",
 )  # fmt: skip
 _FIELDS = {
     # links
     "facts": TABLE,  # by directed link: delay, jitter, bandwidth, target, whether the target is local
     "link_state": TABLE,
     "loss_limit": WORDS,
+    "bursts": TABLE,
     "loss_key": WORDS,
     "jitter_key": WORDS,
     "link_source": NARROW,
@@ -57,12 +58,27 @@ _FIELDS = {
     "faulty": FLAGS,  # whether there are any
     "downs_first": INTS,  # stretches in which brokers are down, those of b from downs_first[b] on
     "downs": TABLE,
+    "forgets_first": INTS,  # after which they do not know what they knew
+    "forgets": TABLE,
     "paces_first": INTS,  # in which they are slow
     "paces": TABLE,
     "cuts_first": INTS,  # in which directed links are cut
     "cuts": TABLE,
     "wear_first": INTS,  # and worn
     "wear": TABLE,
+    # queues with so many places
+    "limited": FLAGS,  # whether there are any; whether what has waited longest gives way; whether links wait;
+    # whether brokers get their events one at a time
+    "places_first": INTS,  # the places of broker b are those from places_first[b] on
+    "done": INTS,  # when the last messages were done, a place each, in turn
+    "done_at": INTS,
+    "left": TABLE,  # when the last messages left over each link, likewise
+    "left_at": INTS,
+    "open_from": INTS,  # before when nothing comes by a link that waits
+    "asked_from": INTS,
+    "may_wait": INTS,  # bytes in front of a link
+    "drops": TABLE,  # what found no place, until it is written down
+    "drops_used": INTS,
     # inputs
     "inputs": TABLE,
     "input_at": INTS,
@@ -72,6 +88,8 @@ _FIELDS = {
     "timer_min": TABLE,
     "charging": FLAGS,  # whether any service has a cost model
     "client_broker": NARROW,
+    "moving": FLAGS,  # whether any client comes and goes
+    "leaves": INTS,  # by client, from when on it is not there
     # bodies and causes
     "body_hash": WORDS,
     "body_size": INTS,

@@ -11,9 +11,12 @@ from brokers.engine import checkpoint
 from brokers.engine.runfolder import create_run, same_rows
 from brokers.engine.simulate import FileTraces, simulate, tables_of
 from brokers.errors import ActorsLost, EnvironmentProblem
+from brokers.limits import NEWEST, OLDEST, REFUSE, WAYS, Limits
 from protocols.conformance import REHEARSALS, rehearse
 from protocols.spatial.summarised import SUMMARY, WIDER
+from tests.brokers.test_forgetting import forgetting
 from tests.brokers.test_outages import some_of_everything
+from tests.brokers.test_stays import wandering
 
 TREE, TIES, STRAINED, LOSSY, SETTLED, RING, CYCLES = REHEARSALS
 WINDOW_NS = 3_000_000
@@ -102,11 +105,44 @@ def test_a_resumed_run_equals_the_whole_run(
 
 
 @pytest.mark.parametrize(
+    ("protocol", "rehearsal"),
+    [("covering", SETTLED), ("context-escalated", SETTLED), ("spatial", STRAINED), ("topk-gather", CYCLES)],
+)
+def test_clients_that_come_and_go_are_where_they_were(tmp_path, protocol, rehearsal):
+    model = wandering(rehearse(rehearsal, protocol))
+    whole, result = undisturbed(tmp_path / "whole", model)
+    halves = folder_for(tmp_path / "halves", model)
+    stopped_at(0.5, model, halves.path, 2)
+    resumed = continued(model, halves.path, 3)
+    assert resumed.digest == result.digest
+    assert resumed.metrics["services"] == result.metrics["services"]
+    assert result.metrics["services"]["service"]["absent"] > 0
+    assert differing_tables(whole, halves.finish(resumed.digest)) == []
+
+
+@pytest.mark.parametrize(
     ("protocol", "rehearsal"), [("subscription", STRAINED), ("covering", CYCLES), ("topk-bounded", CYCLES)]
 )
 def test_faults_go_on_where_they_were(tmp_path, protocol, rehearsal):
     model = rehearse(rehearsal, protocol)
-    broken = replace(model, faults=some_of_everything(model, 7))
+    goes_on(tmp_path, model, replace(model, faults=some_of_everything(model, 7)))
+
+
+@pytest.mark.parametrize("protocol", ["subscription", "context-edge"])
+def test_brokers_that_forget_go_on_where_they_were(tmp_path, protocol):
+    model = rehearse(TREE, protocol)
+    goes_on(tmp_path, model, replace(model, faults=forgetting(model, 3)))
+
+
+@pytest.mark.parametrize("full", [NEWEST, OLDEST, REFUSE], ids=WAYS)
+def test_full_queues_go_on_where_they_were(tmp_path, full):
+    model = rehearse(STRAINED, "subscription")
+    limits = Limits((3,) * model.overlay.brokers, full, messages=2)
+    goes_on(tmp_path, model, replace(model, limits=limits, faults=some_of_everything(model, 7)))
+
+
+def goes_on(tmp_path, model, broken):
+    """A model with faults stops half way, and goes on over other shards."""
     whole, result = undisturbed(tmp_path / "whole", broken)
     halves = folder_for(tmp_path / "halves", broken)
     stopped_at(0.5, broken, halves.path, 2)

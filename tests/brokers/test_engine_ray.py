@@ -15,6 +15,7 @@ from brokers.engine.ray_privacy import own_token
 from brokers.engine.simulate import simulate
 from brokers.errors import EnvironmentProblem, ProtocolFault
 from protocols.conformance import REHEARSALS, Variant, check_digests, rehearse
+from tests.brokers.test_outages import some_of_everything
 
 pytestmark = pytest.mark.ray
 TREE, TIES, STRAINED, LOSSY, SETTLED, RING, CYCLES = REHEARSALS
@@ -69,6 +70,16 @@ def test_actors_give_the_digest_of_one_process(session, protocol, rehearsal):
     model.services.append(replace(model.services[0], name="beside", cost={"base": 7_000.0}))
     ways = [Variant("one process"), on_ray(2, partition="round-robin"), on_ray(3)]
     assert check_digests(model, ways) == []
+
+
+@pytest.mark.parametrize("protocol", ["subscription", pytest.param("covering", marks=pytest.mark.full)])
+def test_faults_give_the_digest_of_one_process_on_ray(session, protocol):
+    model = rehearse(CYCLES, protocol)
+    broken = replace(model, faults=some_of_everything(model, 7))
+    here, there = simulate(broken), simulate(broken, engine="ray", actors=3)
+    assert there.digest == here.digest != simulate(model).digest
+    assert there.metrics["services"] == here.metrics["services"]
+    assert check_digests(broken, [Variant("one process"), on_ray(2, partition="round-robin")]) == []
 
 
 def test_own_tables_and_the_authors_view_give_the_digest_of_one_process_on_ray(session):

@@ -35,7 +35,7 @@ def shard_of(rehearsal):
 
 
 def arrays_of(shard):
-    rooms = (shard.links, shard.services, shard.queues, shard.outages, shard.tallies, shard.bench)
+    rooms = (shard.links, shard.services, shard.queues, shard.outages, shard.crowding, shard.tallies, shard.bench)
     return {name: array for room in rooms for name, array in room.arrays().items()}
 
 
@@ -70,8 +70,8 @@ def test_kernels_of_a_world_are_compiled_by_one_process_for_all_and_again_after_
 
 def test_every_array_of_a_world_has_one_owner():
     shard = shard_of(REHEARSALS[0])
-    names = [name for room in (shard.links, shard.services, shard.queues, shard.outages, shard.tallies, shard.bench)
-             for name in room.arrays()]  # fmt: skip
+    rooms = (shard.links, shard.services, shard.queues, shard.outages, shard.crowding, shard.tallies, shard.bench)
+    names = [name for room in rooms for name in room.arrays()]
     assert len(names) == len(set(names))
 
 

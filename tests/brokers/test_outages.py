@@ -13,13 +13,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from brokers.contract import FAULT, NEVER, BrokerProtocol, Guarantees
+from brokers.contract import FAULT, NEVER, BrokerProtocol, Guarantees, LinkTable
+from brokers.engine import layout as L
 from brokers.engine.batching import Cutting
+from brokers.engine.notices import Notices
 from brokers.engine.outages import Outages, done_at
 from brokers.engine.simulate import MemoryTraces, simulate, tables_of
 from brokers.faults import (
     CRASHED,
     CUT_OFF,
+    KEPT,
     LINK_DOWN,
     LINK_UP,
     NOTHING,
@@ -32,12 +35,14 @@ from brokers.faults import (
     Slow,
     Worn,
 )
+from brokers.fingerprint import scramble
 from brokers.kinds import manifests
 from protocols.conformance import REHEARSALS, rehearse
 from protocols.content.flooding import PlainFlooding
 from protocols.judging import audit
 from scenarios.loader import loads
 from scenarios.plan import resolve
+from topology import draws as draws_of
 
 MS = 1_000_000
 OTHERS = [name for kind in manifests() if kind.name != "content" for name in kind.protocols]
@@ -68,7 +73,8 @@ def some_of_everything(model: Any, seed: int) -> Schedule:
         begin, end = span()
         faults.append(Crash(int(draws.integers(brokers)), begin, min(end, begin + 50 * MS)))
         faults.append(Slow(int(draws.integers(brokers)), *span(), float(draws.choice([0.0, 1.5, 3.0]))))
-        faults.append(Worn(int(draws.integers(links)), *span(), 0.2, 0.3, int(draws.integers(5 * MS)), 2.0))
+        worn = Worn(int(draws.integers(links)), *span(), 0.2, 0.3, int(draws.integers(5 * MS)), 2.0)
+        faults.append(worn._replace(begins=0.2, ends=0.3, bad=0.9))
     return Schedule(tuple(faults), detect_ns=5 * MS)
 
 
@@ -155,6 +161,36 @@ services:
 ENDS, OUTPUT, BEGINS, ARRIVES = range(4)  # in this order at one instant
 
 
+class Chains:
+    """What links are at each message, counted from the first: bad or good, one draw a message."""
+
+    def __init__(self, model: Any, salts: tuple[int, int]) -> None:
+        ends = np.stack([model.overlay.link_a, model.overlay.link_b], 1).astype(np.int64)
+        directed = np.stack([ends, ends[:, ::-1]], 1).reshape(-1, 2)
+        names = directed[:, 0] << 32 | directed[:, 1]
+        keys = draws_of.streams(draws_of.purpose_key(model.seed, "link/loss"), names)
+        turns, self._salt = salts
+        self._losses = keys
+        self._turns = [scramble(key ^ np.uint64(turns)) for key in keys]
+        self._bad: dict[Any, bool] = {}
+
+    def drawn(self, link: int, number: int, share: float, salt: int | None = None) -> bool:
+        salt = self._salt if salt is None else salt
+        key = scramble(self._losses[link] ^ np.uint64(salt)) if salt else self._losses[link]
+        return int(draws_of.bits(np.uint64(key), number)) < int(share * 2.0**64)
+
+    def loses(self, link: int, number: int, chain: Any, which: Any = None) -> bool:
+        begins, ends, good, bad = chain
+        drawn = int(draws_of.bits(np.uint64(self._turns[link]), number)) / 2.0**64
+        was = self._bad.get((link, which))
+        if was is None:
+            now = drawn < begins / (begins + ends)
+        else:
+            now = drawn >= ends if was else drawn < begins
+        self._bad[link, which] = now
+        return self.drawn(link, number, bad if now else good)
+
+
 def one_by_one(model: Any, publications: Any) -> tuple[Counter[Any], Counter[int]]:
     """(what was handled: broker, time, publication; what was lost, by reason) as an event loop has it."""
     overlay, cost = model.overlay, int(model.services[0].cost["base"])
@@ -175,15 +211,21 @@ def one_by_one(model: Any, publications: Any) -> tuple[Counter[Any], Counter[int
         later(time, ARRIVES, -1, broker, name)
     down: Counter[int] = Counter()
     cut: Counter[int] = Counter()
+    wear: dict[int, Worn | None] = {}
     lives: Counter[int] = Counter()  # how often a broker has crashed
     lost_on: Counter[int] = Counter()  # how often a link was cut
     busy = [0] * overlay.brokers
     handled: Counter[Any] = Counter()
     lost: Counter[int] = Counter()
+    own, worn = Chains(model, (0x74_75_72_6E, 0)), Chains(model, (0x77_74_75_72_6E, 0x77_6F_72_6E))
+    left: Counter[int] = Counter()  # how many messages left over a link
     while events:
         time, what, _, *more = heapq.heappop(events)
         if what in (BEGINS, ENDS):
             (fault,) = more
+            if isinstance(fault, Worn):
+                wear[fault.link] = fault if what == BEGINS else None
+                continue
             by = 1 if what == BEGINS else -1
             if isinstance(fault, Crash):
                 down[fault.broker] += by
@@ -201,21 +243,35 @@ def one_by_one(model: Any, publications: Any) -> tuple[Counter[Any], Counter[int
                     continue
                 if lives[broker] != life:
                     lost[CRASHED] += 1
+                    continue
+                number, fault, times = left[link], wear.get(link), 1
+                left[link] += 1
+                gone = doomed = False
+                if overlay.bursts is not None:
+                    gone = own.loses(link, number, overlay.bursts[link // 2])
+                if fault is not None and not gone:
+                    doomed = worn.loses(link, number, (fault.begins, fault.ends, fault.loss, fault.bad), fault)
+                    times += worn.drawn(link, number, fault.twice, 0x74_77_6F)
+                if gone:
+                    lost[ON_LINK] += 1
                 elif cut[link]:
                     lost[CUT_OFF] += 1
                 else:
                     arrives = time + int(overlay.delay_ns[link // 2])
-                    later(arrives, ARRIVES, link, int(target[link]), name, lost_on[link])
+                    later(arrives, ARRIVES, link, int(target[link]), name, lost_on[link], doomed, times)
         else:
             link, broker, name, *sent = more
             if link >= 0 and lost_on[link] != sent[0]:
                 lost[CUT_OFF] += 1
+            elif link >= 0 and sent[1]:
+                lost[ON_LINK] += 1
             elif down[broker]:
                 lost[CRASHED] += link >= 0
             else:
-                handled[broker, time, name] += 1
-                busy[broker] = max(time, busy[broker]) + cost
-                later(busy[broker], OUTPUT, broker, link, name, lives[broker])
+                for _ in range(sent[2] if sent else 1):
+                    handled[broker, time, name] += 1
+                    busy[broker] = max(time, busy[broker]) + cost
+                    later(busy[broker], OUTPUT, broker, link, name, lives[broker])
     return handled, lost
 
 
@@ -235,6 +291,14 @@ def test_what_is_looked_up_ahead_is_what_a_loop_meets(seed):
         faults.append(Crash(int(draws.integers(9)), begin, other))
         begin, other = sorted(draws.choice(moments, 2, replace=False).tolist())
         faults.append(Cut(int(draws.integers(16)), begin, other))
+    bursts = None
+    if seed % 2:
+        bursts = np.tile([0.2, 0.4, 0.05, 0.8], (8, 1))
+        worst = bursts[:, 3] * 0.5
+        model = replace(model, overlay=replace(model.overlay, bursts=bursts, loss=worst))
+        moments = sorted(draws.choice([time for time, _, _ in publications], 12, replace=False).tolist())
+        for link, (begin, end) in enumerate(zip(moments[::2], moments[1::2])):
+            faults.append(Worn(link, begin, end, loss=0.1, twice=0.3, begins=0.3, ends=0.3, bad=0.9))
     model = replace(model, faults=Schedule(tuple(fault for fault in faults if fault.begin < fault.end)))
     traces = MemoryTraces("full", tables_of(model))
     result = simulate(model, trace=traces)
@@ -244,6 +308,7 @@ def test_what_is_looked_up_ahead_is_what_a_loop_meets(seed):
     assert Counter(zip(*(hops[name].tolist() for name in ("broker", "time_ns", "body")))) == handled
     on_links = losses["reason"][losses["link"] >= 0].tolist()
     assert Counter(on_links) == lost and sum(lost.values()) > 20
+    assert (bursts is None) == (lost[ON_LINK] == 0)
     accepted = len(tables["publications"]["publication"])
     assert accepted + result.metrics["services"]["news"]["refused"] == len(publications)
 
@@ -414,13 +479,12 @@ def test_a_path_is_there_as_often_as_independent_failures_say():
 
 
 def told_of(*faults: Fault, detect_ns: int = 20 * MS, brokers: int = 2) -> list[tuple[int, int, int, int]]:
-    from brokers.engine.notices import _told
-
-    model = resolve(loads(TWO))
-    room = Outages(Schedule(faults, detect_ns), brokers, 2)
-    from brokers.contract import LinkTable
-
-    found = _told(room.downs, room.cuts, detect_ns, LinkTable.of(model.overlay), np.ones(2, bool))
+    links, local = LinkTable.of(resolve(loads(TWO)).overlay), np.ones(2, bool)
+    schedule = Schedule(faults, detect_ns)
+    told = Notices(Outages(schedule, brokers, 2), schedule, links, local, [0], [False], None)
+    at, columns = told.take_before(NEVER)
+    type_ = columns[L.M_PACKED] >> 8 & 0xFF
+    found = zip(*(each.tolist() for each in (columns[L.M_TIME], at, type_, columns[L.M_WORD])))
     return sorted((time // MS, broker, type_, link) for time, broker, type_, link in found)
 
 
@@ -438,11 +502,11 @@ def test_what_is_shorter_than_the_time_to_notice_is_not_heard_of():
 
 def test_a_broker_that_was_down_hears_that_it_is_up_and_what_has_changed():
     assert told_of(Crash(0, 100 * MS, 300 * MS), Cut(0, 150 * MS, 400 * MS)) == [
-        (120, 1, LINK_DOWN, 1), (300, 0, LINK_DOWN, 0), (300, 0, RESTART, -1), (420, 0, LINK_UP, 0),
+        (120, 1, LINK_DOWN, 1), (300, 0, LINK_DOWN, 0), (300, 0, RESTART, KEPT), (420, 0, LINK_UP, 0),
         (420, 1, LINK_UP, 1),
     ]  # fmt: skip
     assert told_of(Crash(0, 100 * MS, 300 * MS), Cut(0, 150 * MS, 250 * MS)) == [
-        (120, 1, LINK_DOWN, 1), (300, 0, RESTART, -1), (320, 1, LINK_UP, 1),
+        (120, 1, LINK_DOWN, 1), (300, 0, RESTART, KEPT), (320, 1, LINK_UP, 1),
     ]  # fmt: skip
 
 
@@ -450,12 +514,40 @@ def test_a_broker_that_was_down_hears_that_it_is_up_and_what_has_changed():
 @pytest.mark.parametrize("protocol", ["flooding", "subscription", "covering"])
 def test_what_faults_take_is_excused_and_nothing_else(protocol, rehearsal):
     model = rehearse(rehearsal, protocol)
-    schedule = some_of_everything(model, 11)
-    schedule = Schedule(tuple(f._replace(twice=0.0) if isinstance(f, Worn) else f for f in schedule.faults))
-    model = replace(model, faults=schedule)
+    model = replace(model, faults=some_of_everything(model, 11))
     traces = MemoryTraces("full", tables_of(model))
     simulate(model, trace=traces)
     service = model.services[0]
     promised = service.protocol_class.guarantees_for(model.overlay)
     found = audit(traces.tables(), service.kind_class(service.params), promised)
     assert found.judgement[0] != "invalid", str(found)
+
+
+def test_what_a_link_doubled_is_told_and_comes_twice_and_what_it_did_not_double_may_not():
+    model = rehearse(TREE, "flooding")
+    every = tuple(Worn(link, 0, NEVER, twice=0.1) for link in range(2 * model.overlay.links))
+    model = replace(model, faults=Schedule(every))
+    traces = MemoryTraces("full", tables_of(model))
+    simulate(model, trace=traces)
+    tables, service = traces.tables(), model.services[0]
+    came = Counter(tables["hops"]["body"].tolist())
+    doubled = set(tables["doubled"]["body"].tolist())
+    assert {came[p] > 9 for p in doubled} == {True}
+    assert {came[p] for p in tables["publications"]["publication"].tolist() if p not in doubled} == {9}
+    kind, promised = service.kind_class(service.params), service.protocol_class.guarantees_for(model.overlay)
+    found = audit(tables, kind, promised)
+    assert found.verdict == "valid" and found.doubled > 0
+    one = next(row for row, p in enumerate(tables["deliveries"]["publication"].tolist()) if p not in doubled)
+    tables["deliveries"] = {name: np.append(rows, rows[one]) for name, rows in tables["deliveries"].items()}
+    again = audit(tables, kind, promised)
+    assert again.verdict == "invalid" and again.duplicated.count == 1 and again.doubled == found.doubled
+
+
+def test_a_timer_of_a_broker_that_is_down_for_good_is_lost_and_excuses_what_it_was_set_for(monkeypatch):
+    monkeypatch.setitem(sys.modules, "ticking", sys.modules[__name__])
+    tables = run_two(Crash(0, 300 * MS, NEVER), protocol_target="ticking:Ticking", settled=False)
+    losses, hops = tables["losses"], tables["hops"]
+    unrung = (losses["link"] == -1) & (losses["type"] == 20)
+    asked = hops["time_ns"][(hops["broker"] == 0) & (hops["kind"] == 1) & (hops["type"] == 0)]
+    assert (losses["reason"][unrung] == CRASHED).all()
+    assert sorted(losses["time_ns"][unrung]) == sorted(asked[asked >= 250 * MS]) and unrung.sum() > 2

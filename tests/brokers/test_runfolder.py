@@ -31,7 +31,7 @@ from brokers.engine.trace import Column, Table, TraceWriter
 from brokers.errors import BrokerlabError, EnvironmentProblem, InvalidInput, RunDamaged, RunIncomplete
 
 ROOT = Path(__file__).parents[2]
-LOSS: dict[str, Any] = {"link": 1, "service": 0, "type": 0, "body": 1, "cause": -1, "reason": 0}
+LOSS: dict[str, Any] = {"link": 1, "service": 0, "type": 0, "body": 1, "cause": -1, "reason": 0, "client": -1}
 
 
 def begin(root: Path, **changes: Any) -> NewRun:

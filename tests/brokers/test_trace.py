@@ -38,7 +38,9 @@ HOP: dict[str, Any] = {
     "broker": 1, "time_ns": 10, "kind": 1, "source": 7, "sequence": 0, "link": -1, "service": 0,
     "type": 0, "body": 3, "word": 0, "cause": -1, "finish_ns": 12,
 }  # fmt: skip
-LOSS: dict[str, Any] = {"link": 1, "time_ns": 2, "service": 0, "type": 0, "body": 1, "cause": -1, "reason": 0}
+LOSS: dict[str, Any] = {
+    "link": 1, "time_ns": 2, "service": 0, "type": 0, "body": 1, "cause": -1, "reason": 0, "client": -1,
+}  # fmt: skip
 PUBLICATION: dict[str, Any] = {
     "publication": 1, "time_ns": 2, "service": 0, "broker": 3, "client": 4, "size_bytes": 5,
 }  # fmt: skip
@@ -71,8 +73,10 @@ def test_each_level_writes_all_tables_of_the_level_before_it() -> None:
     sets = [set(tables_at(level)) for level in LEVELS]
     assert sets[0] == set()
     assert all(below < above for below, above in pairwise(sets))
-    assert sets[1] == {"links", "brokers", "samples", "changes", "dependencies", "faults", "windows", "actors"}
-    assert sets[2] - sets[1] == {"publications", "deliveries", "losses"}
+    assert sets[1] == {
+        "links", "brokers", "samples", "changes", "dependencies", "faults", "stays", "windows", "actors",
+    }  # fmt: skip
+    assert sets[2] - sets[1] == {"publications", "deliveries", "losses", "doubled"}
     assert sets[3] - sets[2] == {"hops"} and sets[3] == set(TABLES)
 
 
@@ -334,13 +338,13 @@ from brokers.engine.trace import TraceWriter
 from brokers.errors import EnvironmentProblem
 
 with TraceWriter(sys.argv[1], 0, "full") as first:
-    first.write("losses", link=1, time_ns=2, service=0, type=0, body=1, cause=-1, reason=0)
+    first.write("losses", link=1, time_ns=2, service=0, type=0, body=1, cause=-1, reason=0, client=-1)
 resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
 second = TraceWriter(sys.argv[1], 1, "full", background=sys.argv[2] == "True")
 noise = np.random.default_rng(1).integers(0, 2**62, 100_000)
 try:
     for _ in range(20):
-        second.write("losses", link=1, time_ns=noise, service=0, type=0, body=noise, cause=noise, reason=0)
+        second.write("losses", link=1, time_ns=noise, service=0, type=0, body=noise, cause=noise, reason=0, client=-1)
     second.close()
 except EnvironmentProblem as error:
     print(error)

@@ -120,7 +120,7 @@ def test_the_earliest_of_several_differences_is_told() -> None:
 
 def test_without_hops_every_table_that_differs_is_told() -> None:
     traces = [MemoryTrace("deliveries") for _ in range(2)]
-    loss = {"link": 1, "time_ns": 2, "service": 0, "type": 0, "cause": -1, "reason": 0}
+    loss = {"link": 1, "time_ns": 2, "service": 0, "type": 0, "cause": -1, "reason": 0, "client": -1}
     for number, trace in enumerate(traces):
         trace.write("losses", **loss, body=number)
         trace.write("dependencies", change=np.arange(number), depends_on=0)

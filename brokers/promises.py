@@ -1,0 +1,167 @@
+"""What a protocol has to recover from, and what it promises then.
+
+Under faults a protocol promises one of three things (`Guarantees.under_faults`):
+
+    nothing    losses excuse, for as long as what was lost is missing
+    recovers   so long after the last fault (`recovers_ns`) what it promises holds again, whatever was lost before
+    reliable   no loss excuses anything
+
+How long recovering takes follows from what there is to recover from, so a protocol is asked with it (`Faced`): the
+time after which brokers are told, when the last fault is over, whether there is one that nobody is told of, and how
+long a message is under way. What it answers (`Recovery`) is a statement: the audit holds it to it.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from brokers.contract import NEVER, Guarantees
+from brokers.faults import NO_PLACE, NO_PLACE_AHEAD, ON_LINK, Crash, Cut, Schedule, Worn, noticed
+
+_DOWN, _CUT = 0, 2  # `what` in the table of faults
+NOTHING_PROMISED, RECOVERS, RELIABLE = "nothing", "recovers", "reliable"
+
+
+class Recovery(NamedTuple):
+    """What a protocol promises that recovers."""
+
+    within_ns: int  # after the last fault
+    heals_loss: bool = False  # whether it needs not be told, and finds out by itself what a link lost
+
+
+@dataclass(frozen=True)
+class Faced:
+    """The faults of a run, as far as recovering from them goes."""
+
+    any: bool = False
+    detect_ns: int = NEVER
+    over_ns: int = -1  # when the last is over; NEVER: one never is
+    unnoticed: bool = False  # whether a link was cut, and nobody was told
+    way_ns: int = 0  # no quickest way from broker to broker takes longer, by delays
+    link_ns: int = 0  # nor a link
+
+    @classmethod
+    def of(cls, schedule: Schedule, overlay: Any) -> Faced:
+        """Of a schedule."""
+        faults = schedule.faults
+        columns = {
+            "what": [_DOWN if isinstance(f, Crash) else _CUT if isinstance(f, Cut) else -1 for f in faults],
+            "broker": [getattr(f, "broker", -1) for f in faults],
+            "link": [getattr(f, "link", -1) for f in faults],
+            "begin_ns": [f.begin for f in faults],
+            "end_ns": [-1 if f.end >= NEVER else f.end for f in faults],
+            "delay_ns": [f.delay if isinstance(f, Worn) else 0 for f in faults],
+        }
+        return cls.read(columns, schedule.detect_ns, overlay.link_a, overlay.link_b, overlay.delay_ns)
+
+    @classmethod
+    def read(cls, faults: Mapping[str, Any], detect_ns: int, link_a: Any, link_b: Any, delay_ns: Any) -> Faced:
+        """Of the table `faults` of a trace, and its links."""
+        end = np.asarray(faults["end_ns"], np.int64)
+        if not end.size:
+            return cls()
+        spans: dict[tuple[bool, int], list[tuple[int, int]]] = {}
+        rows = (np.asarray(faults[name]).tolist() for name in ("what", "broker", "link", "begin_ns"))
+        for what, broker, link, begin, until in zip(*rows, np.where(end < 0, NEVER, end).tolist()):
+            if what in (_DOWN, _CUT):
+                key = (True, link >> 1) if what == _CUT else (False, broker)
+                spans.setdefault(key, []).append((begin, until))
+        unnoticed = any(
+            _missed(cuts, [*cuts, *spans.get((False, int(far)), [])], detect_ns)
+            for (is_link, link), cuts in spans.items()
+            if is_link
+            for far in (link_a[link], link_b[link])
+        )
+        late = int(np.max(faults["delay_ns"]))
+        return cls(
+            True, detect_ns, NEVER if (end < 0).any() else int(end.max()), unnoticed,
+            2 * _farthest(link_a, link_b, delay_ns) + late, int(np.max(delay_ns, initial=0)) + late,
+        )  # fmt: skip
+
+
+def _farthest(link_a: Any, link_b: Any, delay_ns: Any) -> int:
+    """How far the farthest broker is from the first, by delays: half of what no two are farther apart than."""
+    near: dict[int, list[tuple[int, int]]] = {}
+    for a, b, delay in zip(*(np.asarray(each).tolist() for each in (link_a, link_b, delay_ns))):
+        near.setdefault(a, []).append((b, delay))
+        near.setdefault(b, []).append((a, delay))
+    reached: dict[int, int] = {}
+    ahead = [(0, 0)]
+    while ahead:
+        time, broker = heapq.heappop(ahead)
+        if broker not in reached:
+            reached[broker] = time
+            for other, delay in near.get(broker, ()):
+                heapq.heappush(ahead, (time + delay, other))
+    return max(reached.values())
+
+
+def _missed(cuts: list[tuple[int, int]], broken: list[tuple[int, int]], detect_ns: int) -> bool:
+    """Whether a link is cut so shortly that nobody at one of its ends is told."""
+    if detect_ns >= NEVER:
+        return True
+    told = [(begin - detect_ns, end - detect_ns) for begin, end in noticed(broken, detect_ns)]
+    return not all(any(begin <= cut[0] and cut[1] <= end for begin, end in told) for cut in cuts if cut[1] < NEVER)
+
+
+def promised(protocol: Any, options: Any, overlay: Any, faced: Faced) -> Guarantees:
+    """What a protocol promises with these options, on this overlay, under these faults."""
+    declared = getattr(protocol, "guarantees_for", None)
+    guarantees: Guarantees = declared(overlay) if declared is not None else protocol.guarantees
+    asked = None if overlay.has_latent else getattr(protocol, "recovery", None)  # ways would not be known
+    if not faced.any or asked is None or guarantees.under_faults != NOTHING_PROMISED:
+        return guarantees
+    model = getattr(protocol, "Options", None)
+    made = options if model is None or isinstance(options, model) else model(**options)
+    found: Recovery | None = asked(made, overlay, faced)
+    if found is None or (faced.unnoticed and not found.heals_loss):
+        return guarantees
+    return replace(
+        guarantees, under_faults=RECOVERS, recovers_ns=int(found.within_ns), heals_loss=bool(found.heals_loss)
+    )
+
+
+class Excused(NamedTuple):
+    """What faults excuse in a run, in times of publications."""
+
+    again_ns: int = NEVER  # what is sent from then on, nothing of before excuses; NEVER: there is no such time
+    forgot_ns: int = NEVER  # when first a broker went down that came back without what it knew
+
+    def anything(self, sent_ns: int, end_ns: int) -> bool:
+        """Whether nothing is owed about what was under way then: some broker may have known nothing of anybody."""
+        return self.forgot_ns <= end_ns and sent_ns < self.again_ns
+
+
+def unnoticed_ns(faults: Mapping[str, Any], losses: Mapping[str, Any], publications: frozenset[int]) -> int:
+    """When last, after the first fault, a link or a queue lost of its own what was no publication: nobody is told.
+
+    -1: never.
+    """
+    if not len(faults["begin_ns"]):
+        return -1
+    time = np.asarray(losses["time_ns"])
+    by_itself = np.isin(np.asarray(losses["reason"]), (ON_LINK, NO_PLACE, NO_PLACE_AHEAD))
+    quiet = by_itself & (time >= int(np.min(faults["begin_ns"])))
+    quiet &= ~np.isin(np.asarray(losses["type"]), sorted(publications))
+    return int(time[quiet].max(initial=-1))
+
+
+def excused(guarantees: Guarantees, faults: Mapping[str, Any], unnoticed: int) -> Excused:
+    """What faults excuse, by the table `faults` and what of the service was lost unnoticed, and when (`unnoticed_ns`).
+
+    Where that was, there is no time from which on all is exact again; unless the protocol finds out by itself.
+    """
+    end = np.asarray(faults["end_ns"], np.int64)
+    if not end.size or guarantees.without_excuse:
+        return Excused()
+    forgets = np.asarray(faults["state"]) > 0
+    forgot = int(np.asarray(faults["begin_ns"])[forgets].min()) if forgets.any() else NEVER
+    recovers = guarantees.under_faults == RECOVERS and not (end < 0).any()
+    if unnoticed >= 0:
+        recovers = recovers and guarantees.heals_loss and unnoticed < end.max()
+    return Excused(int(end.max()) + guarantees.recovers_ns if recovers else NEVER, forgot)

@@ -1,0 +1,94 @@
+"""Latent links: candidates that carry nothing until somebody opens them.
+
+They are links of the overlay with delays of their own, so that lookahead counts them. What asks for neighbours, paths
+and trees does not see them.
+"""
+
+from __future__ import annotations
+
+import heapq
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from topology.errors import TopologyError
+from topology.links import Latent
+from topology.overlay import BURSTS, Overlay, broker_number, hops_from
+
+_Pairs = set[tuple[int, int]]
+
+
+def with_latent(overlay: Overlay, latent: Latent | None) -> Overlay:
+    """The overlay with candidates between its brokers.
+
+    Raises
+    ------
+    TopologyError
+        If a pair names a broker that there is not, or two that have a link already.
+    """
+    if latent is None:
+        return overlay
+    pairs = _named(overlay, latent) | (set() if latent.hops is None else _near(overlay, latent.hops))
+    if not pairs:
+        return replace(overlay, latent=np.zeros(overlay.links, np.bool_), open_most=latent.most or 0)
+    ends = np.array(sorted(pairs), np.int64)
+    delay = _delays(overlay, ends) if latent.delay is None else np.full(len(ends), latent.delay, np.int64)
+    link_a, link_b = (np.concatenate([known, new]) for known, new in zip((overlay.link_a, overlay.link_b), ends.T))
+    order, nothing = np.lexsort((link_b, link_a)), np.zeros(len(ends))
+
+    def column(known: Any, new: Any) -> Any:
+        return np.concatenate([known, new])[order].astype(known.dtype)
+
+    return replace(
+        overlay,
+        link_a=link_a[order].astype(np.int32), link_b=link_b[order].astype(np.int32),
+        delay_ns=column(overlay.delay_ns, delay), jitter_ns=column(overlay.jitter_ns, nothing),
+        bandwidth_bps=column(overlay.bandwidth_bps, nothing), loss=column(overlay.loss, nothing),
+        bursts=None if overlay.bursts is None else column(overlay.bursts, np.zeros((len(ends), BURSTS))),
+        latent=column(np.zeros(overlay.links, np.bool_), np.ones(len(ends), np.bool_)),
+        open_most=latent.most or 0,
+    )  # fmt: skip
+
+
+def _named(overlay: Overlay, latent: Latent) -> _Pairs:
+    """The pairs that are listed, each with its lower end first."""
+    number_of = {name: b for b, name in enumerate(overlay.names)}
+    there = set(zip(overlay.link_a.tolist(), overlay.link_b.tolist()))
+    found: _Pairs = set()
+    for i, pair in enumerate(latent.pairs):
+        where = f"links: latent.pairs[{i}]"
+        a, b = sorted(broker_number(end, number_of, where) for end in pair)
+        if a == b or (a, b) in there:
+            why = "is one broker" if a == b else "have a link already"
+            raise TopologyError(f"{where}: {overlay.names[a]!r} and {overlay.names[b]!r} {why}")
+        found.add((a, b))
+    return found
+
+
+def _near(overlay: Overlay, hops: int) -> _Pairs:
+    """All pairs of brokers that are 2 to so many links apart. O(brokers * links)."""
+    found: _Pairs = set()
+    for a in range(overlay.brokers):
+        away = hops_from(overlay.adjacency, a)
+        found |= {(a, b) for b in np.flatnonzero((away >= 2) & (away <= hops)).tolist() if b > a}
+    return found
+
+
+def _delays(overlay: Overlay, ends: Any) -> Any:
+    """By pair, the delay of the quickest way between the two."""
+    start, neighbour, link = (column.tolist() for column in overlay.adjacency)
+    delay = overlay.delay_ns.tolist()
+    found = np.zeros(len(ends), np.int64)
+    for a in np.unique(ends[:, 0]).tolist():
+        reached: dict[int, int] = {}
+        ahead = [(0, a)]
+        while ahead:
+            time, b = heapq.heappop(ahead)
+            if b not in reached:
+                reached[b] = time
+                for at in range(start[b], start[b + 1]):
+                    heapq.heappush(ahead, (time + delay[link[at]], neighbour[at]))
+        mine = ends[:, 0] == a
+        found[mine] = [reached[b] for b in ends[mine, 1].tolist()]
+    return found
