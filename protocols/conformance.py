@@ -26,6 +26,7 @@ from brokers.engine.model import Model
 from brokers.engine.simulate import MemoryTraces, Result, simulate, tables_of
 from brokers.engine.trace import DRIVER
 from brokers.errors import BrokerlabError
+from brokers.promises import Faced, promised
 from brokers.verdicts import VALID
 from protocols.joining import Delivery, Hop, Joined, join, overlay_of
 from protocols.judging import Audit, audit
@@ -217,7 +218,7 @@ def audit_run(model: Model, service: int = 0) -> Audit:
     return audit(
         traces.tables(),
         spec.kind_class(spec.params),
-        spec.protocol_class.guarantees_for(model.overlay),
+        promised(spec.protocol_class, spec.options, model.overlay, Faced.of(model.faults, model.overlay)),
         service,
     )
 

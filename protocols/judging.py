@@ -19,8 +19,9 @@ import numpy as np
 
 from brokers import names, verdicts
 from brokers.contract import Guarantees, Kind
+from brokers.faults import AWAY
 from brokers.naming import message_name
-from protocols.standing import Standing, Tables
+from protocols.standing import Standing, Tables, excused_of
 
 _EXAMPLES = 5  # of each kind of mistake that an audit keeps
 
@@ -50,6 +51,7 @@ class Audit:
     forbidden: int = 0  # pairs that had not to be, where the client has or had some interest
     free: int = 0
     excused: int = 0  # of the free ones: free only because a link lost something
+    doubled: int = 0  # deliveries once more, free because a link had doubled the publication
     missed: Mistakes = field(default_factory=Mistakes)
     unwanted: Mistakes = field(default_factory=Mistakes)
     duplicated: Mistakes = field(default_factory=Mistakes)
@@ -93,6 +95,7 @@ class Audit:
         counts = (
             f"{self.publications} publications, {self.deliveries} deliveries; {self.forced} forced, "
             f"{self.forbidden} forbidden, {self.free} free ({self.excused} by losses)"
+            f"{f', {self.doubled} twice since a link doubled them' if self.doubled else ''}"
         )
         return f"{verdict}: {'; '.join([reason, f'found: {found}', counts, *self.broken])}"
 
@@ -106,15 +109,19 @@ class Published(NamedTuple):
     values: Any
     got: list[int]  # clients, one as often as it was served
     lost: bool  # a link lost a copy, and the protocol declares nothing under loss
+    gone: frozenset[int] = frozenset()  # clients that had left when it came to them
 
 
-def published(found: Audit, tables: Tables, service: int) -> Iterator[Published]:
+def published(found: Audit, tables: Tables, kind: Kind, service: int) -> Iterator[Published]:
     """Every publication of a service. What is wrong with deliveries whatever was asked for goes into `found`."""
     lost: set[int] = set()
-    if not found.guarantees.under_loss:
-        losses = tables["losses"]
-        lost = set(losses["body"][losses["service"] == service].tolist())
-    handled = handled_last(tables)
+    losses, gone = tables["losses"], dict[int, set[int]]()
+    for row in np.flatnonzero((losses["service"] == service) & (losses["reason"] == AWAY)).tolist():
+        gone.setdefault(int(losses["body"][row]), set()).add(int(losses["client"][row]))
+    if not found.guarantees.without_excuse:
+        lost = set(losses["body"][(losses["service"] == service) & (losses["reason"] != AWAY)].tolist())
+    handled, twice = handled_last(tables), doubled(tables, service)
+    excuse = excused_of(tables, kind, service, found.guarantees)
     deliveries = tables["deliveries"]
     mine = deliveries["service"] == service
     names = ("publication", "client", "published_ns", "time_ns")
@@ -128,11 +135,18 @@ def published(found: Audit, tables: Tables, service: int) -> Iterator[Published]
         id_, sent = int(table["publication"][row]), int(table["time_ns"][row])
         served = sorted(got.pop(id_, []))
         found.publications += 1
-        for client in sorted({a for a, b in pairwise(served) if a == b}):
+        end = max(handled.get(id_, sent), sent)
+        again = sorted({a for a, b in pairwise(served) if a == b})
+        if excuse.anything(sent, end):  # a broker may have forgotten that it had delivered it
+            again = []
+        if id_ in twice:
+            found.doubled, again = found.doubled + len(again), []
+        for client in again:
             found.duplicated.add(
                 f"{found.client(client)} got publication {found.message(id_)} {served.count(client)} times"
             )
-        yield Published(id_, sent, max(handled.get(id_, sent), sent), table["values"][row], served, id_ in lost)
+        left = frozenset(gone.get(id_, ()))
+        yield Published(id_, sent, end, table["values"][row], served, id_ in lost, left)
     for id_ in got:
         found.unwanted.add(f"publication {found.message(id_)}, which nobody published")
     judge_order(found, ids, clients, *times)
@@ -163,7 +177,7 @@ def audit(tables: Tables, kind: Kind, guarantees: Guarantees, service: int = 0) 
     interests = {each.change: each for each in standing.versions if each.type in kind.interests}
     rows = {change: version.values for change, version in interests.items()}
     asking = {version.client for version in interests.values()}
-    for p in published(found, tables, service):
+    for p in published(found, tables, kind, service):
         must: set[int] = set()
         excused: set[int] = set()
         may: set[int] = set()
@@ -179,12 +193,25 @@ def audit(tables: Tables, kind: Kind, guarantees: Guarantees, service: int = 0) 
     return found
 
 
+def doubled(tables: Tables, service: int) -> set[int]:
+    """Bodies of which a link delivered a copy twice: who gets them once more than that gets nothing wrong."""
+    if "doubled" not in tables:
+        return set()
+    table = tables["doubled"]
+    return set(table["body"][table["service"] == service].tolist()) - {-1}
+
+
 def handled_last(tables: Tables) -> dict[int, int]:
-    """When a broker last handled something that is, or stands for, each publication."""
-    hops = tables["hops"]
+    """When a broker last handled something that is, or stands for, each publication, or came too late with it.
+
+    A delivery that its client had left before is decided on then: what the client asked for had been withdrawn.
+    """
+    hops, losses = tables["hops"], tables["losses"]
+    gone = losses["reason"] == AWAY
     handled: dict[int, int] = {}
-    for body, time in zip(hops["body"].tolist(), hops["time_ns"].tolist()):
-        handled[body] = max(handled.get(body, -1), time)
+    for table, rows in ((hops, slice(None)), (losses, gone)):
+        for body, time in zip(table["body"][rows].tolist(), table["time_ns"][rows].tolist()):
+            handled[body] = max(handled.get(body, -1), time)
     return handled
 
 

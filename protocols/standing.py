@@ -11,7 +11,9 @@ word where the kind says that changes replace each other. Towards a span a versi
 
 A change that leans on others (covering leans on the covering subscription) has settled only once they have, and once
 those of them that were revoked have gone. A change of which a link lost something never settles, unless the protocol
-declares that it holds under loss; to `forgive` is to ask as if no link had lost anything.
+declares that it holds under loss; to `forgive` is to ask as if no link had lost anything. Where a protocol recovers
+from faults, what was lost excuses nothing that is sent after the time that it states; and where a broker came back
+without what it knew, nothing is certain before (`brokers.promises.Excused`).
 """
 
 from __future__ import annotations
@@ -23,8 +25,19 @@ from typing import Any, Protocol
 import numpy as np
 
 from brokers.contract import NEVER, Guarantees, Kind
+from brokers.promises import Excused, excused, unnoticed_ns
 
 Tables = Mapping[str, Mapping[str, Any]]
+
+
+def excused_of(tables: Tables, kind: Kind, service: int, guarantees: Guarantees) -> Excused:
+    """What faults excuse of a service."""
+    if "faults" not in tables:
+        return Excused()
+    losses = tables["losses"]
+    mine = losses["service"] == service
+    of_service = {name: losses[name][mine] for name in ("reason", "type", "time_ns")}
+    return excused(guarantees, tables["faults"], unnoticed_ns(tables["faults"], of_service, kind.publications))
 
 
 class Span(Protocol):
@@ -62,6 +75,7 @@ class Standing:
     def __init__(
         self, tables: Tables, kind: Kind, service: int, guarantees: Guarantees, heeds_ends: bool = True
     ) -> None:
+        self._excused = excused_of(tables, kind, service, guarantees)
         self.issued: dict[int, int] = {}
         self.versions: list[Version] = []  # in the order of their issue
         self.of: dict[int, list[Version]] = {}  # word -> its versions
@@ -81,7 +95,7 @@ class Standing:
             self.issued[change] = issued
             # What stands from the start was issued and settled before everything.
             self._settled[change] = -1 if issued < 0 else settled if settled >= 0 else NEVER
-            if table["lost"][row] and not guarantees.under_loss:
+            if table["lost"][row] and not guarantees.without_excuse:
                 self._spoilt.add(change)
             self._take(kind, table, row)
 
@@ -119,8 +133,10 @@ class Standing:
 
     def had_settled(self, change: int, span: Span, forgive: bool = False) -> bool:
         """Whether this change, and all it leans on, had settled before the sending."""
+        if not forgive and self._excused.anything(span.sent, span.end):
+            return False
         if not self._heeds_ends:
-            return self.settles(change, forgive) < span.sent
+            return self.settles(change, forgive or span.sent >= self._excused.again_ns) < span.sent
         seen: set[int] = set()
         ahead = [change]
         while ahead:
@@ -128,7 +144,9 @@ class Standing:
             if one in seen:
                 continue
             seen.add(one)
-            if self._settled.get(one, NEVER) >= span.sent or (one in self._spoilt and not forgive):
+            if self._settled.get(one, NEVER) >= span.sent:
+                return False
+            if one in self._spoilt and not forgive and span.sent < self._excused.again_ns:
                 return False
             for on in self._leans.get(one, ()):
                 ahead.append(on)

@@ -11,6 +11,8 @@ In what the audit counts a pair is a client and a query in one round: `publicati
 Losses. A lost answer excuses what lies behind the link for its round. A lost word on who listens to which channel
 excuses what lies behind the link until the next one went over it, for that tells everything again; the trace level
 `full` says when that was, at lower levels it excuses the rest of the run.
+
+What follows is asked in Spark; for tasks in Python `matching` says the same in NumPy.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from brokers.auditing import Question
 from brokers.contract import NEVER, Kind
+from protocols.channels.matching import Answered
 from protocols.channels.server import LISTEN
 
 if TYPE_CHECKING:
@@ -32,7 +35,12 @@ class ChannelsRule:
         from protocols.channels.kind import Channels
 
         assert isinstance(kind, Channels)
-        self.dimensions = kind.dimensions
+        self.kind, self.dimensions = kind, kind.dimensions
+
+    def matcher(self) -> Answered:
+        """The same in NumPy."""
+        operations = frozenset(self.kind.interests | self.kind.replacements)
+        return Answered(operations, self.dimensions, LISTEN, NEVER)
 
     def judge(self, question: Question, delivered: DataFrame) -> DataFrame:
         """A row per query and round in which it may be due, or was answered. O(queries * rounds), sorted once."""
@@ -47,7 +55,7 @@ class ChannelsRule:
         certain = standing.in_time()
         excused = ~standing.unspoilt()
         at_hand = F.filter(
-            "p.stretches", lambda s: (s["begin"] <= F.col("p.time_ns")) & (s["end"] >= F.col("p.time_ns"))
+            "p.stretches", lambda s: (s["begin"] <= F.col("p.end_ns")) & (s["end"] >= F.col("p.time_ns"))
         )
         untold = standing.is_behind(F.col("c.home"), F.transform(at_hand, lambda s: s["behind"]))
         may = may.select(

@@ -6,11 +6,13 @@ took its place until its end) or free. What the client received has to be the an
 if one is certain, something has to have been received.
 
 A lost answer excuses what lies behind the link for its round. A lost word on who listens to what excuses what lies
-behind the link until the next one went over it, since that tells everything again.
+behind the link until the next one went over it, since that tells everything again. An answer that a link doubled may
+come twice.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -20,7 +22,7 @@ from brokers.contract import NEVER, Guarantees
 from protocols.channels.database import marks
 from protocols.channels.kind import Asked, Channels
 from protocols.channels.server import LISTEN
-from protocols.judging import Audit, handled_last, judge_order
+from protocols.judging import Audit, doubled, handled_last, judge_order
 from protocols.standing import Standing, Tables
 
 
@@ -36,22 +38,26 @@ def judge(tables: Tables, kind: Channels, guarantees: Guarantees, service: int) 
     found = Audit.of(tables, guarantees)
     standing = Standing(tables, kind, service, guarantees, heeds_ends=False)
     asked = {each.change: kind.asked(each.values, each.word) for each in standing.versions}
-    excuses = _Excuses(tables, service) if not guarantees.under_loss else None
+    excuses = _Excuses(tables, service) if not guarantees.without_excuse else None
     got = _received(tables["received"], service)
     ends = _round_ends(tables, service)
     last = int(tables["samples"]["time_ns"].max(initial=0))  # the run went so far at least
     answers: dict[int, tuple[int, int]] = {}
+    twice = doubled(tables, service)
+    twice_in = _rounds_of(tables, service, twice)
     for id_, versions in sorted(standing.of.items()):
         for period in sorted({asked[each.change].period_ns for each in versions}):
             wanted = [each for each in versions if asked[each.change].period_ns == period]
             for at in range(period, last, period):
                 due = _Round(at, max(ends.get((period, at // period), at), at))
                 received = got.pop((id_, period, at // period), [])
+                if (period, at // period) in twice_in:
+                    received = sorted(set(received))
                 possible = [each for each in wanted if standing.possible(each, due)]
                 right = [_answer(kind, answers, each.change, asked[each.change]) for each in possible]
                 certain = [each for each in possible if standing.certain(each, due, forgive=True)]
                 spoilt = bool(certain) and not standing.certain(certain[0], due)
-                excused = bool(certain) and excuses is not None and (spoilt or excuses.hold(at))
+                excused = bool(certain) and excuses is not None and (spoilt or excuses.hold(due))
                 _judge(found, f"query {found.message(id_)} at {at} ns", right, bool(certain), excused, received)
     for (id_, period, number), _ in sorted(got.items()):
         found.unwanted.add(f"query {found.message(id_)} was answered in round {number} of {period} ns, unasked")
@@ -60,9 +66,10 @@ def judge(tables: Tables, kind: Channels, guarantees: Guarantees, service: int) 
     columns = [deliveries[name][mine].tolist() for name in ("publication", "client", "published_ns", "time_ns")]
     found.deliveries = len(columns[0])
     found.publications = int((tables["answers"]["service"] == service).sum())
-    pairs = set(zip(columns[0], columns[1]))
-    if len(pairs) < found.deliveries:
-        found.duplicated.add(f"{found.deliveries - len(pairs)} messages were delivered again")
+    copies = Counter(zip(columns[0], columns[1]))
+    found.doubled = sum(count - 1 for (publication, _), count in copies.items() if publication in twice)
+    if again := found.deliveries - len(copies) - found.doubled:
+        found.duplicated.add(f"{again} messages were delivered again")
     judge_order(found, *columns)
     return found
 
@@ -110,8 +117,9 @@ class _Excuses:
             elif int(losses["body"][row]) in sent:
                 self.rounds.add(sent[int(losses["body"][row])])
 
-    def hold(self, at: int) -> bool:
-        return at in self.rounds or any(begin <= at <= end for begin, end in self.stretches)
+    def hold(self, due: _Round) -> bool:
+        # Who listens is asked when an answer comes by, which in a network that lags is long after its time.
+        return due.sent in self.rounds or any(begin <= due.end and due.sent <= end for begin, end in self.stretches)
 
 
 def _received(table: Mapping[str, Any], service: int) -> dict[tuple[int, int, int], list[tuple[int, int]]]:
@@ -122,6 +130,14 @@ def _received(table: Mapping[str, Any], service: int) -> dict[tuple[int, int, in
     for query, period, number, objects, sum_ in zip(*(table[name][mine].tolist() for name in names)):
         found.setdefault((query, period, number), []).append((objects, sum_))
     return found
+
+
+def _rounds_of(tables: Tables, service: int, publications: set[int]) -> set[tuple[int, int]]:
+    """(period, round) of some answers."""
+    answers = tables["answers"]
+    mine = answers["service"] == service
+    rows = zip(*(answers[name][mine].tolist() for name in ("publication", "period_ns", "round")))
+    return {(period, number) for publication, period, number in rows if publication in publications}
 
 
 def _round_ends(tables: Tables, service: int) -> dict[tuple[int, int], int]:

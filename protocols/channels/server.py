@@ -55,7 +55,8 @@ class Server(BrokerProtocol):
         super().__init__(node)
         self.queries: dict[int, Asked] = {}
         self.stale: set[int] = set()  # periods whose queries have changed since planning for them began
-        self.batch = -1  # the change that opened the batch; -1: none is open
+        self.gathering = False  # whether a batch of changes is open
+        self.batch = -1  # the change that opened it; -1 where a client told again what it had told before
         self.busy_until_ns = 0
         self.under_way: Aside | None = None
         self.began_ns = 0
@@ -107,10 +108,10 @@ class Server(BrokerProtocol):
         if message.type == SUBSCRIBE:
             asked = self.queries[id_] = self.service.asked(self.node.row(message.body), id_)
             self.stale.add(asked.period_ns)
-        if self.batch >= 0:
+        if self.gathering:
             self.node.depends(message.cause, self.batch)
             return
-        self.batch = message.cause
+        self.gathering, self.batch = True, message.cause
         every = self.options.replan_every_ms * 1_000_000
         earliest = max(message.time + TIMER_NS_MIN, self.busy_until_ns)
         begin = earliest if every == 0 else earliest + -earliest % every
@@ -125,7 +126,8 @@ class Server(BrokerProtocol):
         cost = options.planning_base_us * 1000 + options.planning_per_pair_ns * pairs(jobs, options.replan == "mended")
         cost = max(cost, TIMER_NS_MIN)
         self.stale.clear()
-        self.batch, self.began_ns, self.busy_until_ns = -1, message.time, message.time + cost
+        self.gathering, self.batch = False, -1
+        self.began_ns, self.busy_until_ns = message.time, message.time + cost
         self.under_way = Aside(plan_all, *self.arguments(jobs))
         self.node.timer(message, cost, PLANNED)
         for job in jobs:

@@ -50,10 +50,10 @@ class PlainCovering(PlainSubscription):
         self.rows[message.word] = self.node.row(message.body)
         super()._subscribe(message)
 
-    def _unsubscribe(self, message: Message) -> None:
-        super()._unsubscribe(message)
-        if message.word not in self.came_by:
-            self.rows.pop(message.word, None)
+    def withdraw(self, message: Message, id: int, came: int) -> None:
+        super().withdraw(message, id, came)
+        if id not in self.came_by:
+            self.rows.pop(id, None)
 
     def on_standing(self, id: int, client: int, broker: int, row: Any) -> None:
         node = self.node

@@ -6,6 +6,8 @@ Rules:
 - On an overlay with cycles each broker remembers the publications it has seen and drops a second copy. It
   remembers for `remember` after the publication was sent, and drops anything older unread, so that a late
   copy is never taken for a new one.
+- Nothing that it knows travels, so there is nothing to mend after faults: with the option `recover` it promises to be
+  exact as soon as the last is over.
 
 Exact, at the highest price in messages there is: the baseline for everything else.
 """
@@ -18,7 +20,7 @@ from typing import Annotated, Any, ClassVar
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from brokers.columns import Column, check_columns
 from brokers.compiled import Desk, Handler, deliver, fits, forward, handler, work
@@ -35,10 +37,12 @@ from brokers.contract import (
     ShardProtocol,
 )
 from brokers.out import Out
+from brokers.promises import Faced, Recovery
 from brokers.records import Record, reader
 from brokers.tables import STORE, InterestStore, check_ids, interests_of, is_known, slot_of, unknown
 from brokers.views import FLAGS, INTS, NARROW, WORDS_TABLE
 from protocols.content.kind import PUBLISH, SUBSCRIBE, UNSUBSCRIBE
+from protocols.content.resync import Recovers
 
 _SECOND = 1_000_000_000
 _STATE = {
@@ -50,10 +54,8 @@ _STATE = {
 }
 
 
-class Options(BaseModel):
+class Options(Recovers):
     """Options of `flooding`."""
-
-    model_config = ConfigDict(extra="forbid")
 
     remember_s: Annotated[
         float,
@@ -68,6 +70,11 @@ class Options(BaseModel):
 def guarantees_on(overlay: Any) -> Guarantees:
     """On a cycle, jitter or a queue can let a later publication overtake an earlier one on another way."""
     return Guarantees(fifo_per_publisher=bool(overlay.is_tree))
+
+
+def recovery_of(options: Any) -> Recovery | None:
+    """At once, and from losses that nobody notices too: what is lost is never anything but a publication."""
+    return Recovery(options.recover_within or 0, heals_loss=True) if options.recover else None
 
 
 class PlainFlooding(BrokerProtocol):
@@ -86,6 +93,10 @@ class PlainFlooding(BrokerProtocol):
     @classmethod
     def guarantees_for(cls, overlay: Any) -> Guarantees:
         return guarantees_on(overlay)
+
+    @classmethod
+    def recovery(cls, options: Any, overlay: Any, faced: Faced) -> Recovery | None:
+        return recovery_of(options)
 
     def on_message(self, message: Message) -> None:
         node, type_ = self.node, message[5]
@@ -261,6 +272,10 @@ class Flooding(ShardProtocol):
     @classmethod
     def guarantees_for(cls, overlay: Any) -> Guarantees:
         return guarantees_on(overlay)
+
+    @classmethod
+    def recovery(cls, options: Any, overlay: Any, faced: Faced) -> Recovery | None:
+        return recovery_of(options)
 
     @classmethod
     def expected_events(cls, demand: Demand) -> float:

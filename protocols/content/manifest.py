@@ -3,6 +3,8 @@
 from brokers.kinds import KindManifest
 from brokers.registry import Entry
 
+_RECOVERS = "recovers with the option recover"
+
 CONTENT = KindManifest(
     name="content",
     prose="ranges over numeric attributes: a publication reaches everyone whose ranges hold it",
@@ -17,14 +19,17 @@ CONTENT = KindManifest(
         "flooding": Entry(
             "protocols.content.flooding:Flooding",
             "every publication to every broker, which matches for its own clients; duplicates suppressed on cycles",
+            {"under_faults": _RECOVERS},
         ),
         "subscription": Entry(
             "protocols.content.subscription:Subscription",
             "subscriptions travel to the brokers, publications follow the reverse paths",
+            {"under_faults": _RECOVERS},
         ),
         "covering": Entry(
             "protocols.content.covering:Covering",
             "as subscription, but a subscription that a forwarded one covers stays behind",
+            {"under_faults": _RECOVERS},
         ),
     },
     workloads={

@@ -15,6 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from brokers.padded import padded
+
 Array = NDArray[Any]
 
 
@@ -25,10 +27,7 @@ class Ranges:
     operations: frozenset[int]
 
     def publications(self, sizes: Array, numbers: Array) -> Array:
-        """A row of values for each, as long as the longest, NaN where one is shorter."""
-        found = np.full((sizes.size, int(sizes.max(initial=0))), np.nan)
-        found[np.arange(found.shape[1]) < sizes[:, None]] = numbers
-        return found
+        return padded(sizes, numbers)
 
     def interests(self, sizes: Array, numbers: Array) -> Array:
         """By interest and range its attribute, low and high, the narrowest first; attribute NaN where there is none."""

@@ -7,6 +7,7 @@ Rules:
   that it answers came over that link and lives behind it.
 - A subscription is sent over a link at most once until it is withdrawn there. A withdrawal goes where the
   subscription went. Links are FIFO, so the two cannot overtake each other on one link.
+- With the option `recover` neighbours compare their tables after faults (`resync.py`); one broker at a time.
 
 On one shard each subscription is kept once, with one bit per link for "came over it" and one for "was sent
 over it": both, since sender and receiver change at different times.
@@ -20,7 +21,7 @@ from typing import Annotated, Any, ClassVar, Literal
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from brokers.columns import Column, check_columns
 from brokers.compiled import Desk, Handler, deliver, fits, forward, handler, work
@@ -36,6 +37,7 @@ from brokers.contract import (
     ShardProtocol,
 )
 from brokers.out import Out
+from brokers.promises import Faced, Recovery
 from brokers.records import Record, reader
 from brokers.tables import (
     STORE,
@@ -48,7 +50,9 @@ from brokers.tables import (
     unknown,
 )
 from brokers.views import FLAGS, INTS, NARROW, NARROW_TABLE, WORDS_TABLE
+from protocols.content.handing import HANDED, HandOver
 from protocols.content.kind import PUBLISH, SUBSCRIBE, UNSUBSCRIBE
+from protocols.content.resync import Compares, Resynchronising, recovery_of
 from protocols.expected import to_publishers, to_wanted
 from protocols.routes import Routes, order_key
 
@@ -63,10 +67,8 @@ _STATE = {
 LOCAL = -1  # in place of a link: it came from a client of this broker
 
 
-class Options(BaseModel):
+class Options(Compares):
     """Options of `subscription` and `covering`."""
-
-    model_config = ConfigDict(extra="forbid")
 
     routing: Annotated[
         Literal["per-publisher", "shared"],
@@ -86,14 +88,19 @@ def client_of(env: ShardEnv, ids: Any) -> Any:
     return (ids >> 32) - env.entity_base
 
 
-class PlainSubscription(BrokerProtocol):
+class PlainSubscription(Resynchronising):
     """Subscription forwarding, one broker at a time."""
 
     kind: ClassVar[str] = "content"
     Options: ClassVar[type[BaseModel] | None] = Options
+    hands_over: ClassVar[bool] = True
+    remade: ClassVar[tuple[str, ...]] = ("handing", "timer_min_ns")
 
     def __init__(self, node: Any) -> None:
         super().__init__(node)
+        self.handing = HandOver(self) if node.env.sessions is not None else None
+        if self.handing is not None:
+            self.timer_min_ns = 1
         shared = node.shared
         if "routes" not in shared:
             shared["routes"] = routes_of(node.env)
@@ -109,8 +116,16 @@ class PlainSubscription(BrokerProtocol):
             self._publish(message)
         elif message.type == SUBSCRIBE:
             self._subscribe(message)
+            if self.handing is not None:
+                self.handing.comes(message)
         elif message.type == UNSUBSCRIBE:
-            self._unsubscribe(message)
+            if self.handing is None or not self.handing.leaves(message):
+                self._unsubscribe(message)
+        elif message.type in HANDED:
+            if self.handing is not None:
+                self.handing.on_message(message)
+        else:
+            self.compare(message)
 
     def _publish(self, message: Message) -> None:
         node, routes, here = self.node, self.routes, self.node.broker
@@ -129,7 +144,11 @@ class PlainSubscription(BrokerProtocol):
             if behind:
                 node.forward(message, link)
         for client in local:
-            node.deliver(message, client)
+            if self.handing is None:
+                node.deliver(message, client)
+            else:
+                ids = [i for i in matched if client_of(node.env, i) == client and LOCAL in self.came_by[i]]
+                self.handing.hand(message, client, sorted(ids))
         node.work(message, self.entries(), count)
 
     def _subscribe(self, message: Message) -> None:
@@ -144,20 +163,55 @@ class PlainSubscription(BrokerProtocol):
                 self.node.forward(message, link)
 
     def _unsubscribe(self, message: Message) -> None:
-        id_ = message.word
-        came_by = self.came_by.get(id_)
-        if came_by is None or message.link not in came_by:
+        self.withdraw(message, message.word, message.link)
+
+    def withdraw(self, message: Message, id: int, came: int) -> None:
+        """A subscription does not come over a link any more, or from its client."""
+        came_by = self.came_by.get(id)
+        if came_by is None or came not in came_by:
             return
-        came_by.discard(message.link)
-        sent = self.sent_over[id_]
-        for link in self.routes.forwards(self.node.broker, message.link, self.home(id_)):
+        self._leave(message, id, came)
+
+    def _leave(self, message: Message, id: int, via: int) -> None:
+        node, came_by, sent = self.node, self.came_by[id], self.sent_over[id]
+        came_by.discard(via)
+        ways = self.routes.forwards(node.broker, via, self.home(id))
+        if node.options.recover:  # a withdrawal on one way says nothing of another, which may have been mended
+            stays = {o for other in came_by for o in self.routes.forwards(node.broker, other, self.home(id))}
+            ways = tuple(link for link in ways if link not in stays)
+        for link in ways:
             if link in sent:
                 sent.discard(link)
-                self.withdrawn(message, id_, link)
-                self.node.forward(message, link)
+                self.withdrawn(message, id, link)
+                if message.type == UNSUBSCRIBE:
+                    node.forward(message, link)
+                else:
+                    node.send(message, link, UNSUBSCRIBE, word=id)
         if not came_by:
-            del self.came_by[id_], self.sent_over[id_]
-            self.node.table.remove(id_)
+            del self.came_by[id], self.sent_over[id]
+            node.table.remove(id)
+
+    def told(self, link: int) -> list[int]:
+        return sorted(id_ for id_, sent in self.sent_over.items() if link in sent)
+
+    def got(self, link: int) -> list[int]:
+        return sorted(id_ for id_, came_by in self.came_by.items() if link in came_by)
+
+    def tell(self, message: Message, link: int, id: int) -> None:
+        self.node.send_row(message, link, SUBSCRIBE, self.node.table.interest(id)[1], word=id)
+
+    def drop(self, message: Message, link: int, id: int) -> None:
+        self.withdraw(message, id, link)
+
+    def state(self) -> dict[str, Any]:
+        kept = {} if self.handing is None else {"handing": self.handing.state()}
+        return {**super().state(), **kept}
+
+    def load(self, state: dict[str, Any]) -> None:
+        handing = state.pop("handing", None)
+        super().load(state)
+        if self.handing is not None and handing is not None:
+            vars(self.handing).update(handing)
 
     def passes_on(self, message: Message, id: int, link: int) -> bool:
         """Whether a new subscription has to go over a link it may go over."""
@@ -373,7 +427,16 @@ class Subscription(ShardProtocol):
     kind: ClassVar[str] = "content"
     Options: ClassVar[type[BaseModel] | None] = Options
     plain: ClassVar[type[BrokerProtocol] | None] = PlainSubscription
+    hands_over: ClassVar[bool] = True  # as `plain`, which runs where there are sessions
     compiled: ClassVar[Handler | None] = _route
+
+    @classmethod
+    def suits(cls, options: Any, overlay: Any) -> bool:
+        return not options.recover
+
+    @classmethod
+    def recovery(cls, options: Any, overlay: Any, faced: Faced) -> Recovery | None:
+        return recovery_of(options, overlay, faced)
 
     @classmethod
     def expected_events(cls, demand: Demand) -> float:

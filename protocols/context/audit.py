@@ -11,8 +11,10 @@ What was lost: a value that replaced another, but of which a link lost something
 next that all have heard does. And a profile of which a link lost something is not forced anywhere: the value it
 names may not have come.
 
-Plan. Publications meet profiles first on what needs no context, one compiled condition per pair. Only the pairs left
-are joined with the possible values, one row per value that the profile names, and gathered again.
+For tasks in Python `matching` says the same in NumPy.
+
+Plan, in Spark. Publications meet profiles first on what needs no context, one compiled condition per pair. Only the
+pairs left are joined with the possible values, one row per value that the profile names, and gathered again.
 """
 
 from __future__ import annotations
@@ -25,11 +27,10 @@ from brokers.auditing import Question
 from brokers.contract import NEVER, Kind
 from brokers.indexes.context.contract import OPERATORS
 from protocols.context.kind import ATOM, SUBSCRIBE, UPDATE, value_word
+from protocols.context.matching import CHOICES_MAX, Profiles
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
-
-CHOICES_MAX = 4096
 
 _PARTS = ("conjunct", "attribute", "operator", "context", "of", "constant", "epsilon")
 
@@ -42,6 +43,11 @@ class ContextRule:
 
         assert isinstance(kind, Context)
         self.kind = kind
+
+    def matcher(self) -> Profiles:
+        """The same in NumPy."""
+        word, step, of = value_word(0, 0), value_word(1, 0), value_word(0, 1)
+        return Profiles(UPDATE, SUBSCRIBE, ATOM, (word, step - word, of - word), OPERATORS, NEVER)
 
     def decisions(self, question: Question) -> DataFrame:
         from pyspark.sql import functions as F

@@ -270,6 +270,9 @@ class ContextBroker(BrokerProtocol):
         atoms = self.service.atoms(node.row(message.body))
         keys = self._numbers_of(atoms)
         named = self._named_in(keys)
+        if id_ in self.profiles:
+            self._told_again(message, home, named)
+            return
         for key in named:
             if key in self.left_out and self.source[key] != OWN:
                 self.left_out.discard(key)
@@ -287,6 +290,14 @@ class ContextBroker(BrokerProtocol):
             if key in first and self.source[key] == OWN:
                 self._tell_first(message, key, home)
         self._in_force(message, self._sent(message), 0, ("let in", id_, home, atoms, keys, first, message.cause))
+
+    def _told_again(self, message: Message, home: int, named: list[int]) -> None:
+        """A profile that is known here: its home, or a broker on the way, has lost what it knew."""
+        for link in self.routes.forwards(self.node.broker, message.link, home):
+            self.node.forward(message, link)
+        for key in named:
+            if self.source[key] == OWN and home != self.node.broker:
+                self.answer(message, key, home)
 
     def _tell_first(self, message: Message, key: int, home: int) -> None:
         """The owner tells a home the value that a profile there is the first to name."""

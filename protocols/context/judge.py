@@ -58,7 +58,7 @@ def judge(tables: Tables, kind: Context, guarantees: Guarantees, service: int) -
     found = Audit.of(tables, guarantees)
     history = _History(tables, kind, service, guarantees)
     asking = {version.client for version, _ in history.profiles}
-    for p in published(found, tables, service):
+    for p in published(found, tables, kind, service):
         message = kind.message(np.asarray(p.values))
         must, excused, may = set(), set(), set()
         for version, profile in history.profiles:

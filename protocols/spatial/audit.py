@@ -20,7 +20,10 @@ broker keeps its subscriptions waiting for objects from everywhere.
 On the sphere Spark's sine may differ from the indexes' in the last bits. There an object counts as nearer for the
 lower bound, and as not nearer for the upper, if the squared distances differ by less than 1e-9 of themselves.
 
-Plan. Subscriptions meet publications by keyword, and of each subscription the objects by keyword too; the two join
+For tasks in Python `matching` says the same in NumPy.
+
+Plan, in Spark. Subscriptions meet publications by keyword, and of each subscription the objects by keyword too; the two
+join
 on the subscription.
 """
 
@@ -32,6 +35,7 @@ from typing import TYPE_CHECKING, Any
 from brokers.auditing import Question
 from brokers.contract import NEVER, Kind
 from brokers.words import KEYWORDS, word_of, words_of
+from protocols.spatial.matching import Nearest
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -48,6 +52,16 @@ class SpatialRule:
         assert isinstance(kind, Spatial)
         self.kind = kind
         self.slack = _SLACK[kind.geometry]
+
+    def matcher(self) -> Nearest:
+        """The same in NumPy."""
+        from protocols.spatial.kind import OBJECT_KEYWORDS, PUBLISH, SUBSCRIBE, SUBSCRIPTION_KEYWORDS
+
+        kind = self.kind
+        return Nearest(
+            PUBLISH, SUBSCRIBE, OBJECT_KEYWORDS, SUBSCRIPTION_KEYWORDS, kind.geometry == "sphere", kind.delta,
+            self.slack, kind.last, kind.lifetime_ns, NEVER,
+        )  # fmt: skip
 
     def decisions(self, question: Question) -> DataFrame:
         from pyspark.sql import functions as F

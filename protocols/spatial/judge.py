@@ -55,7 +55,7 @@ def judge(tables: Tables, kind: Spatial, guarantees: Guarantees, service: int) -
     clients = np.array([version.client for version in subscriptions.versions], np.int64)
     asking = set(clients.tolist())
     at = {version.change: i for i, version in enumerate(objects.versions)}
-    for p in published(found, tables, service):
+    for p in published(found, tables, kind, service):
         q, k = at[p.id], kind.asked(np.asarray(p.values))
         nearer = squared < squared[:, [q]]
         much_nearer = squared < geometry.reach(squared[:, q], kind.delta)[:, None]

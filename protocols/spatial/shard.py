@@ -224,7 +224,8 @@ class RankingShard(ShardProtocol):
         known = self.known
         head = known.head(told.broker, id)
         if head < 0 or known.arrays["head_link"][head] != told.link:
-            if told.type == EXPIRE and told.link < 0 and not self.windowed:
+            sure = not (self.windowed or self.env.unsure)  # no window has let it go, and it came
+            if told.type == EXPIRE and told.link < 0 and sure:
                 raise UnknownId(f"object {self.named(id)} is withdrawn, and was not published at this broker")
             return
         object_ = known.head_object(head)
@@ -253,6 +254,8 @@ class RankingShard(ShardProtocol):
     def _unsubscribe(self, told: Told) -> None:
         slot = self.known.slot_of.get(told.word, -1)
         if slot < 0 or self.known.arrays["sub_broker"][slot] != told.broker:
+            if self.env.unsure:
+                return
             raise UnknownId(f"subscription {self.named(told.word)} is taken back, and is not held at this broker")
         words = self.known.sub_words[slot]
         self.known.remove(slot)

@@ -17,6 +17,8 @@ publication, nothing of it is judged.
 Where nothing was free, the table `rankings` has to say just what the definition does: every filter of the answer
 with its rank and score, and whether the boundary was a tie. Whose row is lacking counts as missed, whose row says
 anything else as unwanted, and so a filter with a wrong rank counts as both.
+
+What follows is asked in Spark; for tasks in Python `matching` says the same in NumPy.
 """
 
 from __future__ import annotations
@@ -29,6 +31,8 @@ import numpy as np
 
 from brokers.auditing import Question
 from brokers.contract import NEVER, Kind
+from brokers.faults import AWAY
+from protocols.topk.matching import Best
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -43,6 +47,15 @@ class TopKRule:
         assert isinstance(kind, TopK)
         self.kind = kind
         self.query = kind.query(-1)
+
+    def matcher(self) -> Best:
+        """The same in NumPy."""
+        kind, query = self.kind, self.query
+        assert query.k is not None
+        return Best(
+            frozenset(kind.interests | kind.replacements), kind.attributes, query.k, query.threshold, query.ties,
+            query.unit == "receiver", query.prorate, kind.exclude_publisher, NEVER, AWAY,
+        )  # fmt: skip
 
     def judge(self, question: Question, delivered: DataFrame) -> DataFrame:
         """A row per publication and client that is in the right answer, or was served."""
@@ -63,19 +76,24 @@ class TopKRule:
             "publication", (F.size("unheard") > 0).alias("spoilt"), "cut"
         )
         pair = ["publication", "client"]
-        there, wanted = F.col("times").isNotNull(), F.col("wanted").isNotNull()
+        there, wanted, stayed = F.col("times").isNotNull(), F.col("wanted").isNotNull(), F.col("gone").isNull()
+        gone = question.trace.table("losses").filter(
+            (F.col("service") == question.service.number) & (F.col("reason") == AWAY)
+        )  # answers that came to clients that had left
+        gone = gone.select(F.col("body").alias("publication"), "client").distinct().withColumn("gone", F.lit(True))
         lacking, mistold = (F.coalesce(name, F.lit(False)) for name in ("lacking", "mistold"))
         return (
             right.select(*pair).distinct().withColumn("wanted", F.lit(True))
             .join(delivered, pair, "full")
             .join(self._mistold(question, filters, rankings), pair, "full")
             .join(forced.withColumn("sure", F.lit(True)), pair, "left")
+            .join(gone, pair, "left")
             .join(spoilt, "publication")
             .select(
                 *pair, "times", "first_ns",
-                (F.col("sure").isNotNull() & ~F.col("spoilt") & ~F.col("cut")).alias("forced"),
+                (F.col("sure").isNotNull() & stayed & ~F.col("spoilt") & ~F.col("cut")).alias("forced"),
                 F.col("spoilt").alias("excused"),
-                (((wanted & ~there) | lacking) & ~F.col("spoilt") & ~F.col("cut")).alias("missed"),
+                (((wanted & ~there & stayed) | lacking) & ~F.col("spoilt") & ~F.col("cut")).alias("missed"),
                 (((there & ~wanted) | mistold) & ~F.col("spoilt") & ~F.col("cut")).alias("unwanted"),
             )
         )  # fmt: skip

@@ -39,14 +39,14 @@ def judge(tables: Tables, kind: TopK, guarantees: Guarantees, service: int) -> A
     for number, version in enumerate(standing.versions):
         scored.insert([number], np.reshape(version.values, (1, -1)))
     answers = _answers(tables["rankings"], service)
-    for p in published(found, tables, service):
+    for p in published(found, tables, kind, service):
         if p.lost:
             found.excused += 1
             found.free += 1
             continue
         told = answers.get(p.id, [])
         _judge(found, kind, standing, scored, p, told)
-        _compare(found, p.id, "client", set(p.got), {id_ >> 32 for _, id_, _, _ in told if id_ >= 0})
+        _compare(found, p.id, "client", set(p.got), {id_ >> 32 for _, id_, _, _ in told if id_ >= 0} - p.gone)
     return found
 
 

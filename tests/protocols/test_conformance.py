@@ -57,6 +57,9 @@ def trace(changes=(), publications=(), deliveries=(), hops=(), losses=(), depend
     tables["changes"]["broker"] = np.zeros(len(changes), np.int64)
     tables["changes"]["values"] = wide(np.array([0.0, 0.0, 1.0]) for _ in changes)
     tables["publications"]["values"] = wide(np.array([p[2], 0, 0, 0], float) for p in publications)
+    count = len(tables["losses"]["body"])
+    tables["losses"] |= {name: np.zeros(count, np.int64) for name in ("reason", "time_ns", "link", "type")}
+    tables["losses"]["client"] = np.full(count, -1, np.int64)
     for table in ("changes", "publications", "deliveries", "losses"):
         tables[table]["service"] = np.zeros(len(next(iter(tables[table].values()))), np.int64)
     return tables

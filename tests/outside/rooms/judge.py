@@ -15,7 +15,7 @@ def judge(tables: Tables, kind: Kind, guarantees: Guarantees, service: int) -> A
     standing = Standing(tables, kind, service, guarantees)
     asking = {stay.client for stay in standing.versions}
     told = _told(tables["heard"], service)
-    for p in published(found, tables, service):
+    for p in published(found, tables, kind, service):
         must, excused = set(), set()
         walls: dict[int, set[int]] = {}  # client -> how many there may have been
         in_earshot = kind.oracle({n: stay.values for n, stay in enumerate(standing.versions)}, p.values)
