@@ -25,6 +25,10 @@ BENCHES: dict[str, Entry] = {
         "analysis.bench.network:rows",
         "networks as a whole: two threads beside one core, dense, matching, thin",
     ),
+    "faults": Entry(
+        "analysis.bench.faults:rows",
+        "dense flooding while links are cut and brokers crash, lose in bursts and double, beside the same without",
+    ),
     "contexts": Entry(
         "analysis.bench.contexts:rows",
         "context protocols at full size with everything changing, beside the author's view where it is small enough",

@@ -3,31 +3,38 @@
 For each service, the rule of its kind says from publications and changes alone which pairs of publication and
 client were forced, free or forbidden. Deliveries are compared with that, and looked through for duplicates and
 for order, publisher by publisher. Where a rule has a matcher, tasks in Python do both in one pass over the tables
-(`compared`); other rules are asked in Spark. Findings, promises and verdicts are those of `brokers.verdicts`; a
-delivery is unwanted, too, before anything allowed it.
+(`compared`); other rules are asked in Spark. A small run whose rules all have one needs no Spark. Findings, promises
+and verdicts are those of `brokers.verdicts`; a delivery is unwanted, too, before anything allowed it.
 
 Times. A decision about a publication is made where it is handled. The full trace says when it was handled
 last; at lower levels it is given as long as a message can take through the overlay at most, so that more is
 free. A run that ended with messages under way leaves free what may have been among them.
 
 Losses. Where a protocol declares nothing under loss, a lost copy excuses what lies behind the link, and a lost
-change what comes from behind it; where there is a way around the link, everything. Nothing else is excused.
+change what comes from behind it; where there is a way around the link, everything. Nothing else is excused; but for
+faults: a broker that forgot what it knew excuses everything that is under way after, and a protocol that recovers owes
+everything again after the time that it states (`brokers.promises`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
-from analysis.spark.compared import Compared, compare
+import numpy as np
+
+from analysis.spark import outages, stood
+from analysis.spark.compared import Compared, compare, few
 from analysis.spark.comparing import SAMPLE_STEPS, Judged
 from analysis.spark.passes import pieces_of
 from analysis.spark.rules import Kept, judged, matcher_of, rule_of
 from analysis.spark.session import FEW_ROWS
 from analysis.spark.standing import BEHIND, Standing, behind_links, changes_of, settlement
+from analysis.spark.stood import Changes
 from analysis.spark.trace import (
     Service,
     Trace,
@@ -38,9 +45,12 @@ from analysis.spark.trace import (
     undivided,
     write_json,
 )
-from brokers.auditing import Question, Rule
+from brokers.auditing import Judge, Matcher, Question, Rule
 from brokers.contract import NEVER, Guarantees
+from brokers.faults import AWAY, REASONS
 from brokers.naming import message_name
+from brokers.padded import Padded
+from brokers.promises import Excused, excused, unnoticed_ns
 from brokers.verdicts import EXIT_CODES, FINDINGS, UNKNOWN, VALID, VERDICTS, Judgement, judgement, words
 from scenarios.many.pool import cpus
 
@@ -53,6 +63,7 @@ FILE = "audit.json"
 EXAMPLES_MAX = 5
 # Publications times interests of a service. Above, publications are sampled; this many take about a minute.
 PAIRS_MAX = 2_000_000_000
+JUDGED_MAX = 1_000_000  # changes of a run whose services are judged in tasks that each see all of them
 
 
 @dataclass
@@ -71,7 +82,7 @@ class ServiceAudit:
     service: str
     kind: str
     protocol: str
-    guarantees: dict[str, bool]
+    guarantees: dict[str, Any]
     publications: int = 0
     audited: int = 0  # publications; fewer than there are if they were sampled
     interests: int = 0
@@ -81,6 +92,10 @@ class ServiceAudit:
     excused: int = 0  # of the free ones, those that are free only because of losses
     excused_missed: int = 0
     losses: int = 0  # messages that links lost
+    losses_by_reason: dict[str, int] = field(default_factory=dict)
+    shares: list[dict[str, Any]] = field(default_factory=list)  # what was wanted in time, by when it was published
+    outages: list[dict[str, Any]] = field(default_factory=list)  # what came after each
+    doubled: int = 0  # deliveries once more, free because a link had doubled the publication
     missed: Finding = field(default_factory=lambda: Finding(True))
     unwanted: Finding = field(default_factory=lambda: Finding(True))
     duplicated: Finding = field(default_factory=lambda: Finding(True))
@@ -149,25 +164,38 @@ def audit(
     `sample` judges about this many publications of each service, chosen by a hash of their id. `trust` lets the run
     name code from outside.
     """
-    from analysis.spark.session import check_installed, explained, session
+    from analysis.spark.session import explained, session
 
-    check_installed()
     run = checked(path)
     services = services_of(run, trust=trust)  # what may not be imported is refused before Spark starts
-    rows = rows_of(run)
-    in_spark = _rows_in_spark(run, services, rows)
-    with session(master, remote, rows=in_spark, light=in_spark < min(rows, FEW_ROWS)) as spark, explained([run]):
-        trace = Trace(spark, run, trust=trust)
-        found = Audit(run.path.name, run.digest, _audited(trace, sample, rows))
+    rows, in_spark = rows_of(run), _rows_in_spark(run, services)
+    here = not in_spark and few(rows) and master is None and remote is None
+    light = in_spark < min(rows, FEW_ROWS)
+    begun = nullcontext() if here else session(master, remote, rows=in_spark, light=light)
+    with begun as spark, explained([run]):
+        found = Audit(run.path.name, run.digest, _audited(Trace(spark, run, trust=trust), sample, rows))
     write_json(run, FILE, found.as_data())
     return found
 
 
-def _rows_in_spark(run: RunFolder, services: Sequence[Service], rows: int) -> int:
-    """How many rows Spark itself works on: where all rules have matchers, those that tell what stood when."""
-    if "deliveries" not in run.tables() or any(matcher_of(rule_of(service)) is None for service in services):
-        return rows
-    return sum(run.rows(name) for name in ("changes", "dependencies", "losses"))
+def needs_spark(run: RunFolder) -> bool:
+    """Whether the audit of a run has Spark started: not that of a small one, whose rules are all asked in NumPy."""
+    return not few(rows_of(run)) or _rows_in_spark(run, services_of(run)) > 0
+
+
+def _rows_in_spark(run: RunFolder, services: Sequence[Service]) -> int:
+    """How many rows Spark itself works on: where all rules have matchers, those that tell what stood when, if many."""
+    if "deliveries" not in run.tables():
+        return 0
+    if any(_matcher(run, rule_of(service)) is None for service in services):
+        return rows_of(run)
+    return 0 if stood.few(run) else sum(run.rows(name) for name in ("changes", "dependencies", "losses"))
+
+
+def _matcher(run: RunFolder, rule: Rule) -> Matcher | Judge | None:
+    """What is asked in tasks. A judge looks at all versions at once in each, so that they may not be too many."""
+    matcher = matcher_of(rule)
+    return None if isinstance(matcher, Padded) and run.rows("changes") > JUDGED_MAX else matcher
 
 
 def _audited(trace: Trace, sample: int | None, rows: int) -> list[ServiceAudit]:
@@ -176,24 +204,26 @@ def _audited(trace: Trace, sample: int | None, rows: int) -> list[ServiceAudit]:
     if not trace.has("deliveries"):
         return found
     rules = [rule_of(service) for service in trace.services]
-    few = in_one_partition(trace.spark)
+    undivided_ = trace.spark is not None and in_one_partition(trace.spark)
 
     def in_tasks() -> dict[int, Compared]:
-        with Kept(few) as keep:
+        with Kept(undivided_) as keep:
             return _compared(trace, rules, sample, found, keep, rows)
 
     def in_spark(service: Service) -> None:
-        with Kept(few) as keep:
+        with Kept(undivided_) as keep:
             _judge(trace, service, rules[service.number], sample, found[service.number], keep)
 
     # One thread makes a plan of Spark: with few rows, services side by side keep all cores at work.
     with ThreadPoolExecutor(cpus() if rows < FEW_ROWS else 1) as pool:
         compared = pool.submit(in_tasks)
-        left = [service for service in trace.services if matcher_of(rules[service.number]) is None]
+        left = [service for service in trace.services if _matcher(trace.run, rules[service.number]) is None]
         for _ in pool.map(in_spark, left):
             pass
         for number, each in compared.result().items():
             _told(found[number], each, trace.network.brokers)
+            if each.shares:
+                _recovered(trace, trace.services[number], found[number], each)
     return found
 
 
@@ -204,6 +234,7 @@ class Sizes:
     publications: int = 0
     losses: int = 0
     interests: int = 0
+    reasons: dict[str, int] = field(default_factory=dict)
 
 
 def _sizes(trace: Trace) -> list[Sizes]:
@@ -212,13 +243,16 @@ def _sizes(trace: Trace) -> list[Sizes]:
     if not trace.has("deliveries"):
         return found
     kinds = [service.kind for service in trace.services]
-    for name, columns in (("publications", ()), ("losses", ()), ("changes", ("operation",))):
+    for name, columns in (("publications", ()), ("losses", ("reason",)), ("changes", ("operation",))):
         for piece in pieces_of(name, map(str, trace.run.parts(name)), ("service", *columns)):
             # As many groups at most as there are services and types of messages.
             for row in piece.rows().group_by(["service", *columns]).aggregate([([], "count_all")]).to_pylist():
                 size = found[row["service"]]
                 if name != "changes":
                     setattr(size, name, getattr(size, name) + row["count_all"])
+                    if name == "losses":
+                        reason = REASONS[row["reason"]]
+                        size.reasons[reason] = size.reasons.get(reason, 0) + row["count_all"]
                 elif row["operation"] in kinds[row["service"]].interests:
                     size.interests += row["count_all"]
     return found
@@ -230,6 +264,7 @@ def _begun(trace: Trace, service: Service, sizes: Sizes) -> ServiceAudit:
     found = ServiceAudit(
         service.name, service.kind_name, service.protocol_name, vars(guarantees),
         publications=sizes.publications, interests=sizes.interests, losses=sizes.losses,
+        losses_by_reason=sizes.reasons,
     )  # fmt: skip
     for name, guarantee in FINDINGS.items():
         getattr(found, name).declared = bool(getattr(guarantees, guarantee))
@@ -248,27 +283,44 @@ def _compared(
     trace: Trace, rules: Sequence[Rule], sample: int | None, found: Sequence[ServiceAudit], keep: Kept, rows: int
 ) -> dict[int, Compared]:
     """All deliveries looked through, and those of services whose rule has a matcher compared with what it says."""
-    judged, versions = {}, {}
+    judged: dict[int, Judged] = {}
+    versions: dict[int, Any] = {}
+    changes = Changes(trace.run, trace.network) if stood.few(trace.run) else None
     for service, rule in zip(trace.services, rules):
-        matcher = matcher_of(rule)
+        matcher = _matcher(trace.run, rule)
         if matcher is None:
             continue
         share = _share(found[service.number], sample)
         heeds = _heeds_losses(trace, service, found[service.number])
-        judged[service.number] = Judged(matcher, None if share >= 1 else int(share * SAMPLE_STEPS), heeds)
-        known = _standing(trace, service, heeds, keep).versions()
-        versions[service.number] = known.filter(known["operation"].isin(sorted(matcher.operations)))
+        steps = None if share >= 1 else int(share * SAMPLE_STEPS)
+        judged[service.number] = Judged(matcher, steps, heeds, *_excused(trace, service))
+        if changes is None:
+            known = _standing(trace, service, heeds, keep).versions()
+            versions[service.number] = known.filter(known["operation"].isin(sorted(matcher.operations)))
+        elif (here := changes.versions(service, heeds, matcher.operations)) is not None:
+            versions[service.number] = here
     return compare(trace, judged, versions, EXAMPLES_MAX, rows)
 
 
 def _heeds_losses(trace: Trace, service: Service, found: ServiceAudit) -> bool:
-    return found.losses > 0 and not service.guarantees(trace.network).under_loss
+    return found.losses > 0 and not service.guarantees(trace.network).without_excuse
+
+
+def _excused(trace: Trace, service: Service) -> Excused:
+    """What faults excuse of a service. Losses are read here, some rows at a time."""
+    faults, unnoticed = service.faults(), -1
+    if len(faults["end_ns"]):
+        for piece in pieces_of("losses", map(str, trace.run.parts("losses")), ("service", "type", "reason", "time_ns")):
+            rows = piece.read()
+            mine = {name: column[rows["service"] == service.number] for name, column in rows.items()}
+            unnoticed = max(unnoticed, unnoticed_ns(faults, mine, service.kind.publications))
+    return excused(service.guarantees(trace.network), faults, unnoticed)
 
 
 def _standing(trace: Trace, service: Service, heeds_losses: bool, keep: Kept) -> Standing:
     changes = keep(changes_of(trace, service))
     settled = keep.apart(settlement(trace, service, changes, heeds_losses))
-    return Standing(trace, service, changes, settled, _places(trace))
+    return Standing(trace, service, changes, settled, _places(trace), _excused(trace, service))
 
 
 def _told(found: ServiceAudit, compared: Compared, nodes: int) -> None:
@@ -280,6 +332,24 @@ def _told(found: ServiceAudit, compared: Compared, nodes: int) -> None:
             setattr(found, name, getattr(found, name) + count)
     for name, rows in compared.examples.items():
         getattr(found, name).examples += [_example_of(row, nodes) for row in rows]
+
+
+def _recovered(trace: Trace, service: Service, found: ServiceAudit, compared: Compared) -> None:
+    """How much was delivered when, and what came after each outage."""
+    spans = trace.outages
+    repairs: dict[int, int] | None = None
+    if trace.has("hops"):  # read here, some rows at a time
+        marks, repairs = outages.marks_of(spans), {}
+        named = ("service", "type", "link", "cause", "time_ns")
+        for piece in pieces_of("hops", map(str, trace.run.parts("hops")), named):
+            rows = piece.read()
+            repair = (rows["service"] == service.number) & (rows["link"] >= 0) & (rows["cause"] < 0)
+            repair &= ~np.isin(rows["type"], sorted(service.kind.publications))
+            counted = np.bincount(np.searchsorted(marks, rows["time_ns"][repair], side="right"))
+            for mark, count in enumerate(counted.tolist()):
+                repairs[mark] = repairs.get(mark, 0) + count
+    width = outages.width_ns(trace.duration_ns)
+    found.shares, found.outages = outages.told(compared.shares, spans, repairs, width)
 
 
 def _judge(
@@ -300,16 +370,17 @@ def _judge(
         return frame.filter(step < F.lit(int(share * SAMPLE_STEPS)))
 
     heeds = _heeds_losses(trace, service, found)
-    lost = trace.table("losses").filter(mine) if heeds else None
+    lost = trace.table("losses").filter(mine & (F.col("reason") != AWAY)) if heeds else None
     publications = keep(_publications(trace, service.number, chosen(published), lost))
     found.audited = found.publications if share >= 1 else publications.count()
-    question = Question(trace, service, guarantees, publications, _standing(trace, service, heeds, keep), keep)
+    standing = _standing(trace, service, heeds, keep)
+    question = Question(trace, service, guarantees, publications, standing, keep)
     delivered = (
         chosen(trace.table("deliveries").filter(mine))
         .groupBy("publication", "client")
         .agg(F.count("*").alias("times"), F.min("time_ns").alias("first_ns"))
     )
-    pairs = judged(rule, question, delivered)
+    pairs = _owed(judged(rule, question, delivered), publications, standing.excused)
     counts = pairs.agg(
         F.sum("times").alias("deliveries"),
         _count_if(F.col("forced")).alias("forced"),
@@ -331,6 +402,20 @@ def _judge(
             finding.examples = _examples(rows.join(sent, "publication", "left"), trace.network.brokers)
 
 
+def _owed(pairs: DataFrame, publications: DataFrame, excuse: Excused) -> DataFrame:
+    """Nothing is owed about what was under way while some broker may have known nothing of anybody."""
+    from pyspark.sql import functions as F
+
+    if excuse.forgot_ns == NEVER:
+        return pairs
+    forgotten = (F.col("end_ns") >= excuse.forgot_ns) & (F.col("time_ns") < excuse.again_ns)
+    marked = pairs.join(publications.select("publication", forgotten.alias("forgotten")), "publication", "left")
+    free = F.coalesce("forgotten", F.lit(False))
+    columns = {name: F.col(name) & ~free for name in ("forced", "missed", "unwanted")}
+    excuses = F.col("excused") | (F.col("forced") & free)
+    return marked.withColumns({**columns, "excused": excuses}).drop("forgotten")
+
+
 def _count_if(condition: Column) -> Column:
     from pyspark.sql import functions as F
 
@@ -344,9 +429,12 @@ def _publications(trace: Trace, service: int, published: DataFrame, losses: Data
     bound = trace.network.travel_ns_max
     publications = published.select("publication", "time_ns", "broker", "values")
     if trace.has("hops"):
+        told = trace.table("hops").select("service", "body", "time_ns")
+        if trace.has("stays"):  # what came too late for a client was decided on then
+            gone = trace.table("losses").filter(F.col("reason") == AWAY)
+            told = told.unionByName(gone.select("service", "body", "time_ns"))
         last = (
-            trace.table("hops")
-            .filter((F.col("service") == service) & (F.col("body") >= 0))
+            told.filter((F.col("service") == service) & (F.col("body") >= 0))
             .groupBy(F.col("body").alias("publication"))
             .agg(F.max("time_ns").alias("last_ns"))
         )
@@ -415,14 +503,28 @@ def text(found: Audit) -> str:
             publications = f"{service.audited:,} publications{sampled}"
             counts = f"{publications}, {service.interests:,} interests, {service.deliveries:,} deliveries"
         lines.append(f"  {counts}; {service.forced:,} decisions forced, {service.free:,} free")
+        if service.doubled:
+            lines.append(f"  {service.doubled:,} deliveries were doubled, as links had doubled what they brought")
         if service.losses:
             lines.append(
                 f"  {service.losses:,} messages lost; they excuse {service.excused:,} decisions, of which "
                 f"{service.excused_missed:,} were not delivered"
             )
+        lines += [f"  {_outage(each)}" for each in service.outages[:EXAMPLES_MAX]]
         for name in FINDINGS:
             lines += [f"    {words(name)}: {_example(each)}" for each in getattr(service, name).examples]
     return "\n".join([*lines, f"verdict: {found.verdict}"])
+
+
+def _outage(outage: dict[str, Any]) -> str:
+    """What came after a stretch in which something failed."""
+    begin = f"{outage['begin_ns'] / 1e9:g} s"
+    if outage["end_ns"] < 0:
+        return f"something fails from {begin} on"
+    told = f"something failed from {begin} to {outage['end_ns'] / 1e9:g} s; "
+    missing = outage["missing_for_ns"]
+    told += f"something published is missing until {missing / 1e9:.3g} s after" if missing else "nothing missing after"
+    return told + ("" if outage["repair_messages"] is None else f", {outage['repair_messages']:,} messages repaired")
 
 
 def _example(example: dict[str, Any]) -> str:

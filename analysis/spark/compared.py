@@ -1,6 +1,7 @@
 """The pass of an audit over a run (`comparing`), and what it found, put together.
 
-With few rows the pass is made in this process: to start Python for Spark would take longer than all of it.
+With few rows the pass is made in this process, where changes are few too without any Spark: to start it, and Python for
+it, would take longer than all of it.
 """
 
 from __future__ import annotations
@@ -8,20 +9,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import reduce
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from analysis.spark import comparing, passes
+from analysis.spark import comparing, outages, passes
 from analysis.spark.comparing import COUNTED, VERSIONS, Comparing, Judged
 from analysis.spark.passes import BLOCK, Piece, opened
 from analysis.spark.session import VERY_FEW_ROWS
 from analysis.spark.trace import Service, Trace
 from brokers.contract import NEVER
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+from brokers.faults import AWAY
 
 _ROWS_PER_TASK = 500_000  # of those that merge
 _MEASURED = ("missed", "unwanted", "duplicated", "out_of_order")
@@ -31,21 +30,28 @@ _MEASURED = ("missed", "unwanted", "duplicated", "out_of_order")
 class Compared:
     """What was found of one service."""
 
-    totals: dict[str, int] = field(default_factory=lambda: dict.fromkeys((*COUNTED, *_MEASURED), 0))
+    totals: dict[str, int] = field(default_factory=lambda: dict.fromkeys((*COUNTED, *_MEASURED, "doubled"), 0))
+    shares: list[dict[str, int]] = field(default_factory=list)  # of what was wanted in time, where something fails
     examples: dict[str, list[dict[str, int]]] = field(default_factory=lambda: {name: [] for name in _MEASURED})
 
 
-def compare(
-    trace: Trace, judged: Mapping[int, Judged], versions: Mapping[int, DataFrame], examples: int, rows: int
-) -> dict[int, Compared]:
-    """Look through all deliveries; and compare those of services that are judged by values alone.
+def few(rows: int) -> bool:
+    """Whether a trace has so few rows that the pass is made in this process."""
+    return rows < VERY_FEW_ROWS
 
-    `versions` are theirs, as `Standing.versions` has them. Where there are few `rows`, all is done here.
+
+def compare(
+    trace: Trace, judged: Mapping[int, Judged], versions: Mapping[int, Any], examples: int, rows: int
+) -> dict[int, Compared]:
+    """Look through all deliveries; and compare those of services whose rule has a matcher.
+
+    `versions` are theirs, as `Standing.versions` has them, as DataFrames or tables of Arrow. Where there are few
+    `rows`, all is done here.
     """
-    few = rows < VERY_FEW_ROWS
-    task = _task(trace, judged, examples, 1 if few else max(2, _dealt_rows(trace) // _ROWS_PER_TASK))
+    here = few(rows)
+    task = _task(trace, judged, examples, 1 if here else max(2, _dealt_rows(trace) // _ROWS_PER_TASK))
     pieces = _pieces(trace, task)
-    blocks = _found_here(task, pieces, versions) if few else _found_in_tasks(trace, task, pieces, versions)
+    blocks = _found_here(task, pieces, versions) if here else _found_in_tasks(trace, task, pieces, versions)
     return _put_together(blocks, trace.services, examples)
 
 
@@ -54,19 +60,23 @@ def _dealt_rows(trace: Trace) -> int:
 
 
 def _task(trace: Trace, judged: Mapping[int, Judged], examples: int, tasks: int) -> Comparing:
-    comparing.sent_along([each.matcher for each in judged.values()])
     network = trace.network
     heeded = any(each.heeds_losses for each in judged.values())
-    behind = [network.behind(link) for link in range(network.source.size)] if heeded else []
+    # The last is for the number -1: a delivery that fell with its broker, which may have been anybody's.
+    behind = [network.behind(link) for link in (*range(network.source.size), -1)] if heeded else []
     low, high, inside = zip(*behind) if behind else ((), (), ())
     return Comparing(
         tasks=tasks,
         services=dict(judged),
         examples=examples,
         deep=trace.has("hops"),
+        duration_ns=trace.duration_ns,
+        away=AWAY,
         travel_ns_max=network.travel_ns_max,
         never_ns=NEVER,
         cut_from_ns=trace.end_ns - network.travel_ns_max if trace.in_flight_at_end else None,
+        marks=outages.marks_of(trace.outages),
+        width_ns=outages.width_ns(trace.duration_ns),
         place=network.place,
         behind={"low": np.array(low, np.int64), "high": np.array(high, np.int64), "inside": np.array(inside, np.bool_)},
     )
@@ -74,32 +84,44 @@ def _task(trace: Trace, judged: Mapping[int, Judged], examples: int, tasks: int)
 
 def _pieces(trace: Trace, task: Comparing) -> list[Piece]:
     heeded = any(each.heeds_losses for each in task.services.values())
-    wanted = ["deliveries"]
+    wanted = {"deliveries": set(comparing.COLUMNS["deliveries"])}
+    if "doubled" in trace.run.manifest["tables"]:
+        wanted["doubled"] = set(comparing.COLUMNS["doubled"])
     if task.services:
-        wanted += ["publications", *(["losses"] if heeded else []), *(["hops"] if task.deep else [])]
+        names = ["publications", *(["losses"] if heeded else []), *(["hops"] if task.deep else [])]
+        wanted |= {name: set(comparing.COLUMNS[name]) for name in names}
+    for each in task.services.values():
+        for name, part in each.tables.items():
+            if trace.has(name):
+                all_told = set(comparing.COLUMNS.get(name, ())) if part.always else set()
+                wanted.setdefault(name, {"service"}).update(part.columns, [part.only[0]] if part.only else [], all_told)
     return [
         piece
-        for name in wanted
-        for piece in passes.pieces_of(name, map(str, trace.run.parts(name)), comparing.COLUMNS[name])
+        for name, columns in wanted.items()
+        for piece in passes.pieces_of(name, map(str, trace.run.parts(name)), tuple(sorted(columns)))
     ]
 
 
-def _found_here(task: Comparing, pieces: Iterable[Piece], versions: Mapping[int, DataFrame]) -> Iterator[Any]:
+def _found_here(task: Comparing, pieces: Iterable[Piece], versions: Mapping[int, Any]) -> Iterator[Any]:
     def dealt() -> Iterator[pa.RecordBatch]:
         for piece in pieces:
             yield from task.look(piece)
-        for service, frame in versions.items():
-            yield from task.spread(service)(frame.select(*VERSIONS).toArrow().to_batches())
+        for service, rows in versions.items():
+            table = rows if isinstance(rows, pa.Table) else rows.select(*VERSIONS).toArrow()
+            yield from task.spread(service)(table.to_batches())
 
     for batch in task.merged(dealt()):
         yield from zip(batch.column("what").to_pylist(), batch.column("block"))
 
 
 def _found_in_tasks(
-    trace: Trace, task: Comparing, pieces: list[Piece], versions: Mapping[int, DataFrame]
+    trace: Trace, task: Comparing, pieces: list[Piece], versions: Mapping[int, Any]
 ) -> Iterator[Any]:
+    comparing.sent_along([each.matcher for each in task.services.values()])
     frames = [trace.spark.range(0, len(pieces), 1, len(pieces)).mapInArrow(task.over(pieces), BLOCK)] if pieces else []
-    frames += [frame.select(*VERSIONS).mapInArrow(task.spread(service), BLOCK) for service, frame in versions.items()]
+    for service, rows in versions.items():
+        frame = trace.spark.createDataFrame(rows) if isinstance(rows, pa.Table) else rows
+        frames.append(frame.select(*VERSIONS).mapInArrow(task.spread(service), BLOCK))
     if frames:
         blocks = reduce(lambda a, b: a.unionByName(b), frames).repartition(task.tasks, "task")
         table = blocks.mapInArrow(task.merged, BLOCK).select("what", "block").toArrow()
@@ -111,13 +133,15 @@ def _put_together(blocks: Iterable[Any], services: Iterable[Service], examples: 
     for what, block in blocks:
         rows = opened(block.as_buffer()).to_pylist()
         name, _, number = what.partition(" ")
-        if number:
+        if name == "share":
+            found[int(number)].shares += rows
+        elif number:
             found[int(number)].examples[name] += rows
-            continue
-        for row in rows:
-            totals = found[row.pop("service")].totals
-            for each, count in row.items():
-                totals[each] += count
+        else:
+            for row in rows:
+                totals = found[row.pop("service")].totals
+                for each, count in row.items():
+                    totals[each] += count
     for each in found.values():
         for rows in each.examples.values():
             rows.sort(key=lambda row: (row["publication"], row["client"]))

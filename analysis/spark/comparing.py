@@ -21,19 +21,23 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from analysis.spark import order, pairs, passes
-from analysis.spark.pairs import Lists, Publications, Versions
+from analysis.spark import order, outages, pairs, passes
+from analysis.spark.pairs import Lists, Publications, Stood, Versions
 from analysis.spark.passes import Array, Blocks, Columns, Piece, block_of, dealt, opened
+from brokers import padded
+from brokers.padded import Wanted
 
 # What is read of a table, once.
 COLUMNS = {
     "deliveries": ("service", "publication", "client", "time_ns"),
     "hops": ("service", "body", "time_ns"),
     "publications": ("service", "publication", "time_ns", "broker", "values"),
-    "losses": ("service", "body", "link"),
+    "losses": ("service", "body", "link", "time_ns", "reason"),
+    "doubled": ("service", "body"),
 }
 VERSIONS = (
-    "client", "home", "issued_ns", "settled_ns", "revoked_ns", "gone_ns", "values", "unsettled", "unheard",
+    "change", "interest", "operation", "broker", "client",
+    "home", "issued_ns", "settled_ns", "revoked_ns", "gone_ns", "values", "unsettled", "unheard",
 )  # fmt: skip
 SAMPLE_STEPS = 1 << 30
 COUNTED = ("deliveries", "audited", "forced", "free", "excused", "excused_missed", "missed", "unwanted")
@@ -46,6 +50,26 @@ class Judged:
     matcher: Any
     steps: int | None  # of a sample: publications whose hash is below
     heeds_losses: bool
+    again_ns: int = 1 << 62  # nothing lost excuses what is sent then or later
+    forgot_ns: int = 1 << 62  # what is handled then or later, and was sent before that, owes nothing
+
+    def forgotten(self, time_ns: Array, end_ns: Array) -> Array:
+        """Of what is sent and handled then, about what nothing is owed: a broker may have known nothing meanwhile."""
+        return (end_ns >= self.forgot_ns) & (time_ns < self.again_ns)
+
+    def mended(self, time_ns: Array) -> Array:
+        """Of what is sent then, what no lost change excuses any more."""
+        return time_ns >= self.again_ns
+
+    @property
+    def tables(self) -> Mapping[str, Wanted]:
+        """What it reads beside."""
+        return getattr(self.matcher, "tables", {})
+
+    @property
+    def together(self) -> bool:
+        """Whether all of the service goes to one task."""
+        return getattr(self.matcher, "together", False)
 
 
 @dataclass(frozen=True)
@@ -56,9 +80,13 @@ class Comparing:
     services: Mapping[int, Judged]
     examples: int  # at most, of each finding
     deep: bool  # whether hops tell when a publication was handled last
+    duration_ns: int
     travel_ns_max: int
+    away: int  # the reason of losses by which a client had left
     never_ns: int
     cut_from_ns: int | None  # publications sent then or later may have been cut off
+    marks: Array  # beginnings and ends of outages, in turn; none where nothing fails
+    width_ns: int  # of stretches of time, of which the share that was delivered is told
     place: Array  # by broker
     behind: Columns  # by directed link: low, high, inside
 
@@ -74,8 +102,10 @@ class Comparing:
 
     def look(self, piece: Piece) -> Iterator[pa.RecordBatch]:
         """One piece, dealt out."""
-        for what, task, rows in _LOOKS[piece.table](self, piece.rows()):
-            yield block_of(what, task, rows)
+        table = piece.rows()
+        for look in (_LOOKS.get(piece.table, _nothing), _beside(piece.table)):
+            for what, task, rows in look(self, table):
+                yield block_of(what, task, rows)
 
     def spread(self, service: int) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
         """The versions of a service, to every task."""
@@ -84,35 +114,47 @@ class Comparing:
             for batch in batches:
                 if batch.num_rows:
                     rows = dict(zip(VERSIONS, batch.select(VERSIONS).columns))
-                    for task in range(self.tasks):
+                    for task in range(1 if self.services[service].together else self.tasks):
                         yield block_of(f"versions {service}", task, rows)
 
         return deal
 
     def merged(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """All that was dealt to one task, put together."""
+        """All that was dealt to one task, put together. Spark may have one task do what was dealt to several."""
         found: dict[str, list[pa.Table]] = {}
+        first: dict[str, int] = {}
         for batch in batches:
-            for what, block in zip(batch.column("what").to_pylist(), batch.column("block")):
-                found.setdefault(what, []).append(opened(block.as_buffer()))
+            for what, task, block in zip(*(batch.column(name) for name in ("what", "task", "block"))):
+                what = what.as_py()
+                if not what.startswith("versions") or first.setdefault(what, task.as_py()) == task.as_py():
+                    found.setdefault(what, []).append(opened(block.as_buffer()))
         tables = {what: pa.concat_tables(parts).combine_chunks() for what, parts in found.items()}
         if "arrived" in tables:
-            yield from self._in_order(_numbers(tables.pop("arrived")))
+            twice = _numbers(tables.pop("doubled")) if "doubled" in tables else {}
+            yield from self._in_order(_numbers(tables.pop("arrived")), twice)
         for service, judged in self.services.items():
-            mine = {name: tables.get(f"{name} {service}") for name in ("delivered", *COLUMNS, "versions")}
-            if mine["publications"] is not None or mine["delivered"] is not None:
+            names = ("delivered", *COLUMNS, "versions", *(f"beside {name}" for name in judged.tables))
+            mine = {name: tables.get(f"{name} {service}") for name in names}
+            told = mine.values() if judged.together else (mine["publications"], mine["delivered"])
+            if any(each is not None for each in told):
                 yield from self._compared(service, judged, mine)
 
     # ---- duplicates and order
 
-    def _in_order(self, rows: Columns) -> Iterator[pa.RecordBatch]:
+    def _in_order(self, rows: Columns, twice: Columns) -> Iterator[pa.RecordBatch]:
+        """Duplicates, but for those of publications that a link doubled, and what came after a later one."""
         for service in np.unique(rows["service"]).tolist():
             mine = rows["service"] == service
             client, publication, time = (rows[name][mine] for name in ("client", "publication", "time_ns"))
             sort, again, latest, late = order.looked_through(client, publication, time)
             sorted_rows = {"publication": publication[sort], "client": client[sort], "delivered_ns": time[sort]}
-            totals = {"service": [service], "duplicated": [int(again.sum())], "out_of_order": [int(late.sum())]}
-            yield block_of("ordered", 0, totals)
+            free = again & False
+            if twice:
+                free = again & np.isin(publication[sort], twice["body"][twice["service"] == service])
+                again &= ~free
+            counts = {"duplicated": again, "doubled": free, "out_of_order": late}
+            totals = {name: [int(which.sum())] for name, which in counts.items()}
+            yield block_of("ordered", 0, {"service": [service], **totals})
             yield from self._examples(f"duplicated {service}", sorted_rows, again)
             yield from self._examples(
                 f"out_of_order {service}", {**sorted_rows, "later_one_delivered_ns": latest}, late
@@ -134,23 +176,17 @@ class Comparing:
         there = _numbers(tables["delivered"], "publication", "client", "time_ns")
         there = pairs.delivered(*there.values())
         publications = self._publications(judged, tables)
-        left = np.ones(there["publication"].size, np.bool_)
+        stood = Stood(publications, _versions(judged, tables["versions"]), self, judged)
+        more = {name: _rows(tables[f"beside {name}"], wanted.columns) for name, wanted in judged.tables.items()}
+        if judged.together:
+            for name, columns in (("handled", ("body", "time_ns")), ("lost", ("body", "link"))):
+                more[name] = _rows(tables[{"handled": "hops", "lost": "losses"}[name]], columns)
         totals = dict.fromkeys(COUNTED, 0)
         totals["audited"] = publications.publication.size
-        for decided in self._decided(judged, publications, tables["versions"]):
-            rows = np.unique(decided["publication"])
-            decided["publication"] = publications.publication[decided["publication"]]
-            mine = _of(there["publication"], publications.publication[rows])
-            left[mine] = False
-            yield from self._told(service, totals, pairs.beside(decided, _taken(there, mine)), publications)
-        nothing = {name: np.empty(0, np.int64) for name in ("publication", "client", "forced", "excused", "since_ns")}
-        rest = _taken(there, np.flatnonzero(left))
-        yield from self._told(service, totals, pairs.beside(nothing, rest), publications)
+        for found in _found(judged.matcher, stood, more, there):
+            _free(found, publications)
+            yield from self._told(service, totals, found, publications)
         yield block_of("compared", 0, {"service": [service], **{name: [count] for name, count in totals.items()}})
-
-    def _decided(self, judged: Judged, publications: Publications, table: pa.Table | None) -> Iterator[Columns]:
-        if table is not None:
-            yield from pairs.decisions(judged.matcher, publications, _versions(judged, table))
 
     def _told(
         self, service: int, totals: dict[str, int], found: Columns, publications: Publications
@@ -164,6 +200,10 @@ class Comparing:
         }  # fmt: skip
         for name, count in counts.items():
             totals[name] += int(count.sum())
+        wanted = found["forced"] | found["excused"]
+        if self.marks.size and wanted.any():
+            sent = _looked_up(publications.publication, publications.time_ns, found["publication"])
+            yield block_of(f"share {service}", 0, outages.by_stretch(sent, wanted, came, self.marks, self.width_ns))
         for name in ("missed", "unwanted"):
             if found[name].any():
                 sent = _looked_up(publications.publication, publications.time_ns, found["publication"])
@@ -184,7 +224,8 @@ class Comparing:
         values = _values(tables["publications"], by_time)
         grid = judged.matcher.publications(*values)
         unheard = self._unheard(publication, tables["losses"])
-        return Publications(publication, time, end, self.place[broker], cut, grid, unheard)
+        forgotten, mended = judged.forgotten(time, end), judged.mended(time)
+        return Publications(publication, time, end, self.place[broker], cut, forgotten, mended, grid, unheard)
 
     def _unheard(self, publication: Array, table: pa.Table | None) -> Lists:
         """What lies behind the links that lost a copy, by publication."""
@@ -201,11 +242,37 @@ class Comparing:
         return Lists(starts, {name: column[link] for name, column in self.behind.items()})
 
 
+def _free(found: Columns, publications: Publications) -> None:
+    """Nothing is owed about what was under way while some broker may have known nothing of anybody."""
+    if publications.forgotten.any():
+        free = np.isin(found["publication"], publications.publication[publications.forgotten])
+        found["excused"] = found["excused"] | (found["forced"] & free)
+        for name in ("forced", "missed", "unwanted"):
+            found[name] = found[name] & ~free
+
+
+def _found(matcher: Any, stood: Stood, more: Mapping[str, Columns], there: Columns) -> Iterator[Columns]:
+    """What is found of all pairs that are allowed or were delivered (`pairs.beside`), some publications at a time."""
+    if hasattr(matcher, "judged"):
+        yield from matcher.judged(stood, more, there)
+        return
+    left = np.ones(there["publication"].size, np.bool_)
+    own = hasattr(matcher, "decisions")
+    for decided in matcher.decisions(stood) if own else pairs.decisions(matcher, stood):
+        rows = np.unique(decided["publication"])
+        decided["publication"] = stood.publications.publication[decided["publication"]]
+        mine = _of(there["publication"], stood.publications.publication[rows])
+        left[mine] = False
+        yield pairs.beside(decided, _taken(there, mine))
+    nothing = {name: np.empty(0, np.int64) for name in ("publication", "client", "forced", "excused", "since_ns")}
+    yield pairs.beside(nothing, _taken(there, np.flatnonzero(left)))
+
+
 # ---- what each table is looked through for
 
 
 def _deliveries(task: Comparing, table: pa.Table) -> Blocks:
-    rows = _numbers(table)
+    rows = _numbers(table.select(COLUMNS["deliveries"]))
     ordered = _taken(rows, np.flatnonzero(rows["publication"] >= 0))
     key = ordered["client"] * 31 + (ordered["publication"] >> 32)
     yield from dealt(task.tasks, "arrived", ordered, key)
@@ -214,7 +281,7 @@ def _deliveries(task: Comparing, table: pa.Table) -> Blocks:
 
 
 def _hops(task: Comparing, table: pa.Table) -> Blocks:
-    rows = _numbers(table)
+    rows = _numbers(table.select(COLUMNS["hops"]))
     for service in task.services:
         mine = (rows["service"] == service) & (rows["body"] >= 0)
         body, time = _greatest(rows["body"][mine], rows["time_ns"][mine])
@@ -223,10 +290,23 @@ def _hops(task: Comparing, table: pa.Table) -> Blocks:
 
 
 def _losses(task: Comparing, table: pa.Table) -> Blocks:
-    rows = _numbers(table)
+    rows = _numbers(table.select(COLUMNS["losses"]))
+    gone = rows["reason"] == task.away  # what came too late for a client was decided on then, as if handled
+    late, lost = _taken(rows, np.flatnonzero(gone)), _taken(rows, np.flatnonzero(~gone))
     for service, judged in task.services.items():
+        if task.deep and gone.any():
+            yield from _dealt_of(task, service, "hops", {name: late[name] for name in COLUMNS["hops"]}, "body")
         if judged.heeds_losses:
-            yield from _dealt_of(task, service, "losses", rows, "body")
+            some = {name: lost[name] for name in ("service", "body", "link")}
+            yield from _dealt_of(task, service, "losses", some, "body")
+
+
+def _doubled(task: Comparing, table: pa.Table) -> Blocks:
+    """To every task: deliveries are dealt by client."""
+    rows = _numbers(table)
+    rows = _taken(rows, np.flatnonzero(rows["body"] >= 0))
+    for number in range(task.tasks if rows["body"].size else 0):
+        yield "doubled", number, rows
 
 
 def _publications(task: Comparing, table: pa.Table) -> Blocks:
@@ -240,8 +320,34 @@ def _publications(task: Comparing, table: pa.Table) -> Blocks:
             yield what, number, {name: part.column(name) for name in names}
 
 
+def _nothing(task: Comparing, table: pa.Table) -> Blocks:
+    return iter(())
+
+
+def _beside(name: str) -> Callable[[Comparing, pa.Table], Blocks]:
+    """What judges read of a table, beside what everybody is told of it."""
+
+    def look(task: Comparing, table: pa.Table) -> Blocks:
+        for service, judged in task.services.items():
+            wanted = judged.tables.get(name)
+            if wanted is not None and (name != "losses" or judged.heeds_losses or wanted.always):
+                mine = table.column("service").to_numpy() == service
+                key = np.zeros(mine.size, np.int64)
+                if wanted.only is not None:
+                    mine &= table.column(wanted.only[0]).to_numpy() == wanted.only[1]
+                if wanted.key is not None:
+                    key = table.column(wanted.key).to_numpy()
+                    mine &= _sampled(judged, key)
+                at = np.flatnonzero(mine)
+                for what, number, some in dealt(task.tasks, f"beside {name} {service}", {"at": at}, key[at]):
+                    part = table.take(pa.array(some["at"])).combine_chunks()
+                    yield what, number, {each: part.column(each) for each in wanted.columns}
+
+    return look
+
+
 _LOOKS: dict[str, Callable[[Comparing, pa.Table], Blocks]] = {
-    "deliveries": _deliveries, "hops": _hops, "losses": _losses, "publications": _publications,
+    "deliveries": _deliveries, "hops": _hops, "losses": _losses, "publications": _publications, "doubled": _doubled,
 }  # fmt: skip
 
 
@@ -249,7 +355,8 @@ def _dealt_of(task: Comparing, service: int, what: str, rows: Columns, key: str)
     """Rows of a service, and of its sample, to the tasks that merge them."""
     mine = (rows["service"] == service) & _sampled(task.services[service], rows[key])
     chosen = {name: column[mine] for name, column in rows.items() if name != "service"}
-    yield from dealt(task.tasks, f"{what} {service}", chosen, chosen[key])
+    by = np.zeros_like(chosen[key]) if task.services[service].together else chosen[key]
+    yield from dealt(task.tasks, f"{what} {service}", chosen, by)
 
 
 def _sampled(judged: Judged, publication: Array) -> Array:
@@ -283,7 +390,8 @@ def sent_along(matchers: Iterable[Any]) -> None:
     from pyspark import cloudpickle
 
     passes.sent_along()
-    for module in (order, pairs, sys.modules[__name__], *(sys.modules[type(each).__module__] for each in matchers)):
+    theirs = {sys.modules[base.__module__] for each in matchers for base in type(each).__mro__ if base is not object}
+    for module in (padded, order, outages, pairs, sys.modules[__name__], *theirs):
         cloudpickle.register_pickle_by_value(module)
 
 
@@ -291,6 +399,15 @@ def _numbers(table: pa.Table | None, *names: str) -> Columns:
     if table is None:
         return {name: np.empty(0, np.int64) for name in names}
     return {name: table.column(name).to_numpy() for name in names or table.column_names}
+
+
+def _rows(table: pa.Table | None, names: Sequence[str]) -> Columns:
+    """As `_numbers`; lists as rows."""
+    found = {}
+    for name in names:
+        of_lists = table is not None and pa.types.is_list(table.schema.field(name).type)
+        found[name] = padded.padded(*_values(table, name=name)) if of_lists else _numbers(table, name)[name]
+    return found
 
 
 def _taken(rows: Columns, at: Array) -> Columns:
@@ -322,24 +439,26 @@ def _looked_up(keys: Array, values: Array, wanted: Array) -> Array:
     return np.where(keys[by_key[at]] == wanted, values[by_key[at]], -1)
 
 
-def _values(table: pa.Table | None, rows: Array | None = None) -> tuple[Array, Array]:
+def _values(table: pa.Table | None, rows: Array | None = None, name: str = "values") -> tuple[Array, Array]:
     """The sizes of lists of numbers, and the numbers."""
     if table is None:
         return np.empty(0, np.int64), np.empty(0)
-    lists = table.column("values").combine_chunks()
+    lists = table.column(name).combine_chunks()
     if rows is not None:
         lists = lists.take(pa.array(rows))
     return np.diff(lists.offsets.to_numpy()).astype(np.int64), lists.flatten().to_numpy(zero_copy_only=False)
 
 
-def _lists(table: pa.Table, name: str) -> Lists:
+def _lists(table: pa.Table | None, name: str, fields: Sequence[str]) -> Lists:
+    if table is None:
+        return Lists(np.zeros(1, np.int64), {each: np.empty(0, np.int64) for each in fields})
     lists = table.column(name).combine_chunks()
-    fields = lists.values
-    columns = {each.name: fields.field(each.name).to_numpy(zero_copy_only=False) for each in fields.type}
+    columns = {each: lists.values.field(each).to_numpy(zero_copy_only=False) for each in fields}
     return Lists(lists.offsets.to_numpy().astype(np.int64), columns)
 
 
-def _versions(judged: Judged, table: pa.Table) -> Versions:
+def _versions(judged: Judged, table: pa.Table | None) -> Versions:
     columns: dict[str, Any] = dict(_numbers(table, *VERSIONS[:-3]))
-    lists: dict[str, Any] = {name: _lists(table, name) for name in ("unsettled", "unheard")}
+    fields = {"unsettled": ("begin", "end"), "unheard": ("low", "high", "inside")}
+    lists: dict[str, Any] = {name: _lists(table, name, of) for name, of in fields.items()}
     return Versions(**columns, values=judged.matcher.interests(*_values(table)), **lists)

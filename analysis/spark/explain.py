@@ -5,6 +5,7 @@ Reads the rows it needs from the trace with Arrow, so it needs no Spark. Level f
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from os import PathLike
 from typing import TYPE_CHECKING, Any
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from brokers.engine.runfolder import RunFolder
 
 _SHOWN_HOPS_MAX = 200
+_DOWN = 0  # what the table `faults` calls a broker that is down
 
 
 def explain(
@@ -78,6 +80,7 @@ def explain(
             for each in sorted(lost, key=lambda each: each["time_ns"])
             if each["link"] >= 0
         ],
+        "fallen": _fallen(run, [each for each in lost if each["link"] < 0], hops, names),
     }  # fmt: skip
     if not publications:
         result["change"] = {k: sent[k] for k in ("interest", "settled_ns", "revoked_ns", "gone_ns", "lost")}
@@ -87,7 +90,7 @@ def explain(
     deliveries = sorted(_rows(run, "deliveries", "publication", key), key=lambda d: (d["time_ns"], d["client"]))
     result["deliveries"] = len(deliveries)
     if client is not None:
-        result["to"] = _why(run, service, publications[0], client, hops, deliveries, names, result["losses"])
+        result["to"] = _why(run, service, publications[0], client, hops, deliveries, names, result)
     return result
 
 
@@ -121,9 +124,35 @@ def _hop(hop: dict[str, Any], links: dict[int, dict[str, Any]], names: Sequence[
     }
 
 
+def _fallen(
+    run: RunFolder, lost: list[dict[str, Any]], hops: list[dict[str, Any]], names: Sequence[str]
+) -> list[dict[str, Any]]:
+    """Deliveries that fell with their broker, which the trace does not name.
+
+    It is one that would have been done with the message just then, and crashed while it had it.
+    """
+    if not lost:
+        return []
+    crashes: dict[int, list[int]] = {}
+    for fault in run.read("faults").to_pylist():
+        if fault["what"] == _DOWN:
+            crashes.setdefault(fault["broker"], []).append(fault["begin_ns"])
+
+    def fell(hop: dict[str, Any]) -> bool:
+        return any(hop["time_ns"] <= begin < hop["finish_ns"] for begin in crashes.get(hop["broker"], ()))
+
+    return [
+        {
+            "time_ns": each["time_ns"], "reason": REASONS[each["reason"]],
+            "brokers": sorted({names[h["broker"]] for h in hops if h["finish_ns"] == each["time_ns"] and fell(h)}),
+        }
+        for each in sorted(lost, key=lambda each: each["time_ns"])
+    ]  # fmt: skip
+
+
 def _why(
     run: RunFolder, service: Service, publication: dict[str, Any], client: int, hops: list[dict[str, Any]],
-    deliveries: list[dict[str, Any]], names: Sequence[str], losses: list[dict[str, Any]],
+    deliveries: list[dict[str, Any]], names: Sequence[str], found: dict[str, Any],
 ) -> dict[str, Any]:
     """Whether the client got it, which of its interests wanted it, and how far it came."""
     sent = publication["time_ns"]
@@ -148,9 +177,11 @@ def _why(
         )
     home = interests[0]["broker"] if interests else None
     reached = [h["time_ns"] for h in hops if h["broker"] == home]
+    losses = found["losses"]
     if losses and home is not None:
         network = Network.of(run)
         losses = [each for each in losses if network.is_behind(home, each["link"])]
+    fallen = [each for each in found["fallen"] if home is not None and names[home] in each["brokers"]]
     for each in interests:
         del each["broker"]
     return {
@@ -159,7 +190,9 @@ def _why(
         "broker": names[home] if home is not None else None,
         "reached_broker_ns": min(reached, default=None),
         "interests": interests,
-        "said": _said(client, got, interests, reached, names[home] if home is not None else "", hops, names, losses),
+        "said": _said(
+            client, got, interests, reached, names[home] if home is not None else "", hops, names, losses, fallen
+        ),
     }
 
 
@@ -177,7 +210,7 @@ def _when(change: dict[str, Any], sent: int, end: int) -> str:
 
 def _said(
     client: int, got: list[int], interests: list[dict[str, Any]], reached: list[int], home: str,
-    hops: list[dict[str, Any]], names: Sequence[str], losses: list[dict[str, Any]],
+    hops: list[dict[str, Any]], names: Sequence[str], losses: list[dict[str, Any]], fallen: list[dict[str, Any]],
 ) -> str:  # fmt: skip
     wanted = [i for i in interests if i["matches"] and i["when"] not in ("gone before", "issued too late")]
     spoilt = {True: ", but links lost messages of it", False: ""}
@@ -196,6 +229,8 @@ def _said(
             f"interest {i['name']} {i['reason'] if not i['matches'] else 'was ' + i['when']}" for i in interests[:5]
         )
         return f"client {client} did not get it, rightly: {why}"
+    if fallen:
+        return f"client {client} did not get it: its broker {home} crashed before it was done with it; {because}"
     if reached:
         return f"client {client} did not get it, though it reached its broker {home}: {because}"
     if losses:
@@ -226,6 +261,8 @@ def text(found: dict[str, Any]) -> str:
     if len(found["hops"]) > _SHOWN_HOPS_MAX:
         lines.append(f"  … and {len(found['hops']) - _SHOWN_HOPS_MAX} more; --json has them all")
     lines += [f"lost from {each['from']} to {each['to']} ({each['reason']})" for each in found["losses"]]
+    fallen = Counter((" or ".join(each["brokers"]), each["reason"]) for each in found["fallen"])
+    lines += [f"{count} deliveries lost with broker {where} ({why})" for (where, why), count in fallen.items()]
     if "deliveries" in found:
         lines.append(f"delivered to {found['deliveries']} clients")
     if "to" in found:

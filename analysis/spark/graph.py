@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from brokers.engine.runfolder import RunFolder
 
 Ints = NDArray[np.int64]
+_SLOW = 1  # `what` in the table of faults
 
 
 class Behind(NamedTuple):
@@ -84,6 +85,8 @@ class Network:
     delay_ns: Ints
     slack_ns: Ints  # per link: how much longer than its delay a message can take
     work_ns: Ints  # per broker: how long its queue was at work in all
+    kept_ns: int = 0  # how much longer it may take what brokers keep for clients that are away
+    has_latent: bool = False  # whether some of the links were there only at times
 
     @classmethod
     def of(cls, run: RunFolder) -> Network:
@@ -92,12 +95,11 @@ class Network:
         _refuse_impossible(run, links, brokers)
         column = {name: links[name].to_numpy().astype(np.int64) for name in ("from", "to", "delay_ns", "busy_ns")}
         slack = column["busy_ns"] + _jitter_max(run.manifest["scenario"])
-        faults = run.read("faults", ["link", "delay_ns"])
-        worn = faults["link"].to_numpy()
-        np.add.at(slack, worn[worn >= 0], faults["delay_ns"].to_numpy()[worn >= 0])
+        work = brokers["busy_ns"].to_numpy().copy()
+        _add_faults(run, slack, work)
         return cls(
-            tuple(brokers["name"].to_pylist()), column["from"], column["to"], column["delay_ns"], slack,
-            brokers["busy_ns"].to_numpy(),
+            tuple(brokers["name"].to_pylist()), column["from"], column["to"], column["delay_ns"], slack, work,
+            _kept_max(run.manifest["scenario"]), bool(run.manifest["scenario"].get("links", {}).get("latent")),
         )  # fmt: skip
 
     @property
@@ -186,13 +188,13 @@ class Network:
         """
         weight = (self.delay_ns + self.slack_ns).reshape(-1, 2).max(axis=1)
         if not self.is_tree:
-            return int(np.sort(weight)[::-1][: self.brokers - 1].sum() + self.work_ns.sum())
+            return int(np.sort(weight)[::-1][: self.brokers - 1].sum() + self.work_ns.sum()) + self.kept_ns
         ends, far = 0, 0
         for _ in range(2):  # the farthest from the farthest
             reach = self._sweep(ends, weight)
             ends = int(np.argmax(reach))
             far = int(reach[ends])
-        return far
+        return far + self.kept_ns
 
     def _sweep(self, root: int, weight: Ints) -> Ints:
         start, order = self._start
@@ -218,6 +220,22 @@ def _refuse_impossible(run: RunFolder, links: pa.Table, brokers: pa.Table) -> No
         at = links[end].to_numpy()
         if at.size and not 0 <= at.min() <= at.max() < len(brokers):
             raise RunDamaged.at(run.path, f"table 'links' has an end at a broker that is none of {len(brokers)}")
+
+
+def _add_faults(run: RunFolder, slack: Ints, work: Ints) -> None:
+    """Links that take longer for a while, and brokers that pause or are slow meanwhile."""
+    faults = run.read("faults", ["what", "broker", "link", "begin_ns", "end_ns", "delay_ns"])
+    column = {name: faults[name].to_numpy() for name in faults.column_names}
+    worn = column["link"] >= 0
+    np.add.at(slack, column["link"][worn], column["delay_ns"][worn])
+    slow = column["what"] == _SLOW
+    np.add.at(work, column["broker"][slow], (column["end_ns"] - column["begin_ns"])[slow])
+
+
+def _kept_max(scenario: dict[str, Any]) -> int:
+    """Handed over again and again, what is kept may come at any time of the run."""
+    kept = any(group.get("session") for group in scenario.get("clients", {}).values())
+    return int(scenario["duration"] + scenario["drain"]) if kept else 0
 
 
 def _jitter_max(scenario: dict[str, Any]) -> int:

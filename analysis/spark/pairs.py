@@ -4,7 +4,8 @@
 
 The conditions are those of `standing.Standing`, which says them in Spark's words; here, in NumPy, they are asked of
 pairs that the matcher of the kind (`brokers.auditing.Matcher`) found. Publications are taken some at a time, in the
-order in which they were sent, beside the versions that can have been there then.
+order in which they were sent, beside the versions that can have been there then. A kind whose decisions need more than
+that makes them itself (`brokers.auditing.Judge`), and asks `Stood`.
 
 Numbers only, and NumPy: this module goes to the tasks by value.
 """
@@ -17,6 +18,8 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from brokers.padded import changed, elements
 
 Array = NDArray[Any]
 Columns = dict[str, Array]
@@ -34,9 +37,7 @@ class Lists:
 
     def elements(self, rows: Array) -> tuple[Array, Columns]:
         """Of these rows all elements, and each one's place among the rows."""
-        first, sizes = self.starts[rows], self.starts[rows + 1] - self.starts[rows]
-        place = np.repeat(np.arange(rows.size), sizes)
-        at = np.arange(place.size) + np.repeat(first - (np.cumsum(sizes) - sizes), sizes)
+        place, at = elements(self.starts, rows)
         return place, {name: column[at] for name, column in self.of.items()}
 
     @property
@@ -53,6 +54,8 @@ class Publications:
     end_ns: Array
     place: Array
     cut: Array
+    forgotten: Array  # while it was under way a broker may have known nothing
+    mended: Array  # what changes lost has been mended before
     values: Array  # as the matcher wants them
     unheard: Lists  # low, high, inside
 
@@ -61,6 +64,10 @@ class Publications:
 class Versions:
     """One row each."""
 
+    change: Array
+    interest: Array
+    operation: Array
+    broker: Array
     client: Array
     home: Array
     issued_ns: Array
@@ -72,79 +79,108 @@ class Versions:
     unheard: Lists
 
 
-def decisions(matcher: Any, publications: Publications, versions: Versions) -> Iterator[Columns]:
-    """publication (its row), client, forced, excused, since_ns: pairs that are allowed, some publications at a time."""
-    for start in range(0, publications.publication.size, AT_ONCE):
-        rows = np.arange(start, min(start + AT_ONCE, publications.publication.size))
-        found = [_met(matcher, publications, versions, rows, some) for some in _there(publications, versions, rows)]
+@dataclass(frozen=True)
+class Stood:
+    """How versions stood towards publications: conditions on pairs, given as rows of both."""
+
+    publications: Publications
+    versions: Versions
+    run: Any  # what is known of it: `comparing.Comparing`
+    judged: Any  # and of its service: `comparing.Judged`
+
+    def possible(self, p: Array, v: Array) -> Array:
+        """Whether the version may count at all."""
+        publications, versions = self.publications, self.versions
+        gone = (versions.gone_ns[v] < publications.time_ns[p]) & ~publications.forgotten[p]
+        return (versions.issued_ns[v] <= publications.end_ns[p]) & ~gone
+
+    def ended_in_time(self, p: Array, v: Array) -> Array:
+        """Whether it had settled before, and was not ended until the last decision."""
+        publications, versions = self.publications, self.versions
+        sent, end = publications.time_ns[p], publications.end_ns[p]
+        return (versions.settled_ns[v] < sent) & (versions.revoked_ns[v] > end) & ~publications.cut[p]
+
+    def in_time(self, p: Array, v: Array) -> Array:
+        """The same, and nothing that it leans on was being withdrawn."""
+        found = self.ended_in_time(p, v)
+        if not self.versions.unsettled.empty:
+            sent = self.publications.time_ns[p]
+            place, windows = self.versions.unsettled.elements(v)
+            found[place[(windows["begin"] <= sent[place]) & (windows["end"] >= sent[place])]] = False
+        return found
+
+    def unspoilt(self, p: Array, v: Array) -> Array:
+        """Whether no lost message of either excuses that the two did not meet."""
+        publications, versions = self.publications, self.versions
+        found = ~self.is_behind(versions.home[v], publications.unheard, p) & ~publications.forgotten[p]
+        return found & ~(self.is_behind(publications.place[p], versions.unheard, v) & ~publications.mended[p])
+
+    @staticmethod
+    def is_behind(asked: Array, unheard: Lists, rows: Array) -> Array:
+        """Whether places of brokers lie behind one of the links in the lists of these rows."""
+        found = np.zeros(rows.size, np.bool_)
+        if not unheard.empty:
+            place, behind = unheard.elements(rows)
+            at = asked[place]
+            found[place[((at >= behind["low"]) & (at < behind["high"])) == behind["inside"]]] = True
+        return found
+
+    def heard(self) -> Array:
+        """Of which versions no link lost anything."""
+        return np.diff(self.versions.unheard.starts) == 0
+
+    def by_client(self, p: Array, v: Array, in_time: Array, forced: Array) -> Columns:
+        """publication (its row), client, forced, excused, since_ns, of pairs that are allowed."""
+        order = np.lexsort((self.versions.client[v], p))
+        p, client, issued = p[order], self.versions.client[v[order]], self.versions.issued_ns[v[order]]
+        begin = np.flatnonzero(changed(p, client))
+        in_time, forced = (np.logical_or.reduceat(each[order], begin) for each in (in_time, forced))
+        return {
+            "publication": p[begin], "client": client[begin], "forced": forced, "excused": in_time & ~forced,
+            "since_ns": np.minimum.reduceat(issued, begin),
+        }  # fmt: skip
+
+
+def decisions(matcher: Any, stood: Stood) -> Iterator[Columns]:
+    """As `Stood.by_client` has them: pairs that are allowed, some publications at a time."""
+    count = stood.publications.publication.size
+    for start in range(0, count, AT_ONCE):
+        rows = np.arange(start, min(start + AT_ONCE, count))
+        found = [_met(matcher, stood, rows, some) for some in _there(stood, rows)]
         if found:
             p, v = (np.concatenate(each) for each in zip(*found))
-            yield _by_client(publications, versions, p, v)
+            in_time = stood.in_time(p, v)
+            forced = in_time.copy()
+            forced[in_time] = stood.unspoilt(p[in_time], v[in_time])
+            yield stood.by_client(p, v, in_time, forced)
 
 
-def _there(publications: Publications, versions: Versions, rows: Array) -> Iterator[Array]:
+def _there(stood: Stood, rows: Array) -> Iterator[Array]:
     """The versions that can have been there, some at a time."""
+    publications, versions = stood.publications, stood.versions
     begin, end = publications.time_ns[rows].min(), publications.end_ns[rows].max()
-    there = np.flatnonzero((versions.issued_ns <= end) & (versions.gone_ns >= begin))
+    there = versions.issued_ns <= end
+    if not publications.forgotten[rows].any():
+        there &= versions.gone_ns >= begin
+    there = np.flatnonzero(there)
     step = max(1, CELLS_MAX // rows.size)
     for start in range(0, there.size, step):
         yield there[start : start + step]
 
 
-def _met(
-    matcher: Any, publications: Publications, versions: Versions, rows: Array, some: Array
-) -> tuple[Array, Array]:
+def _met(matcher: Any, stood: Stood, rows: Array, some: Array) -> tuple[Array, Array]:
     """Pairs whose values meet, of which the version may count."""
-    p, v = matcher.pairs(publications.values[rows], versions.values[some])
+    p, v = matcher.pairs(stood.publications.values[rows], stood.versions.values[some])
     p, v = rows[p], some[v]
-    possible = (versions.issued_ns[v] <= publications.end_ns[p]) & (versions.gone_ns[v] >= publications.time_ns[p])
+    possible = stood.possible(p, v)
     return p[possible], v[possible]
-
-
-def _by_client(publications: Publications, versions: Versions, p: Array, v: Array) -> Columns:
-    in_time = _in_time(publications, versions, p, v)
-    forced = in_time.copy()
-    forced[in_time] = _unspoilt(publications, versions, p[in_time], v[in_time])
-    order = np.lexsort((versions.client[v], p))
-    p, client, issued = p[order], versions.client[v[order]], versions.issued_ns[v[order]]
-    new = np.ones(p.size, np.bool_)
-    new[1:] = (p[1:] != p[:-1]) | (client[1:] != client[:-1])
-    begin = np.flatnonzero(new)
-    in_time, forced = (np.logical_or.reduceat(each[order], begin) for each in (in_time, forced))
-    return {
-        "publication": p[begin], "client": client[begin], "forced": forced, "excused": in_time & ~forced,
-        "since_ns": np.minimum.reduceat(issued, begin),
-    }  # fmt: skip
-
-
-def _in_time(publications: Publications, versions: Versions, p: Array, v: Array) -> Array:
-    """Whether the version had settled before, and was not ended until the last decision."""
-    sent = publications.time_ns[p]
-    found = (versions.settled_ns[v] < sent) & (versions.revoked_ns[v] > publications.end_ns[p]) & ~publications.cut[p]
-    if not versions.unsettled.empty:
-        place, windows = versions.unsettled.elements(v)
-        found[place[(windows["begin"] <= sent[place]) & (windows["end"] >= sent[place])]] = False
-    return found
-
-
-def _unspoilt(publications: Publications, versions: Versions, p: Array, v: Array) -> Array:
-    """Whether no lost message of either excuses that the two did not meet."""
-    found = np.ones(p.size, np.bool_)
-    both = ((versions.unheard, v, publications.place[p]), (publications.unheard, p, versions.home[v]))
-    for lost, rows, asked in both:
-        if not lost.empty:
-            place, behind = lost.elements(rows)
-            at = asked[place]
-            found[place[((at >= behind["low"]) & (at < behind["high"])) == behind["inside"]]] = False
-    return found
 
 
 def delivered(publication: Array, client: Array, time_ns: Array) -> Columns:
     """By publication and client how often and when first it was delivered, in that order."""
     order = np.lexsort((time_ns, client, publication))
     publication, client, time_ns = publication[order], client[order], time_ns[order]
-    new = np.ones(order.size, np.bool_)
-    new[1:] = (publication[1:] != publication[:-1]) | (client[1:] != client[:-1])
+    new = changed(publication, client)
     begin = np.flatnonzero(new)
     return {
         "publication": publication[begin], "client": client[begin], "first_ns": time_ns[begin],
@@ -160,8 +196,7 @@ def beside(decided: Columns, there: Columns) -> Columns:
     both = [np.concatenate((decided[name], there[name])) for name in ("publication", "client")]
     order = np.lexsort((both[1], both[0]))
     publication, client = (each[order] for each in both)
-    new = np.ones(order.size, np.bool_)
-    new[1:] = (publication[1:] != publication[:-1]) | (client[1:] != client[:-1])
+    new = changed(publication, client)
     at = np.empty(order.size, np.int64)
     at[order] = np.cumsum(new) - 1
     count = int(new.sum())

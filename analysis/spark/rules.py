@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from brokers.auditing import Matcher, Question, Rule
+from brokers.auditing import Judge, Matcher, Question, Rule
 from brokers.errors import InvalidInput
 from brokers.names import load_as
 
@@ -58,12 +58,9 @@ def rule_of(service: Service) -> Rule:
     return rule
 
 
-def matcher_of(rule: Rule) -> Matcher | None:
+def matcher_of(rule: Rule) -> Matcher | Judge | None:
     """What a rule has for tasks. A rule that inherits it may have changed what it says, and is asked in Spark."""
-    if hasattr(rule, "judge") or "matcher" not in vars(type(rule)):
-        return None
-    matcher: Matcher = rule.matcher()
-    return matcher
+    return rule.matcher() if "matcher" in vars(type(rule)) else None
 
 
 def judged(rule: Rule, question: Question, delivered: DataFrame) -> DataFrame:

@@ -23,10 +23,12 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from analysis.spark.trace import Service, Trace, undivided
 from brokers.contract import NEVER
+from brokers.promises import Excused
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
+NO_EXCUSE = Excused()
 BEHIND = "struct<low:bigint,high:bigint,inside:boolean>"
 WINDOW = "struct<begin:bigint,end:bigint>"
 
@@ -131,23 +133,30 @@ class Standing:
     BEHIND: ClassVar[str] = BEHIND
 
     def __init__(
-        self, trace: Trace, service: Service, changes: DataFrame, settled: DataFrame, places: DataFrame
+        self, trace: Trace, service: Service, changes: DataFrame, settled: DataFrame, places: DataFrame,
+        excused: Excused = NO_EXCUSE,
     ) -> None:
         self.trace = trace
         self.service = service
         self.changes = changes
         self.settled = settled
         self.places = places
+        self.excused = excused
 
     def versions(self) -> DataFrame:
-        """What ended while a link lost something of its end is not gone: the end may never have reached everybody."""
+        """What ended while a link lost something of its end is not gone: the end may never have reached everybody.
+
+        Unless it has by now, as the protocol recovers.
+        """
         from pyspark.sql import functions as F
 
         kind = self.service.kind
+        again = self.excused.again_ns
+        mended = F.lit(NEVER) if again >= NEVER else F.greatest("settled_ns", F.lit(again - 1))
         gone = ends(self.changes, self.service).join(
             self.settled.select(
                 F.col("change").alias("end"),
-                F.when(F.size("unheard") == 0, F.col("settled_ns")).otherwise(F.lit(NEVER)).alias("gone_ns"),
+                F.when(F.size("unheard") == 0, F.col("settled_ns")).otherwise(mended).alias("gone_ns"),
             ),
             "end",
         )
@@ -180,7 +189,8 @@ class Standing:
         from pyspark.sql import functions as F
 
         at_home = is_behind(F.col("c.home"), F.col("p.unheard"))
-        return ~is_behind(F.col("p.place"), F.col("c.unheard")) & ~at_home
+        mended = F.col("p.time_ns") >= self.excused.again_ns
+        return (mended | ~is_behind(F.col("p.place"), F.col("c.unheard"))) & ~at_home
 
     def behind_links(self, lost: DataFrame) -> DataFrame | None:
         return behind_links(self.trace, lost)

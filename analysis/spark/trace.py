@@ -18,18 +18,21 @@ from threading import RLock
 from typing import TYPE_CHECKING, Any
 
 from analysis.spark.graph import Network
-from brokers.contract import Guarantees, Kind
+from analysis.spark.outages import outages
+from brokers.contract import NEVER, Guarantees, Kind
 from brokers.engine.manifest import refuse_links
 from brokers.engine.runfolder import RunFolder, open_run
 from brokers.engine.trace_schema import TABLES
 from brokers.errors import EnvironmentProblem, InvalidInput
 from brokers.names import found_again
+from brokers.promises import Faced, promised
 from brokers.words import words_in
 from scenarios.many.metrics import stood_for
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+FAULTS = ("what", "broker", "link", "begin_ns", "end_ns", "state", "delay_ns")  # what promises depend on
 ANALYSIS = "analysis"  # the folder beside the tables, for what is computed from them
 
 
@@ -43,11 +46,31 @@ class Service:
     protocol_name: str
     kind: Kind
     protocol: Any
+    options: dict[str, Any]
+    run: RunFolder
 
     def guarantees(self, network: Network) -> Guarantees:
-        """What the protocol declares, on this overlay."""
-        declared = getattr(self.protocol, "guarantees_for", None)
-        return declared(network) if declared is not None else self.protocol.guarantees
+        """What the protocol declares, on this overlay and under these faults."""
+        ends = network.source[::2], network.target[::2], network.delay_ns[::2]
+        return promised(self.protocol, self.options, network, Faced.read(self.faults(), self.detect_ns, *ends))
+
+    def faults(self) -> dict[str, Any]:
+        """The table of faults, by column."""
+        return faults_of(self.run)
+
+    @property
+    def detect_ns(self) -> int:
+        """After what time brokers were told of links that went down."""
+        detect = self.run.manifest["scenario"].get("faults", {}).get("detect", "never")
+        return NEVER if detect == "never" else int(detect)
+
+
+def faults_of(run: RunFolder) -> dict[str, Any]:
+    """The table of faults, by column; empty where the trace level has none."""
+    if "faults" not in run.manifest["tables"]:
+        return dict.fromkeys(FAULTS, ())
+    table = run.read("faults", FAULTS)
+    return {name: table[name].to_numpy() for name in FAULTS}
 
 
 def checked(path: str | PathLike[str], tables: Collection[str] | None = None) -> RunFolder:
@@ -80,16 +103,25 @@ def services_of(run: RunFolder, *, trust: bool = False) -> list[Service]:
         params = {key: value for key, value in section.items() if key in known}
         params |= words_in(run, number)
         found.append(
-            Service(number, section["name"], section["kind"], section["protocol"], kind(params), protocol)
+            Service(
+                number,
+                section["name"],
+                section["kind"],
+                section["protocol"],
+                kind(params),
+                protocol,
+                section.get("options", {}),
+                run,
+            )
         )
     return found
 
 
 class Trace:
-    """A run, for Spark."""
+    """A run, for Spark; without one, all but its tables as DataFrames."""
 
-    def __init__(self, spark: SparkSession, run: RunFolder, *, trust: bool = False) -> None:
-        self.spark = spark
+    def __init__(self, spark: SparkSession | None, run: RunFolder, *, trust: bool = False) -> None:
+        self.spark: Any = spark
         self.run = run
         self.trust = trust
         self._made: dict[str, DataFrame] = {}
@@ -132,6 +164,12 @@ class Trace:
     @property
     def duration_ns(self) -> int:
         return self.run.manifest["scenario"]["duration"]
+
+    @cached_property
+    def outages(self) -> list[tuple[int, int]]:
+        """From when until when something was broken."""
+        faults = faults_of(self.run)
+        return outages(faults["begin_ns"], faults["end_ns"])
 
     @property
     def end_ns(self) -> int:

@@ -104,6 +104,9 @@ def break_things() -> None:
     broken = replace(_model(*_SHAPES[0], "flooding:Flooding", False), faults=Schedule(faults), sample_every_ns=5 * _MS)
     for compiled in ("auto", "never"):
         simulate(broken, cutting=Cutting(compiled=compiled), trace=MemoryTraces("full"))
+    mended = _model(*_SHAPES[0], "subscription:Subscription", False)
+    mended.services[0].options = {"recover": True}
+    simulate(replace(mended, faults=Schedule(faults, detect_ns=5 * _MS)))
 
 
 def _model(kind: str, params: dict[str, Any], protocol: str, settled: bool) -> Model:

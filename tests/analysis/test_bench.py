@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 
 from analysis.bench import __main__ as program
-from analysis.bench import contexts, engine, network, small, spark
+from analysis.bench import contexts, engine, faults, network, small, spark
 from analysis.bench.alone import measure, peak_bytes
 from analysis.bench.baselines import heap_loop, problem, simpy_loop
 from analysis.bench.models import FAST_LINKS_NS, SCAN, Setting, model, overlay
@@ -177,6 +177,17 @@ def test_the_rows_of_threads_are_of_runs_that_have_windows_and_agree():
     assert [each["unit"] for each in found] == ["µs", *["hops/s"] * 3]
     assert all(each["value"] > 0 for each in found)
     assert all(each["baseline"] for each in found[1:])
+
+
+def test_the_rows_of_faults_stand_beside_the_same_run_without_and_something_fails_in_it():
+    tiny = Setting(brokers=20, publications_per_s=200.0, seconds=0.5)
+    sizes = faults.Sizes(repeats=1, dense=tiny, cuts_per_s=40.0, crashes_per_s=20.0)
+    found = list(faults.of(sizes))
+    said = "times the same without"
+    assert [row["target"] for row in found] == [f"at least 0.97 {said}", f"at least 0.7 {said}", None, None]
+    assert all(row["baseline"] for row in found) and all(row["value"] > 0 for row in found)
+    drawn = list(faults._drawn(model(tiny), sizes))
+    assert {type(each).__name__ for each in drawn} == {"Cut", "Crash"}
 
 
 def test_the_rows_of_contexts_stand_beside_the_authors_view():

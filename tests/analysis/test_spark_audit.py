@@ -418,7 +418,7 @@ def test_a_kind_without_a_rule_is_refused_with_what_to_do(news):
         row_bytes = oracle = None
 
     with pytest.raises(InvalidInput, match="name one as audit_rule"):
-        rule_of(Service(0, "s", "x:Other", "x:P", Other({}), None))
+        rule_of(Service(0, "s", "x:Other", "x:P", Other({}), None, {}, None))
 
 
 # ---- the command -------------------------------------------------------------------------------------
@@ -560,9 +560,43 @@ def test_a_change_counts_until_what_replaces_or_revokes_it_has_settled(spark):
         f"change long, settled_ns long, unsettled array<{WINDOW}>, unheard array<{BEHIND}>",
     )
     places = spark.createDataFrame([(0, 42)], "broker int, place long")
-    service = Service(0, "values", "values", "x:P", Values({}), None)
+    service = Service(0, "values", "values", "x:P", Values({}), None, {}, None)
     rows = {row["change"]: row for row in Standing(None, service, changes, settled, places).versions().collect()}
     assert {change: row["gone_ns"] for change, row in rows.items()} == {
         10: 220, 11: NEVER, 12: 410, 14: NEVER, 15: NEVER,
     }  # fmt: skip
     assert {row["home"] for row in rows.values()} == {42}
+
+
+DOUBLING = """
+duration: 2 s
+topology: {{kind: balanced-tree, branching: 2, height: 2}}
+links: {{delay: 5 ms}}
+clients: {{all: {{count: 20}}}}
+services:
+  - name: news
+    kind: content
+    protocol: {protocol}
+    attributes: 2
+    workload:
+      - {{source: subscribe, constraints: 1, width: 0.5}}
+      - {{source: publish, rate: 10/s}}
+faults:
+  schedule: [{{fault: degrade, at: 0 s, lasts: 2 s, twice: 3%}}]
+trace: {{level: full}}
+"""
+
+
+@pytest.mark.parametrize("protocol", ["flooding", "covering"])
+def test_what_a_link_doubled_may_come_twice_and_nothing_else_may(protocol, filled, tampered):
+    run = filled(DOUBLING, protocol=protocol)
+    service = one(run.path)
+    assert service.verdict == "valid" and service.doubled > 5 and service.duplicated.count == 0
+    doubled = set(run.read("doubled")["body"].to_pylist())
+
+    def again(rows):
+        at = next(i for i, p in enumerate(rows["publication"].to_pylist()) if p not in doubled)
+        return pa.concat_tables([rows, rows.slice(at, 1)])
+
+    found = one(tampered(run, deliveries=again))
+    assert found.verdict == "invalid" and found.duplicated.count == 1 and found.doubled == service.doubled

@@ -204,5 +204,26 @@ def test_what_faults_took_is_told_with_the_reason(tmp_path):
         loss = next(each for each in losses if each["reason"] == reason and each["link"] >= 0)
         found = explain(run.path, str(loss["body"]))
         assert word in {each["reason"] for each in found["losses"]} and f"({word})" in text(found)
-    fallen = next(each for each in losses if each["link"] < 0)  # a delivery: on no link
-    assert text(explain(run.path, str(fallen["body"])))
+
+
+def test_a_delivery_that_fell_with_its_broker_is_named(tmp_path):
+    crash = "[{fault: crash, brokers: [3, 4, 5, 6], at: 1700 ms}]"
+    slow = ["services.news.cost.base=5 ms", "trace.level=full", "duration=3 s", f"faults.schedule={crash}"]
+    run = running.run("news", overrides=slow, engine="inline", out=tmp_path)
+    names = Network.of(run.folder).names
+    home = {row["client"]: row["broker"] for row in run.read("changes").to_pylist()}
+    nodes, told = len(names), 0
+    for body in sorted({loss["body"] for loss in run.read("losses").to_pylist() if loss["link"] < 0}):
+        found = explain(run.path, str(body))
+        where = {name for each in found["fallen"] for name in each["brokers"]}
+        assert where and where <= {names[broker] for broker in (3, 4, 5, 6)}
+        assert all(each["reason"] == "crash" and each["time_ns"] > 1_700_000_000 for each in found["fallen"])
+        assert f"lost with broker {sorted(where)[0]} (crash)" in text(found)
+        for client, broker in home.items():
+            if names[broker] in where:
+                to = explain(run.path, str(body), client - nodes)["to"]
+                wanted = any(each["matches"] and each["when"] == "settled before" for each in to["interests"])
+                if wanted:
+                    assert not to["delivered_ns"] and f"its broker {names[broker]} crashed" in to["said"]
+                    told += 1
+    assert told

@@ -11,9 +11,14 @@ pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.usefixtures("spark")
 
 from analysis.spark import audit as audits  # noqa: E402
 from analysis.spark import compared, comparing, passes  # noqa: E402
-from protocols.content.audit import ContentRule  # noqa: E402
+from scenarios import running  # noqa: E402
+from tests.analysis.test_spark_channels import MAPS, TREE  # noqa: E402
+from tests.analysis.test_spark_context import NEAR as CONTEXTS  # noqa: E402
+from tests.analysis.test_spark_spatial import NEAR as NEAREST  # noqa: E402
+from tests.analysis.test_spark_topk import BEST  # noqa: E402
 
 CYCLES = "{kind: watts-strogatz, nodes: 15, neighbours: 4, rewire: 0.2}"
+LINE = "\n    "
 
 
 def wrong(deliveries: pa.Table) -> pa.Table:
@@ -45,12 +50,15 @@ def told(monkeypatch):
     def tell(path, in_spark=False, few=True, **more):
         with monkeypatch.context() as patch:
             if in_spark:
-                patch.delattr(ContentRule, "matcher")
+                patch.setattr(audits, "matcher_of", lambda rule: None)
             if not few:
                 patch.setattr(compared, "VERY_FEW_ROWS", 0)
                 patch.setattr(compared, "_ROWS_PER_TASK", 2_000)
                 patch.setattr(passes, "PIECE_ROWS", 1_000)
-            return audits.audit(path, **more).as_data()["services"]
+            services = audits.audit(path, **more).as_data()["services"]
+        for each in services:
+            del each["shares"], each["outages"]  # only tasks tell them
+        return services
 
     return tell
 
@@ -64,6 +72,70 @@ def test_tasks_say_of_every_pair_what_spark_does(name, news, tampered, told):
     assert found["forced"] > 0 < found["free"]
     assert all(found["findings"][name]["count"] > 0 for name in ("unwanted", "duplicated"))
     assert (found["excused"] > 0) == (found["losses"] > 0)
+
+
+def test_a_delivery_that_fell_with_its_broker_is_excused_in_tasks_as_in_spark(tmp_path, told):
+    crash = "[{fault: crash, brokers: [3, 4, 5, 6], at: 1700 ms}]"
+    slow = ["services.news.cost.base=5 ms", "trace.level=full", "duration=3 s", f"faults.schedule={crash}"]
+    run = running.run("news", overrides=slow, engine="inline", out=tmp_path)
+    assert min(run.read("losses")["link"].to_pylist()) == -1  # on no link
+    (found,) = told(run.folder.path)
+    assert [found] == told(run.folder.path, in_spark=True)
+    assert found["verdict"] == "valid" and found["excused_missed"] > 0
+
+
+def wrong_rows(table: pa.Table) -> pa.Table:
+    """Some rows gone, some twice, and some that say something else."""
+    rng = np.random.default_rng(5)
+    rows = table.take(pa.array(np.flatnonzero(rng.random(table.num_rows) > 0.03)))
+    again = rows.take(pa.array(rng.integers(0, rows.num_rows, 12)))
+    columns = {name: again[name].to_numpy().copy() for name in again.column_names}
+    for number, name in enumerate({"rank", "score", "objects", "marks", "round"} & set(columns)):
+        columns[name][3 * number : 3 * number + 4] += 1
+    columns["client"][8:10] += 1
+    return pa.concat_tables([rows, pa.table(columns, schema=rows.schema)])
+
+
+PLANTED = {"best": {"rankings": wrong_rows}, "maps": {"received": wrong_rows}}
+SAID = {"protocol": "spatial", "said": "delta: 1", "loss": "0"}
+OTHERS = {
+    "context": (CONTEXTS, {"protocol": "context-replicated", "loss": "2 %"}),
+    "topk": (BEST, {"protocol": "topk-gather", "said": "ties: none", "loss": "4 %"}),
+    "channels": (MAPS, {"options": "{}", "topology": TREE, "loss": "2 %", "level": "full"}),
+    "spatial": (NEAREST, {**SAID, "protocol": "spatial-keyword", "said": "lifetime_ms: 400", "loss": "1 %"}),
+    "context, nothing lost": (CONTEXTS, {"protocol": "context-edge", "loss": "0"}),
+    "topk by receiver": (BEST, {"protocol": "topk-bounded", "said": "unit: receiver", "loss": "0"}),
+    "topk with all ties": (BEST, {"protocol": "topk-gather", "said": "ties: all", "loss": "0"}),
+    "topk prorated": (BEST, {"protocol": "topk-ingress", "said": "prorate: true", "loss": "4 %"}),
+    "topk, no tie": (BEST, {"protocol": "topk-bounded", "said": f"ties: none{LINE}unit: receiver", "loss": "0"}),
+    "channels on cycles": (MAPS, {"options": "{mode: channels, channels: 3}", "topology": CYCLES, "loss": "0",
+                                  "level": "full"}),
+    "channels without hops": (MAPS, {"options": "{}", "topology": TREE, "loss": "2 %", "level": "deliveries"}),
+    "spatial on the sphere": (NEAREST, {**SAID, "said": f"geometry: sphere{LINE}delta: 1.5"}),
+    "spatial, lossy": (NEAREST, {**SAID, "loss": "3 %"}),
+    "spatial, the last": (NEAREST, {**SAID, "said": f"last: 20{LINE}lifetime_ms: 300"}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", [name if name in {"context", "topk", "channels", "spatial"} else pytest.param(
+    name, marks=pytest.mark.full) for name in OTHERS])  # fmt: skip
+def test_tasks_judge_other_kinds_as_spark_does(name, filled, tampered, told):
+    text, gaps = OTHERS[name]
+    right = filled(text, **gaps)
+    service = right.manifest["scenario"]["services"][0]["name"]
+    path = tampered(right, **PLANTED.get(service, {"deliveries": wrong}))
+    (expected,) = told(path, in_spark=True)
+    assert told(path) == [expected]
+    assert told(path, few=False) == [expected]
+    assert expected["forced"] > 0 < expected["free"]
+    assert (expected["losses"] > 0) == (gaps["loss"] != "0")
+    assert sum(expected["findings"][each]["count"] for each in ("missed", "unwanted")) > 0
+
+
+def test_a_small_audit_starts_no_spark(news, told, monkeypatch):
+    monkeypatch.setattr("analysis.spark.session._start", None)
+    monkeypatch.setattr("pyspark.sql.SparkSession.getActiveSession", None)
+    assert told(news("covering").path)[0]["verdict"] == "valid"
 
 
 @pytest.mark.parametrize("name", ["lossy", "deliveries only"])

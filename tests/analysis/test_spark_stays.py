@@ -1,0 +1,72 @@
+"""The audit where clients come and go: what came too late is asked of nobody, and excuses nothing else."""
+
+from __future__ import annotations
+
+import pytest
+
+from brokers.engine.simulate import MemoryTraces, simulate, tables_of
+from brokers.faults import AWAY
+from protocols.conformance import audit as brute_force
+from scenarios.plan import resolve
+from scenarios.running import scenario_of
+
+pytest.importorskip("pyspark")
+pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.usefixtures("spark")]
+
+from analysis.spark.audit import audit  # noqa: E402
+from analysis.spark.trace import Trace, services_of  # noqa: E402
+
+RIDERS = """\
+duration: 5 s
+topology: {{kind: random-tree, nodes: 9}}
+links: {{delay: {{kind: uniform, low: 3 ms, high: 25 ms}}}}
+clients:
+  press: {{count: 5}}
+  riders:
+    count: 25
+    mobility: {{kind: random-waypoint, stay: 1500 ms, travel: 100 ms}}
+    connections: {{kind: sessions, on: 2 s, off: 300 ms}}
+    {session}
+services:
+  - name: news
+    kind: content
+    protocol: subscription
+    attributes: 2
+    cost: {{base: {cost}}}
+    workload:
+      - {{source: subscribe, clients: riders, number: 2, width: 0.4, churn: {{process: replace, rate: 6/min}}}}
+      - {{source: publish, clients: press, rate: 10/s}}
+  - name: best
+    kind: topk
+    protocol: topk-gather
+    attributes: 3
+    k: 4
+    cost: {{base: {cost}}}
+    workload:
+      - {{source: rank-subscribe, clients: riders, constraints: 2, width: 0.5}}
+      - {{source: rank-publish, clients: press, rate: 4/s}}
+trace: {{level: {level}}}
+"""
+
+
+def test_the_audit_agrees_with_brute_force_on_clients_that_come_and_go(filled):
+    run = filled(RIDERS, session="", cost="500 us", level="full")
+    model = resolve(scenario_of(run))
+    traces = MemoryTraces("full", tables_of(model))
+    simulate(model, trace=traces)
+    tables = traces.tables()
+    assert (tables["losses"]["reason"] == AWAY).sum() > 3
+    tables["changes"]["values"] = [row[:3] for row in tables["changes"]["values"]]  # as long as the other service's
+    news, best = audit(run.path).services
+    service = services_of(run)[0]
+    expected = brute_force(tables, service.kind, service.guarantees(Trace(None, run).network))
+    assert (news.verdict, best.verdict, expected.verdict) == ("valid", "valid", "valid")
+    assert (news.forced, news.free) == (expected.forced, expected.free)
+
+
+@pytest.mark.parametrize("level", ["full", "deliveries"])
+def test_what_was_handed_over_is_not_accused(filled, level):
+    run = filled(RIDERS, session="session: {keep: 3 s}", cost="0", level=level)
+    news = audit(run.path).services[0]
+    assert news.verdict == "valid" and news.forced > 0
+    assert not any(finding.count for finding in (news.missed, news.unwanted, news.duplicated, news.out_of_order))
