@@ -8,14 +8,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from brokers.contract import BrokerProtocol, ShardProtocol
+from brokers.contract import NEVER, BrokerProtocol, ShardProtocol
 from brokers.errors import BrokerlabError
+from brokers.promises import Faced
 from scenarios.problems import Path, ScenarioErrors
 from scenarios.schema import ResolvedService, Scenario
 from topology.units import format_duration
 
 if TYPE_CHECKING:
     from brokers.contract import SourceContext
+    from brokers.faults import Schedule
     from topology.overlay import Overlay
 
 
@@ -54,6 +56,23 @@ def check_service(
     made = _tried(scenario, path, lambda: kind(params))
     if index is not None:
         _tried(scenario, (*path, "index"), lambda: made.new_index(index))
+
+
+def check_promises(scenario: Scenario, service: ResolvedService, overlay: Overlay, faults: Schedule) -> None:
+    """ScenarioErrors if a service promises to recover from what is never over."""
+    protocol = service.protocol.object
+    endless = next((fault for fault in faults.faults if fault.end >= NEVER), None)
+    if endless is None or not hasattr(protocol, "recovery"):
+        return
+    path: Path = ("faults", "schedule", endless.entry)
+    options: Any = service.options if protocol.Options is None else protocol.Options(**service.options)
+    found = _tried(scenario, path, lambda: protocol.recovery(options, overlay, Faced.of(faults, overlay)))
+    if found is not None:
+        raise scenario.wrong(
+            path,
+            f"this is never over, and {service.section.name!r} promises to recover so long after the last fault; say "
+            "how long it lasts, or let the service promise nothing (without its option `recover`)",
+        )
 
 
 def check_source(

@@ -49,7 +49,7 @@ COMMANDS: dict[str, Command] = {
     ),
     "audit": Command(
         "scenarios.commands.audit:command",
-        "whether what was delivered is what had to be, recomputed in Spark",
+        "whether what was delivered is what had to be, recomputed",
     ),
     "explain": Command(
         "scenarios.commands.explain:command", "the way of a message, and why a client got it or did not"

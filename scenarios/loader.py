@@ -23,9 +23,12 @@ from scenarios.document import Document, read
 from scenarios.many import expect, metrics
 from scenarios.problems import Path, ScenarioErrors, did_you_mean, explain, got
 from scenarios.schema import (
+    MOVEMENTS,
     NAME,
     FaultEntry,
+    Mobility,
     ResolvedFault,
+    ResolvedMovement,
     ResolvedService,
     ResolvedSource,
     Scenario,
@@ -103,6 +106,7 @@ def _resolve(document: Document, folder: FilePath, stem: str, trust: bool) -> Sc
     topology, topology_params = parts.topology()
     services = parts.services()
     faults = parts.faults()
+    movements = parts.movements()
     if model is not None:
         further = {service.section.name: service.metrics for service in services}
         declared = {service.name: further.get(service.name, ()) for service in model.services}
@@ -112,7 +116,9 @@ def _resolve(document: Document, folder: FilePath, stem: str, trust: bool) -> Sc
             document.problem(("expect", i), message)
     if document.problems or model is None:
         raise ScenarioErrors(document.problems)
-    return Scenario(model, topology, topology_params, tuple(services), tuple(faults), str(folder), trust, document)
+    return Scenario(
+        model, topology, topology_params, tuple(services), tuple(faults), tuple(movements), str(folder), trust, document
+    )
 
 
 def _validated(
@@ -209,6 +215,19 @@ class _Names:
             if found is not None:
                 params = self.parameters(parameters.params_model(found.object), each, FaultEntry, path)
                 resolved.append(ResolvedFault(each["fault"], found, params or {}))
+        return resolved
+
+    def movements(self) -> list[ResolvedMovement]:
+        """What makes clients come and go, group by group."""
+        groups = self.data.get("clients")
+        resolved = []
+        for group, section in groups.items() if isinstance(groups, dict) else ():
+            for sort in MOVEMENTS if isinstance(section, dict) else ():
+                each, path = section.get(sort), ("clients", group, sort)
+                found = self.find(sort, each, "kind", path) if isinstance(each, dict) else None
+                if found is not None:
+                    params = self.parameters(parameters.params_model(found.object), each, Mobility, path)
+                    resolved.append(ResolvedMovement(str(group), sort, each["kind"], found, params or {}))
         return resolved
 
     def services(self) -> list[ResolvedService]:

@@ -25,7 +25,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from brokers.errors import InvalidInput
-from scenarios.checks import check_samples, check_service, check_source
+from scenarios.adversities import faults_of, limits_of, stays_of
+from scenarios.checks import check_promises, check_samples, check_service, check_source
 from scenarios.problems import Path as DataPath
 from scenarios.schema import ResolvedService, Scenario
 
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from brokers.engine.model import Model, SourceSpec
-    from brokers.faults import Schedule
     from topology.overlay import Overlay
     from topology.partition import Partition
 
@@ -53,24 +53,24 @@ FLIGHT_BYTES = 200  # an event under way
 
 def resolve(scenario: Scenario) -> Model:
     """The model of a scenario; ScenarioErrors if its network or its files do not fit."""
-    import numpy as np
-
     from brokers.engine.model import Model, ServiceSpec, at_worst
 
     model = scenario.model
     brokers = _overlay(scenario)
     placed, groups = _clients(scenario, brokers)
-    client_broker = np.concatenate(placed)
     overlay = _with_servers(scenario, brokers)
     check_samples(scenario, overlay.nodes)
-    faults = _faults(scenario, overlay)
+    faults = faults_of(scenario, overlay)
+    limits = limits_of(scenario, overlay)
+    stays, client_broker = stays_of(scenario, overlay, placed, groups, faults)
     server_of = {name: brokers.brokers + i for i, name in enumerate(model.servers)}
     files: dict[str, str] = {}
     notes: list[str] = []
     services = []
     for i, service in enumerate(scenario.services):
         params = _params(scenario, i, service, files)
-        check_service(scenario, i, service, params, at_worst(overlay, faults))
+        check_service(scenario, i, service, params, at_worst(overlay, faults, limits))
+        check_promises(scenario, service, overlay, faults)
         sources = _sources(scenario, i, service, params, groups, overlay, client_broker, files, notes)
         services.append(
             ServiceSpec(
@@ -89,8 +89,11 @@ def resolve(scenario: Scenario) -> Model:
             )
         )
     parts = {**scenario.model_parts(), "overlay": _fingerprint(overlay), "files": files}
-    if faults:  # a class of the same name may give others tomorrow
+    if faults or faults.opens:  # a class of the same name may give others tomorrow
         parts["schedule"] = hashlib.sha256(repr(faults).encode()).hexdigest()
+    if stays is not None:
+        columns = (stays.number, stays.client, stays.broker, stays.begin, stays.end, stays.keep_ns, stays.most)
+        parts["stays"] = hashlib.sha256(b"".join(column.astype("<i8").tobytes() for column in columns)).hexdigest()
     return Model(
         name=model.name,
         seed=model.seed,
@@ -103,6 +106,8 @@ def resolve(scenario: Scenario) -> Model:
         sample_every_ns=model.sample_every_ns,
         drain_ns=model.drain,
         faults=faults,
+        limits=limits,
+        stays=stays,
         facts={"scenario": scenario.resolved(), "model_parts": parts, "folder": scenario.folder, "notes": tuple(notes)},
     )
 
@@ -110,11 +115,13 @@ def resolve(scenario: Scenario) -> Model:
 def _overlay(scenario: Scenario) -> Overlay:
     from topology.build import build
     from topology.errors import TopologyError
+    from topology.latent import with_latent
 
     model = scenario.model
     try:
         kind, params = model.topology.kind, scenario.topology_params
-        return build(kind, params, model.links, model.seed, scenario.folder, scenario.topology.object)
+        built = build(kind, params, model.links, model.seed, scenario.folder, scenario.topology.object)
+        return with_latent(built, model.links.latent)
     except TopologyError as error:
         section, _, rest = str(error).partition(": ")
         path: DataPath = ("links",) if section == "links" else ("topology",)
@@ -159,29 +166,6 @@ def _clients(
         groups[name] = (first, group.count)
         first += group.count
     return brokers, groups
-
-
-def _faults(scenario: Scenario, overlay: Overlay) -> Schedule:
-    """What fails, entry by entry."""
-    from brokers.faults import NEVER, FaultContext, Schedule, WrongFault
-    from scenarios.faults.entry import amiss
-
-    model = scenario.model
-    faults: list[Any] = []
-    for i, each in enumerate(scenario.faults):
-        path: DataPath = ("faults", "schedule", i)
-        context = FaultContext(model.seed, i, overlay, model.duration)
-        try:
-            made = list(each.fault.object(each.params, context).schedule())
-        except WrongFault as error:
-            raise scenario.wrong((*path, *error.path), str(error)) from error
-        except Exception as error:  # whatever a third party's class does
-            raise scenario.wrong(path, f"cannot be set up: {type(error).__name__}: {error}") from error
-        if wrong := next(filter(None, (amiss(fault, overlay) for fault in made)), None):
-            raise scenario.wrong(path, wrong)
-        faults += [fault._replace(entry=i) for fault in made]
-    detect = model.faults.detect
-    return Schedule(tuple(faults), NEVER if detect == "never" else detect)
 
 
 def _params(scenario: Scenario, i: int, service: ResolvedService, files: dict[str, str]) -> dict[str, Any]:
@@ -272,6 +256,10 @@ def _fingerprint(overlay: Overlay) -> str:
     digest = hashlib.sha256("\0".join(overlay.names).encode())
     for column in ("link_a", "link_b", "delay_ns", "jitter_ns", "bandwidth_bps", "loss"):
         digest.update(getattr(overlay, column).astype("<f8" if column == "loss" else "<i8").tobytes())
+    if overlay.latent is not None:
+        digest.update(overlay.latent.tobytes() + str(overlay.open_most).encode())
+    if overlay.bursts is not None:
+        digest.update(overlay.bursts.astype("<f8").tobytes())
     return digest.hexdigest()
 
 
@@ -300,6 +288,7 @@ class Plan:
     auto: str  # the engine that a run takes unless one is named, and why
     notes: tuple[str, ...] = field(default=())
     faults: tuple[str, ...] = field(default=())  # what fails when, in words
+    movements: tuple[str, ...] = field(default=())  # which clients come and go, in words
 
     @property
     def unknown(self) -> tuple[str, ...]:
@@ -381,6 +370,7 @@ def plan(scenario: Scenario, engine: str | None = None, actors: int | None = Non
     from scenarios.choosing import choose, installed
     from scenarios.expected import expected
     from scenarios.faults.telling import lines
+    from scenarios.moving import telling as moving
 
     model = resolve(scenario)
     overlay = model.overlay
@@ -409,7 +399,7 @@ def plan(scenario: Scenario, engine: str | None = None, actors: int | None = Non
         servers=overlay.servers,
         links=overlay.links,
         tree=overlay.is_tree,
-        clients=int(model.client_broker.size),
+        clients=model.clients,
         services=tuple(
             f"{s.section.name}: {s.section.kind} by {s.section.protocol}" for s in scenario.services
         ),
@@ -425,6 +415,7 @@ def plan(scenario: Scenario, engine: str | None = None, actors: int | None = Non
         memory_bytes=_memory(sum(each.interests for each in services), overlay, shards, engine, events),
         notes=(*overlay.notes, *model.facts["notes"], *silent),
         faults=tuple(lines(model.faults, [each.name for each in scenario.faults], overlay)),
+        movements=tuple(moving.lines(model, scenario.movements)),
     )
 
 

@@ -71,6 +71,10 @@ def page() -> str:
     parts += _group("workloads", "Params")
     parts += ["## Parameters of faults", "They stand beside `fault` in an entry of `faults.schedule`."]
     parts += _group("faults", "Params")
+    parts += ["## Parameters of connections", "They stand beside `kind` in the section `connections` of a group."]
+    parts += _group("connections", "Params")
+    parts += ["## Parameters of mobility", "They stand beside `kind` in the section `mobility` of a group."]
+    parts += _group("mobility", "Params")
     parts += _files()
     return "\n\n".join(parts) + "\n"
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -154,6 +154,7 @@ def run(
     where_ray_is(engine, address)
     model = resolve(scenario)
     chosen = _chosen(scenario, model, engine, actors, address, notice)
+    model = _bounded(scenario, model)
     folder = create_run(
         RUNS if out is None else out,
         model.name,
@@ -201,6 +202,7 @@ def resume(
                     "so it cannot be resumed; run it again"
                 )
             chosen = _chosen(scenario, model, engine, actors, address, notice)
+            model = _bounded(scenario, model)
             start = resumable(str(reopened.path), model, _tell)
         except BrokerlabError:
             reopened.leave()  # as it was found
@@ -224,6 +226,13 @@ def _chosen(
     if notice is not None and taken.why:
         notice(f"engine: {taken.engine}, {taken.why}")
     return taken
+
+
+def _bounded(scenario: Scenario, model: Model) -> Model:
+    """The model with what it may come to at most, so that a protocol that answers itself for ever is a finding."""
+    from scenarios.expected import messages_max
+
+    return replace(model, messages_max=scenario.model.engine.messages_max or messages_max(model))
 
 
 def _tell(sentence: str) -> None:

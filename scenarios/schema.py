@@ -23,6 +23,7 @@ from pydantic import (
     StrictStr,
     WithJsonSchema,
     field_validator,
+    model_serializer,
 )
 
 from brokers.metrics import Metric
@@ -33,9 +34,10 @@ from scenarios.problems import Path, ScenarioErrors
 from topology.links import LinkBandwidth, LinkDelay, LinkJitter, LinkLoss, Links
 from topology.placement import Placement, UniformPlacement
 from topology.sections import Count, Section
-from topology.units import Cost, Duration, PositiveDuration
+from topology.units import Cost, Duration, PositiveDuration, Size
 
 NAME = re.compile(r"[a-z0-9](?:[a-z0-9_-]{0,62}[a-z0-9])?")
+MOVEMENTS = ("connections", "mobility")  # sections of a group
 CLIENTS_MAX = 100_000_000  # of a group: some 30 bytes each before any of them acts
 
 
@@ -72,6 +74,32 @@ class Engine(Section):
     window_max: PositiveDuration | None = Field(
         default=None, description="upper bound of a window; default: the smallest delay of a cut link"
     )
+    messages_max: Annotated[Count, Field(ge=1)] | None = Field(
+        default=None,
+        description="messages and timers after which a run counts as one that never gets quiet; default: a hundred "
+        "times what network and workload lead to expect",
+    )
+
+
+class Connections(Named):
+    """When clients are connected; parameters of the kind stand beside `kind`."""
+
+    kind: str = Field(description="connections of `brokerlab list`, or package.module:Class")
+
+
+class Mobility(Named):
+    """Where clients are; parameters of the kind stand beside `kind`."""
+
+    kind: str = Field(description="mobility of `brokerlab list`, or package.module:Class")
+
+
+class Session(Section):
+    """What is kept for clients that are away, and reaches them where they are next."""
+
+    keep: PositiveDuration = Field(description="for how long after a client has left")
+    messages: Annotated[Count, Field(ge=1, le=10**9)] | None = Field(
+        default=None, description="how many of each client, the newest; all unless given"
+    )
 
 
 class Clients(Section):
@@ -79,6 +107,9 @@ class Clients(Section):
 
     count: Annotated[Count, Field(ge=1, le=CLIENTS_MAX)]
     placement: Placement = Field(default=UniformPlacement(), description="a kind, or a section with kind")
+    connections: Connections | None = Field(default=None, description="when they are connected; always unless given")
+    mobility: Mobility | None = Field(default=None, description="where they go; nowhere unless given")
+    session: Session | None = Field(default=None, description="what is kept for them; nothing unless given")
 
 
 class Server(Section):
@@ -99,6 +130,12 @@ class ServiceCost(Section):
     per_match: Cost = 0.0
     per_link: Cost = 0.0
     per_byte: Cost = 0.0
+    per_write: Cost = Field(default=0.0, description="per entry that a protocol writes into its store")
+
+    @model_serializer(mode="wrap")
+    def _without_what_is_not_said(self, dump: Any) -> dict[str, Any]:
+        """Services that write nothing are told as before there was such a thing, and keep the ids of their runs."""
+        return {key: value for key, value in dump(self).items() if key != "per_write" or value}
 
 
 class Workload(Named):
@@ -187,6 +224,32 @@ class Trace(Section):
     )
 
 
+class LinkQueues(Section):
+    """How much may wait in front of a directed link with a bandwidth; what finds no place is lost."""
+
+    messages: Annotated[Count, Field(ge=0, le=1_000_000)] = Field(
+        default=0, description="so many messages, the one being sent among them; unlimited unless given"
+    )
+    bytes: Size = Field(default=0, description="so many bytes; unlimited unless given")
+
+
+class Queues(Section):
+    """Places in the queues of brokers, and in front of links."""
+
+    places: Annotated[Count, Field(ge=1, le=1_000_000)] | None = Field(
+        default=None, description="messages that a broker holds, the one it serves among them; unlimited unless given"
+    )
+    full: Literal["newest", "oldest", "refuse"] = Field(
+        default="newest",
+        description="what gives way where there is no place: what comes, what has waited longest, or nothing: it waits "
+        "on its link, with all that comes behind it",
+    )
+    brokers: Annotated[list[StrictStr | StrictInt], Field(min_length=1)] | None = Field(
+        default=None, description="which, by name or number; all unless given"
+    )
+    links: LinkQueues = LinkQueues()
+
+
 class ScenarioModel(Section):
     """A brokerlab scenario."""
 
@@ -206,6 +269,7 @@ class ScenarioModel(Section):
     servers: dict[Name, Server] = Field(default={}, description="nodes that serve, by name")
     services: Annotated[list[Service], Field(min_length=1, max_length=256)]
     faults: Faults = Faults()
+    queues: Queues = Queues()
     trace: Trace = Trace()
     expect: list[Expectation] = Field(
         default=[], description="thresholds on metrics, as in latency.p99 < 80 ms; see many-runs.md"
@@ -244,6 +308,17 @@ class ResolvedFault:
 
 
 @dataclass(frozen=True)
+class ResolvedMovement:
+    """Connections or mobility of a group, whose class is found and whose parameters are valid."""
+
+    group: str
+    sort: str  # "connections" or "mobility"
+    name: str
+    movement: Found
+    params: dict[str, Any]
+
+
+@dataclass(frozen=True)
 class ResolvedService:
     """A service whose names are found and whose parameters are valid."""
 
@@ -268,6 +343,7 @@ class Scenario:
     topology_params: dict[str, Any]
     services: tuple[ResolvedService, ...]
     faults: tuple[ResolvedFault, ...]
+    movements: tuple[ResolvedMovement, ...]
     folder: str  # relative paths in it start here
     trust: bool  # whether it may name code from outside; the caller's decision, and never kept in a file
     document: Document = field(repr=False, compare=False)  # where each value stood
@@ -290,11 +366,19 @@ class Scenario:
 
     def resolved(self) -> dict[str, Any]:
         """The whole scenario as plain data, defaults filled in; reads back as the same scenario."""
-        data = self.model.model_dump(mode="json", exclude={"topology", "services", "faults"})
+        data = self.model.model_dump(mode="json", exclude={"topology", "services", "faults", "queues"})
         if not data["servers"]:
             del data["servers"]
+        for group in data["clients"].values():
+            for sort in (*MOVEMENTS, "session"):
+                if group[sort] is None:
+                    del group[sort]
+        for each in self.movements:
+            data["clients"][each.group][each.sort] = {"kind": each.name, **each.params}
         if not data["links"]["regions"]:
             del data["links"]["regions"]
+        if self.model.queues != Queues():
+            data["queues"] = self.model.queues.model_dump(mode="json", exclude_defaults=True)
         if self.faults:
             schedule = [{"fault": each.name, **each.params} for each in self.faults]
             data["faults"] = {"detect": self.model.faults.detect, "schedule": schedule}
@@ -332,6 +416,7 @@ class Scenario:
         return {
             "topology": self.topology.target,
             **({"faults": [each.fault.target for each in self.faults]} if self.faults else {}),
+            **({"movements": [each.movement.target for each in self.movements]} if self.movements else {}),
             "services": [
                 {
                     "kind": service.kind.target,

@@ -1,4 +1,4 @@
-"""`brokerlab audit RUN`: whether what was delivered is what had to be, recomputed in Spark."""
+"""`brokerlab audit RUN`: whether what was delivered is what had to be, recomputed."""
 
 from __future__ import annotations
 

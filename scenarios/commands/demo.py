@@ -69,24 +69,23 @@ def command(arguments: list[str]) -> int:
 
 
 def _spark_meanwhile(folder: RunFolder) -> AbstractContextManager[None]:
-    """Have the Java of the audit start on a CPU that one process leaves free."""
-    if importlib.util.find_spec("pyspark") is None or cpus() < 2:
-        return nullcontext()
+    """Have the Java of the audit, where it needs one, start on a CPU that one process leaves free."""
     from brokers.registry import load
 
+    if cpus() < 2 or not load("analysis.spark.audit:needs_spark")(folder):
+        return nullcontext()
+    if importlib.util.find_spec("pyspark") is None:
+        return nullcontext()
     rows = load("analysis.spark.trace:rows_of")(folder)
     meanwhile: AbstractContextManager[None] = load("analysis.spark.session:started_meanwhile")(rows)
     return meanwhile
 
 
 def _audit(run: Path) -> int:
-    """Audit the run where Spark is installed; else say in a line that it was not."""
-    if importlib.util.find_spec("pyspark") is None:
-        print("not audited, since Spark is not installed: pip install 'brokerlab[spark]'")
-        return 0
+    """Audit the run, or say in a line why it was not."""
     from brokers.registry import load
 
-    print("audit, computed in Spark from publications and changes alone:", flush=True)
+    print("audit, computed from publications and changes alone:", flush=True)
     try:
         found = load("analysis.spark.audit:audit")(run)
     except EnvironmentProblem as error:

@@ -77,7 +77,7 @@ def inspect(scenario: Scenario, broker: str, at_ns: int) -> dict[str, Any]:
         "name": overlay.names[number],
         "at_ns": at_ns,
         "neighbours": [broker_label(each, overlay.names) for each in sorted(neighbours)],
-        "clients": int((model.client_broker == number).sum()),
+        "clients": int((model.client_broker[: model.clients] == number).sum()),
         **seen,
     }
 

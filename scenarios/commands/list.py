@@ -8,7 +8,13 @@ import sys
 from brokers.kinds import unreadable
 from scenarios.commands import parser
 
-GROUPS = ("kinds", "protocols", "topologies", "workloads", "indexes", "faults", "metrics", "scenarios")
+GROUPS = (
+    "kinds", "protocols", "topologies", "workloads", "indexes", "faults", "connections", "mobility", "metrics",
+    "scenarios",
+)  # fmt: skip
+
+
+_NOTHING = "nothing"  # is promised under faults
 
 
 def command(arguments: list[str]) -> int:
@@ -34,7 +40,8 @@ def command(arguments: list[str]) -> int:
     for group, members in names.items():
         print(group)
         for name, facts in members.items():
-            print(f"  {name:{width}}  {facts['prose']}")
+            promised = facts.get("under_faults", _NOTHING)
+            print(f"  {name:{width}}  {facts['prose']}{'' if promised == _NOTHING else f'; under faults: {promised}'}")
     for sentence in unreadable():
         print(f"brokerlab: {sentence}", file=sys.stderr)
     return 0

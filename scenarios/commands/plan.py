@@ -78,4 +78,6 @@ def text(answer: Plan) -> str:
         lines += ["what fails:", *(f"  {each}" for each in answer.faults[:_FAULTS_SHOWN])]
         if len(answer.faults) > _FAULTS_SHOWN:
             lines.append(f"  … and {len(answer.faults) - _FAULTS_SHOWN:,} more; --json has them all")
+    if answer.movements:
+        lines += ["who comes and goes:", *(f"  {each}" for each in answer.movements)]
     return "\n".join([*lines, answer.advice])

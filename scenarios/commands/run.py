@@ -7,7 +7,7 @@ import json
 import sys
 from typing import TYPE_CHECKING, Any
 
-from brokers.errors import InvalidInput
+from brokers.errors import InvalidInput, NeverQuiet
 from scenarios.commands import add_scenario, overrides_of, parser, shown
 
 if TYPE_CHECKING:
@@ -18,9 +18,16 @@ def command(arguments: list[str]) -> int:
     options = _parser().parse_args(arguments)
     if (options.scenario is None) == (options.resume is None):
         raise InvalidInput("name a scenario to run, or a run folder with --resume: one of the two")
-    if options.resume is not None:
-        return _resume(options)
+    try:
+        return _resume(options) if options.resume is not None else _run(options, arguments)
+    except NeverQuiet as found:
+        if options.json:  # a finding, though there is no whole run
+            told: dict[str, Any] = {"run": None, "digest": None, "verdict": found.verdict, "reason": str(found)}
+            print(json.dumps({**told, "metrics": {}}, indent=2))
+        raise
 
+
+def _run(options: argparse.Namespace, arguments: list[str]) -> int:
     from scenarios.loader import load
     from scenarios.running import run
 
@@ -102,7 +109,7 @@ def summary(done: Run) -> str:
         (
             "network",
             f"{network['events']:,} events, {network['messages']:,} messages, {network['bytes']:,} bytes, "
-            f"{network['lost']:,} lost",
+            f"{network['lost']:,} lost" + (f", {network['dropped']:,} dropped" if network["dropped"] else ""),
         ),
         ("changes", f"{network['changes']:,}, {network['changes_unsettled']:,} not settled at the end"),
     ]

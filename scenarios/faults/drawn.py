@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import ConfigDict, Field
 
 from brokers.faults import Crash, Fault, FaultContext, Slow, WrongFault
-from scenarios.faults.entry import At, Brokers, Ends, Entry, ForATime, between_brokers, cut_both
+from scenarios.faults.entry import At, Brokers, Ends, Entry, ForATime, Forgetting, between_brokers, cut_both
 from topology import draws
 from topology.units import Duration, Fraction, PositiveDuration, Rate
 
@@ -71,7 +71,7 @@ class _Whole:
 class RandomOf(Entry):
     """Faults at random times and places."""
 
-    class Params(BaseModel):
+    class Params(Forgetting):
         model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
 
         what: Annotated[Literal["crash", "cut", "pause"], Field(description="what happens")]
@@ -119,7 +119,7 @@ class RandomOf(Entry):
         if self.params.what == "cut":
             yield from cut_both(place, begin, end)
         elif self.params.what == "crash":
-            yield Crash(place, begin, end)
+            yield Crash(place, begin, end, self.params.left)
         else:
             yield Slow(place, begin, end, 0.0)
 
@@ -127,7 +127,7 @@ class RandomOf(Entry):
 class RollingOf(Entry):
     """Brokers restarted one after the other."""
 
-    class Params(At):
+    class Params(At, Forgetting):
         brokers: Annotated[Brokers | None, Field(description="which, in this order; all unless given")] = None
         lasts: Annotated[PositiveDuration, Field(description="how long each is down")]
         every: Annotated[PositiveDuration, Field(description="the time from one to the next")]
@@ -138,7 +138,7 @@ class RollingOf(Entry):
         brokers = [*range(self.context.overlay.brokers)] if p.brokers is None else self.brokers()
         for number, broker in enumerate(Draws(self.context).shuffled(brokers) if p.shuffled else brokers):
             begin = p.at + number * p.every
-            yield Crash(broker, begin, begin + p.lasts)
+            yield Crash(broker, begin, begin + p.lasts, p.left)
 
 
 class FlappingOf(Entry):
@@ -181,7 +181,7 @@ class SwizzleOf(Entry):
 class CascadeOf(Entry):
     """Brokers that fall, and take neighbours with them."""
 
-    class Params(At):
+    class Params(At, Forgetting):
         brokers: Annotated[Brokers, Field(description="those that fall first, by name or number")]
         chance: Annotated[Fraction, Field(description="that a neighbour falls too")] = 0.3
         after: Annotated[PositiveDuration, Field(description="how long after")] = 10_000_000
@@ -197,7 +197,7 @@ class CascadeOf(Entry):
             wave = wave[: most - len(fallen)]
             fallen.update(wave)
             for broker in wave:
-                yield Crash(broker, time, time + p.lasts)
+                yield Crash(broker, time, time + p.lasts, p.left)
             near = [int(x) for b in wave for x in neighbour[start[b] : start[b + 1]] if x < overlay.brokers]
             wave = sorted({b for b in near if b not in fallen and drawn.share() < p.chance})
             time += p.after

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StrictInt, StrictStr
 
-from brokers.faults import NEVER, Crash, Cut, Fault, FaultContext, Slow, Worn
+from brokers.faults import NEVER, STATES, Crash, Cut, Fault, FaultContext, Open, Slow, Worn
 from topology.units import Duration, PositiveDuration
 
 Broker = StrictStr | StrictInt
@@ -45,6 +45,20 @@ class OrForGood(At):
         return self.at, NEVER if self.lasts is None else min(self.at + self.lasts, NEVER)
 
 
+class Forgetting(BaseModel):
+    """What it leaves of what brokers knew."""
+
+    state: Annotated[
+        Literal["kept", "stored", "lost"],
+        Field(description="what is left of what a broker that crashed knew: all, what its protocol stored, nothing"),
+    ] = "kept"
+
+    @property
+    def left(self) -> int:
+        """As a number."""
+        return STATES.index(self.state)
+
+
 class OnLinks(BaseModel):
     """On one link or on all."""
 
@@ -79,7 +93,7 @@ class Entry:
         """Those that a parameter names, in its order, each once."""
         return list(dict.fromkeys(self.context.broker(each, (key,)) for each in getattr(self.params, key)))
 
-    def schedule(self) -> Iterable[Fault]:
+    def schedule(self) -> Iterable[Fault | Open]:
         """What fails."""
         raise NotImplementedError
 
@@ -98,7 +112,7 @@ def between_brokers(overlay: Any) -> list[tuple[int, int, int]]:
 
 def amiss(fault: Any, overlay: Any) -> str | None:
     """What keeps something from being a fault of this network, whose tables kernels trust; None if nothing does."""
-    if not isinstance(fault, Crash | Slow | Cut | Worn):
+    if not isinstance(fault, Crash | Slow | Cut | Worn | Open):
         return f"gave a {type(fault).__name__}, which is no fault"
     if not all(type(value) in (int, float) for value in fault) or not 0 <= fault.begin < fault.end <= NEVER:
         return f"gave {fault}, which lasts from no time to another"
@@ -106,12 +120,20 @@ def amiss(fault: Any, overlay: Any) -> str | None:
         there, most, one = fault.broker, overlay.nodes, "broker"
     else:
         there, most, one = fault.link, 2 * overlay.links, "directed link"
+        if isinstance(fault, Open):
+            most, one = overlay.links, "link"
     if not 0 <= there < most:
         return f"gave {fault}, and there is no {one} {there}"
+    if isinstance(fault, Open) and (overlay.latent is None or not overlay.latent[fault.link]):
+        return f"gave {fault}, and that link is not latent"
+    if isinstance(fault, Crash) and fault.state not in range(len(STATES)):
+        return f"gave {fault}; a state is one of {', '.join(map(str, range(len(STATES))))}"
     if isinstance(fault, Slow):
         fine = (fault.factor == 0 or fault.factor >= 1) and fault.end < NEVER
         return None if fine else f"gave {fault}; a factor is 0 or at least 1, and it ends"
     if isinstance(fault, Worn):
-        fine = 0 <= fault.loss <= 1 and 0 <= fault.twice <= 1 and 0 <= fault.delay < NEVER and fault.slower >= 1
+        shares = (fault.loss, fault.twice, fault.begins, fault.ends, fault.bad)
+        fine = all(0 <= share <= 1 for share in shares) and 0 <= fault.delay < NEVER and fault.slower >= 1
+        fine = fine and (fault.ends > 0 or not fault.begins)
         return None if fine else f"gave {fault}; shares lie from 0 to 1, and nothing is quicker"
     return None

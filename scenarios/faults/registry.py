@@ -9,10 +9,12 @@ from brokers.registry import Entry
 
 FAULTS: dict[str, Entry] = {
     "crash": Entry("scenarios.faults.single:CrashOf", "brokers are down for a time or for good; they keep their state"),
+    "open": Entry("scenarios.faults.single:OpenOf", "a latent link carries messages for a time or for good"),
     "pause": Entry("scenarios.faults.single:PauseOf", "brokers do nothing for a time, and go on where they were"),
     "slow": Entry("scenarios.faults.single:SlowOf", "brokers take several times as long"),
     "cut": Entry("scenarios.faults.single:CutOf", "links carry nothing, in both directions or in one"),
-    "degrade": Entry("scenarios.faults.single:DegradeOf", "links lose more, take longer, or have less bandwidth"),
+    "degrade": Entry("scenarios.faults.single:DegradeOf", "links lose or double messages, are slower or thinner"),
+    "outage": Entry("scenarios.faults.places:OutageOf", "a region, or all around a place, crashes or is cut off"),
     "isolate": Entry("scenarios.faults.single:IsolateOf", "all links of brokers are cut, so that each is alone"),
     "partition": Entry("scenarios.faults.single:PartitionOf", "sets of brokers cannot reach one another"),
     "halves": Entry("scenarios.faults.drawn:HalvesOf", "the network falls into two drawn halves"),

@@ -5,32 +5,50 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Annotated, Any
 
-from pydantic import Field, model_validator
+from pydantic import Discriminator, Field, Tag, model_validator
 
-from brokers.faults import Crash, Cut, Fault, Slow, Worn, WrongFault
+from brokers.faults import Crash, Cut, Fault, Open, Slow, Worn, WrongFault
 from scenarios.faults.entry import (
     Brokers,
     Ends,
     Entry,
     ForATime,
+    Forgetting,
     OnLinks,
     OrForGood,
     between_brokers,
     cut_both,
 )
+from topology.links import Bursts, loss_form
 from topology.units import Duration, Fraction
+
+Wear = Annotated[Annotated[Fraction, Tag("share")] | Annotated[Bursts, Tag("bursts")], Discriminator(loss_form)]
 
 
 class CrashOf(Entry):
     """Brokers that are down."""
 
-    class Params(OrForGood):
+    class Params(OrForGood, Forgetting):
         brokers: Annotated[Brokers, Field(description="which, by name or number")]
 
     def schedule(self) -> Iterator[Fault]:
         begin, end = self.params.span
         for broker in self.brokers():
-            yield Crash(broker, begin, end)
+            yield Crash(broker, begin, end, self.params.left)
+
+
+class OpenOf(Entry):
+    """A latent link that is open."""
+
+    class Params(OrForGood):
+        link: Ends
+
+    def schedule(self) -> Iterator[Open]:
+        link, latent = self.context.between(self.params.link) >> 1, self.context.overlay.latent
+        if latent is None or not latent[link]:
+            raise WrongFault("is no latent link; `links.latent` says which links may arise", ("link",))
+        begin, end = self.params.span
+        yield Open(link, begin, end)
 
 
 class SlowOf(Entry):
@@ -71,10 +89,13 @@ class CutOf(Entry):
 
 
 class DegradeOf(Entry):
-    """Links that are worse than they were."""
+    """Links that are worse than they were. Bursts begin anew where another fault of the link begins or ends."""
 
     class Params(ForATime, OnLinks):
-        loss: Annotated[Fraction, Field(description="the share of messages lost, beside what the link loses")] = 0.0
+        loss: Annotated[
+            Wear, Field(description="the share of messages lost beside what the link loses, or a section: bursts")
+        ] = 0.0
+        twice: Annotated[Fraction, Field(description="the share of messages that arrive twice")] = 0.0
         delay: Annotated[Duration, Field(description="how much longer a message takes")] = 0
         slower: Annotated[
             float, Field(ge=1, le=1e6, description="how many times as long a transmission takes, given a bandwidth")
@@ -82,14 +103,20 @@ class DegradeOf(Entry):
 
         @model_validator(mode="after")
         def _something(self) -> Any:
-            if not self.loss and not self.delay and self.slower == 1:
-                raise ValueError("say what is worse: loss, delay or slower")
+            if not self.loss and not self.twice and not self.delay and self.slower == 1:
+                raise ValueError("say what is worse: loss, twice, delay or slower")
             return self
 
     def schedule(self) -> Iterator[Fault]:
         worse, (begin, end) = self.params, self.params.span
+        worn = Worn(0, begin, end, twice=worse.twice, delay=worse.delay, slower=worse.slower)
+        if isinstance(worse.loss, Bursts):
+            bursts = worse.loss
+            worn = worn._replace(loss=bursts.good, begins=bursts.begins, ends=bursts.ends, bad=bursts.bad)
+        else:
+            worn = worn._replace(loss=worse.loss)
         for link in worse.directed(self.context):
-            yield Worn(link, begin, end, loss=worse.loss, delay=worse.delay, slower=worse.slower)
+            yield worn._replace(link=link)
 
 
 class PartitionOf(Entry):

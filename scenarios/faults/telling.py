@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from brokers.faults import NEVER, Crash, Cut, Schedule, Slow
+from brokers.faults import KEPT, NEVER, STATES, Crash, Cut, Open, Schedule, Slow, Worn
 from topology.units import format_duration
 
 _SHOWN = 6  # brokers or links of one line
@@ -14,7 +14,7 @@ _SHOWN = 6  # brokers or links of one line
 def lines(schedule: Schedule, names: Sequence[str], overlay: Any) -> list[str]:
     """A line for each time at which an entry has something fail, in order of time; `names` are those of the entries."""
     grouped: dict[tuple[int, int, int], list[Any]] = {}
-    for fault in schedule.faults:
+    for fault in (*schedule.faults, *schedule.opens):
         grouped.setdefault((fault.begin, fault.end, fault.entry), []).append(fault)
     return [
         f"{_span(begin, end)}  {names[entry]}: {_what(faults, overlay)}"
@@ -28,7 +28,11 @@ def _span(begin: int, end: int) -> str:
 
 def _what(faults: list[Any], overlay: Any) -> str:
     if isinstance(faults[0], Crash | Slow):
-        return _some([overlay.names[fault.broker] for fault in faults], "broker")
+        left = STATES[faults[0].state] if isinstance(faults[0], Crash) else STATES[KEPT]
+        forgets = "" if left == STATES[KEPT] else f", state {left}"
+        return _some([overlay.names[fault.broker] for fault in faults], "broker") + forgets
+    if isinstance(faults[0], Open):
+        return _some([_ends(2 * each.link, overlay, "–") for each in faults], "link") + " open"
     links = {fault.link for fault in faults}
     both = [_ends(link, overlay, "–") for link in sorted(links) if link % 2 == 0 and link + 1 in links]
     one = [_ends(link, overlay, "→") for link in sorted(links) if link ^ 1 not in links]
@@ -37,11 +41,17 @@ def _what(faults: list[Any], overlay: Any) -> str:
     if isinstance(worn, Cut):
         return said
     parts = [
-        f"{worn.loss:.3g} of messages lost" if worn.loss else "",
+        f"{worn.loss:.3g} of messages lost" if worn.loss and not worn.begins else "",
+        f"{_mean_loss(worn):.3g} of messages lost, in bursts of {1 / worn.ends:.3g}" if worn.begins else "",
+        f"{worn.twice:.3g} of messages twice" if worn.twice else "",
         f"{format_duration(worn.delay)} longer" if worn.delay else "",
         f"{worn.slower:g} times as slow" if worn.slower != 1 else "",
     ]
     return f"{said}: {', '.join(filter(None, parts))}"
+
+
+def _mean_loss(worn: Worn) -> float:
+    return worn.share * worn.bad + (1 - worn.share) * worn.loss
 
 
 def _ends(link: int, overlay: Any, between: str) -> str:

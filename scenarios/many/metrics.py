@@ -25,6 +25,7 @@ NETWORK = (
     "messages",
     "bytes",
     "lost",
+    "dropped",
     "in_flight_at_end",
     "busiest_broker_s",
     "changes",

@@ -113,6 +113,26 @@ def test_a_plan_says_what_fails_when():
     assert line.startswith("0 ns to 1 s  degrade: links b0–b1, b0–b2, b1–b3, b1–b4, b2–b5, b2–b6: 0.1 of messages lost")
 
 
+@pytest.mark.parametrize("protocol", ["flooding", "subscription", "covering"])
+@pytest.mark.parametrize("entry", ["{fault: crash, brokers: [1], at: 1 s}", "{fault: cut, link: [0, 1], at: 1 s}"])
+def test_a_schedule_that_never_heals_and_a_service_that_recovers_are_refused_at_its_place(protocol, entry):
+    text = TEXT.replace("protocol: flooding", f"protocol: {protocol}")
+    faults = f"faults: {{schedule: [{{fault: pause, brokers: [0], at: 1 s, lasts: 1 s}},\n  {entry}]}}\n"
+    recovers = text.replace("attributes: 1", "attributes: 1, options: {recover: true}") + faults
+    with pytest.raises(ScenarioErrors) as refused:
+        resolve(loads(recovers))
+    assert "<text>:9:3" in str(refused.value) and "faults.schedule[1]" in str(refused.value)
+    assert "this is never over, and 'news' promises to recover" in str(refused.value)
+    resolve(loads(text + faults))  # who promises nothing need not recover
+    resolve(loads(recovers.replace("at: 1 s}]", "at: 1 s, lasts: 1 s}]")))
+
+
+@pytest.mark.parametrize("option", ["recover_within: 1 s", "check_every: 1 s"])
+def test_when_it_recovers_is_said_only_of_what_recovers(option):
+    with pytest.raises(ScenarioErrors, match="are for services with `recover: true`"):
+        loads(TEXT.replace("protocol: flooding", "protocol: subscription, options: {" + option + "}"))
+
+
 # ---- drawn ------------------------------------------------------------------------------------------
 
 

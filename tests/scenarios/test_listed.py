@@ -28,6 +28,11 @@ FAULT: dict[str, Any] = {
     "at": "1 s", "lasts": "1 s", "brokers": [0, 1], "link": [0, 1], "sets": [[0], [1]], "what": "crash", "rate": "2/s",
     "every": "1 s", "down": "200 ms", "up": "300 ms",
 }  # fmt: skip
+# What connections and mobility cannot do without.
+MOVEMENT: dict[str, Any] = {
+    "on": "1 s", "off": "1 s", "online": [["1 s", "3 s"]], "at": "1 s", "stops": [{"at": "1 s", "broker": 2}],
+    "stay": "1 s", "work": [3], "day": "2 s", "leave": "500 ms", "back": "1 s", "after": "100 ms",
+}  # fmt: skip
 REPLAY = """\
 time_s,client,op,a0,a1,a2,a3,low_0,high_0
 0,0,subscribe,,,,,0,1
@@ -54,14 +59,18 @@ DELIVERED: dict[str, int] = {}  # by the default index of each kind
 
 
 def carried_out(
-    folder, service: dict[str, Any], topology: dict[str, Any] | None = None, faults: dict[str, Any] | None = None
+    folder,
+    service: dict[str, Any],
+    topology: dict[str, Any] | None = None,
+    faults: dict[str, Any] | None = None,
+    moving: dict[str, Any] | None = None,
 ):
     """What came of one service on a small network, for a few seconds."""
     groups = sorted({source["clients"] for source in service["workload"]})
     scenario: dict[str, Any] = {
         "duration": "5 s",
         "topology": topology or {"kind": "random-tree", "nodes": 6},
-        "clients": {group: {"count": 20, "placement": "even"} for group in groups},
+        "clients": {group: {"count": 20, "placement": "even", **(moving or {})} for group in groups},
         "services": [{**service, "name": "service"}],
         "trace": {"level": "none"},
     }
@@ -118,19 +127,36 @@ def test_every_workload_drives_a_service_of_each_kind_that_it_is_for(name, tmp_p
         assert carried_out(tmp_path, service)["deliveries"] > 0
 
 
-@pytest.mark.parametrize("name", listed("faults"))
+@pytest.mark.parametrize("name", sorted(set(listed("faults")) - {"open"}))  # that opens what nobody uses here
 def test_every_fault_breaks_something(name, tmp_path):
     fields = parameters.params_model(names.find("faults", name).object).model_fields
     entry = {"fault": name, **{field: FAULT[field] for field, info in fields.items() if info.is_required()}}
     entry |= {"loss": 0.5} if name == "degrade" else {}
-    line = {"kind": "line", "nodes": 6}  # so that it is known which links there are
+    line: dict[str, Any] = {"kind": "line", "nodes": 6}  # so that it is known which links there are
+    if name == "outage":
+        entry["region"], line = 1, {"kind": "hierarchical", "regions": 2, "region_size": 3}
     whole = carried_out(tmp_path, SERVICES["content"], line)
     broken = carried_out(tmp_path, SERVICES["content"], line, {"schedule": [entry]})
     assert broken.pop("refused") >= 0 and broken != whole
 
 
+@pytest.mark.parametrize("sort", ["connections", "mobility"])
+def test_every_movement_moves_somebody(sort, tmp_path):
+    for name in listed(sort):
+        fields = parameters.params_model(names.find(sort, name).object).model_fields
+        section = {"kind": name, **{field: MOVEMENT[field] for field, info in fields.items() if info.is_required()}}
+        faults = {"schedule": [{"fault": "crash", "brokers": [0, 1, 2], "at": "1 s", "lasts": "2 s"}]}
+        service = {**SERVICES["content"], "protocol": "subscription"}
+        still = carried_out(tmp_path, service, None, faults)
+        moved = carried_out(tmp_path, service, None, faults, {sort: section})
+        assert moved.pop("absent") >= 0 and moved.pop("left") >= 0 and moved != still
+
+
 def test_every_group_of_the_list_has_a_test_here_or_beside():
-    assert set(GROUPS) == {"kinds", "protocols", "topologies", "workloads", "indexes", "faults", "metrics", "scenarios"}
+    assert set(GROUPS) == {
+        "kinds", "protocols", "topologies", "workloads", "indexes", "faults", "connections", "mobility", "metrics",
+        "scenarios",
+    }  # fmt: skip
 
 
 def test_every_bench_and_every_paper_can_be_imported():

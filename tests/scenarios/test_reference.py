@@ -25,5 +25,5 @@ def test_the_page_shows_bounds_and_defaults_in_units():
     text = page()
     assert "| `trace.sample_every` | duration, at least 1 ns |  | time between samples of queues and tables;" in text
     assert "| `period` | list of: duration, at least 1 ns | `[1 s]` |" in text
-    assert "| `links.loss` | fraction, below 1 | `0` |" in text
+    assert "| `links.loss` | fraction | `0` |" in text
     assert "| `nodes` | whole number, at least 3, at most 1,000,000 | required |" in text

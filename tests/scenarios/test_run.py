@@ -217,12 +217,21 @@ def test_the_demo_runs_twice_compares_the_digests_and_audits(spark, scenario, ca
     assert Run.load(f"{out}/latest").verdict == "valid"
 
 
-def test_a_demo_without_spark_says_so_and_is_fine(scenario, capsys, monkeypatch):
+def test_a_small_demo_is_audited_without_spark(scenario, capsys, monkeypatch):
     found = importlib.util.find_spec
     monkeypatch.setattr(importlib.util, "find_spec", lambda name, *a: None if name == "pyspark" else found(name, *a))
     monkeypatch.setattr("scenarios.commands.demo.SCENARIO", str(scenario))
     assert cli.main(["demo", "--engine", "inline", "--out", str(scenario.parent / "demo")]) == 0
-    assert "not audited, since Spark is not installed" in capsys.readouterr().out
+    assert "\nverdict: valid\n" in capsys.readouterr().out
+
+
+def test_a_demo_whose_audit_needs_spark_says_that_it_is_not_there_and_is_fine(scenario, capsys, monkeypatch):
+    found = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name, *a: None if name == "pyspark" else found(name, *a))
+    monkeypatch.setattr("scenarios.commands.demo.SCENARIO", str(scenario))
+    monkeypatch.setattr("analysis.spark.compared.VERY_FEW_ROWS", 0)
+    assert cli.main(["demo", "--engine", "inline", "--out", str(scenario.parent / "demo")]) == 0
+    assert "not audited: Spark is not installed" in capsys.readouterr().out
 
 
 def test_a_demo_whose_digests_differ_fails(scenario, capsys, monkeypatch):

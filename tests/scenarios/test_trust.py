@@ -429,7 +429,7 @@ def test_a_judge_a_rule_and_a_rehearsal_have_to_be_what_their_name_says(target):
     with pytest.raises(InvalidInput, match=f"{target!r} is no judge"):
         audit({}, Mean({"attributes": 1}), Guarantees())
     with pytest.raises(InvalidInput, match=f"{target!r} is no audit rule"):
-        rule_of(Service(0, "s", "x:Mean", "x:P", Mean({"attributes": 1}), None))
+        rule_of(Service(0, "s", "x:Mean", "x:P", Mean({"attributes": 1}), None, {}, None))
 
     class Visit(Flooding.plain):
         kind = "mean"

@@ -1,0 +1,112 @@
+"""What befalls the network of a scenario: faults, queues that are full, clients that come and go."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from scenarios.problems import Path as DataPath
+from scenarios.schema import Scenario
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from brokers.faults import Schedule
+    from brokers.limits import Limits
+    from brokers.stays import Stay, Stays
+    from topology.overlay import Overlay
+
+
+def faults_of(scenario: Scenario, overlay: Overlay) -> Schedule:
+    """What fails, entry by entry."""
+    from brokers.faults import NEVER, FaultContext, Open, Schedule, WrongFault
+    from scenarios.faults.entry import amiss
+
+    model = scenario.model
+    faults: list[Any] = []
+    opens: list[Open] = []
+    for i, each in enumerate(scenario.faults):
+        path: DataPath = ("faults", "schedule", i)
+        context = FaultContext(model.seed, i, overlay, model.duration)
+        try:
+            made = list(each.fault.object(each.params, context).schedule())
+        except WrongFault as error:
+            raise scenario.wrong((*path, *error.path), str(error)) from error
+        except Exception as error:  # whatever a third party's class does
+            raise scenario.wrong(path, f"cannot be set up: {type(error).__name__}: {error}") from error
+        if wrong := next(filter(None, (amiss(fault, overlay) for fault in made)), None):
+            raise scenario.wrong(path, wrong)
+        made = [fault._replace(entry=i) for fault in made]
+        faults += [each for each in made if not isinstance(each, Open)]
+        opens += [each for each in made if isinstance(each, Open)]
+    detect = model.faults.detect
+    return Schedule(tuple(faults), NEVER if detect == "never" else detect, tuple(opens))
+
+
+def limits_of(scenario: Scenario, overlay: Overlay) -> Limits:
+    """How much may wait, by broker and in front of links."""
+    from brokers.limits import NO_LIMITS, WAYS, Limits
+    from topology.errors import TopologyError
+
+    said = scenario.model.queues
+    limits = NO_LIMITS._replace(messages=said.links.messages, bytes=said.links.bytes)
+    if said.places is None:
+        return limits
+    places = [said.places if said.brokers is None else 0] * overlay.brokers
+    for i, name in enumerate(said.brokers or ()):
+        try:
+            places[overlay.broker(name)] = said.places
+        except TopologyError as error:
+            raise scenario.wrong(("queues", "brokers", i), str(error).removeprefix("broker: ")) from error
+    return Limits((*places, *[0] * (overlay.nodes - len(places))), WAYS.index(said.full), *limits[2:])
+
+
+def stays_of(
+    scenario: Scenario,
+    overlay: Overlay,
+    placed: list[NDArray[np.int32]],
+    groups: Mapping[str, tuple[int, int]],
+    faults: Schedule,
+) -> tuple[Stays | None, NDArray[np.int32]]:
+    """Where clients are when, group by group, and the broker of each number of a client or stay."""
+    import numpy as np
+
+    from brokers.contract import NEVER
+    from brokers.stays import WrongMovement, numbered
+    from scenarios.moving import movement
+
+    client_broker = np.concatenate(placed)
+    for group, section in scenario.model.clients.items():
+        if section.session is not None and section.connections is None and section.mobility is None:
+            raise scenario.wrong(
+                ("clients", group, "session"), "these clients never leave; give them `connections` or `mobility`"
+            )
+        if section.session is not None and not any(each.protocol.object.hands_over for each in scenario.services):
+            raise scenario.wrong(
+                ("clients", group, "session"),
+                "no protocol of these services hands over what came for clients that were away; subscription and "
+                "covering do, or leave it out",
+            )
+    if not scenario.movements:
+        return None, client_broker
+    model = scenario.model
+    found: list[Stay] = []
+    for (group, (first, _)), home in zip(groups.items(), placed):
+        context = movement.MovementContext(model.seed, group, home, overlay, model.duration, faults)
+        made: dict[str, Any] = {"connections": None, "mobility": None}
+        path: DataPath = ("clients", group)
+        try:
+            for each in scenario.movements:
+                if each.group == group:
+                    path = ("clients", group, each.sort)
+                    made[each.sort] = each.movement.object(each.params, context)
+            session = model.clients[group].session
+            keep = {} if session is None else {"keep_ns": session.keep, "most": session.messages or NEVER}
+            for stay in movement.stays_of(first, context, made["connections"], made["mobility"]):
+                found.append(stay._replace(**keep))
+        except WrongMovement as error:
+            raise scenario.wrong((*path, *error.path), str(error)) from error
+        except Exception as error:  # whatever a third party's class does
+            raise scenario.wrong(path, f"cannot be set up: {type(error).__name__}: {error}") from error
+    return numbered(found, client_broker, model.duration) if found else (None, client_broker)

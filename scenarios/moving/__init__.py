@@ -1,0 +1,1 @@
+"""Clients that come and go: when they are connected, and at which broker."""
