@@ -28,7 +28,7 @@ ALLOWED = {
 BY_STRING = {
     # Names stand for what lies anywhere; only their registries are named.
     "brokers.kinds": {"protocols.registry"},
-    "brokers.names": {"scenarios.faults.registry", "scenarios.workloads.registry"},
+    "brokers.names": {"scenarios.faults.registry", "scenarios.moving.registry", "scenarios.workloads.registry"},
     # The command line and expectations reach what reads run folders, which is imported when it is asked for.
     "scenarios.commands.analyze": {"analysis.spark.aggregates"},
     "scenarios.commands.audit": {"analysis.spark.audit"},

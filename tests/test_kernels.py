@@ -28,6 +28,8 @@ ENDED_BY = {
     ("brokers/engine/advance.py", "_decide"): "goes on by a stretch of a service in each turn, or leaves",
     ("brokers/engine/crossing.py", "travel"): "goes on to a later window in each turn, or leaves",
     ("brokers/engine/crossing.py", "_take_in"): "takes a row or a neighbour in each turn, or leaves",
+    ("brokers/engine/crowding.py", "lay_crowded"): "takes out what comes first, or has it come later, or leaves",
+    ("brokers/engine/gather.py", "gather"): "a turn without rows drops something, or puts it off, or leaves",
     ("brokers/engine/gather.py", "_sift"): HEAP,
     ("brokers/engine/meeting.py", "await_all"): "all come to a meeting, or stop everybody",
     ("brokers/engine/meeting.py", "others_rest"): "all come to a meeting or wait, or stop everybody",
