@@ -14,6 +14,7 @@ or a delivery is looked up when it is sent, set or decided on. That makes a cras
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -103,6 +104,13 @@ class Schedule:
     faults: tuple[Fault, ...] = ()
     detect_ns: int = NEVER  # after which brokers are told of links that go down and come up; NEVER: they are not
     opens: tuple[Open, ...] = ()  # and when latent links are open
+
+    @classmethod
+    def made_of(cls, made: Iterable[Fault | Open], detect_ns: int = NEVER) -> Schedule:
+        """Of all that entries gave, in their order."""
+        every = tuple(made)
+        opens = tuple(each for each in every if isinstance(each, Open))
+        return cls(tuple(each for each in every if not isinstance(each, Open)), detect_ns, opens)
 
     def __bool__(self) -> bool:
         return bool(self.faults)

@@ -20,12 +20,11 @@ if TYPE_CHECKING:
 
 def faults_of(scenario: Scenario, overlay: Overlay) -> Schedule:
     """What fails, entry by entry."""
-    from brokers.faults import NEVER, FaultContext, Open, Schedule, WrongFault
+    from brokers.faults import NEVER, FaultContext, Schedule, WrongFault
     from scenarios.faults.entry import amiss
 
     model = scenario.model
     faults: list[Any] = []
-    opens: list[Open] = []
     for i, each in enumerate(scenario.faults):
         path: DataPath = ("faults", "schedule", i)
         context = FaultContext(model.seed, i, overlay, model.duration)
@@ -37,11 +36,9 @@ def faults_of(scenario: Scenario, overlay: Overlay) -> Schedule:
             raise scenario.wrong(path, f"cannot be set up: {type(error).__name__}: {error}") from error
         if wrong := next(filter(None, (amiss(fault, overlay) for fault in made)), None):
             raise scenario.wrong(path, wrong)
-        made = [fault._replace(entry=i) for fault in made]
-        faults += [each for each in made if not isinstance(each, Open)]
-        opens += [each for each in made if isinstance(each, Open)]
+        faults += [fault._replace(entry=i) for fault in made]
     detect = model.faults.detect
-    return Schedule(tuple(faults), NEVER if detect == "never" else detect, tuple(opens))
+    return Schedule.made_of(faults, NEVER if detect == "never" else detect)
 
 
 def limits_of(scenario: Scenario, overlay: Overlay) -> Limits:

@@ -1,4 +1,7 @@
-"""What is tried: a rehearsal, a protocol and a schedule of any faults that are registered, drawn by seed and number.
+"""What is tried: a rehearsal, a protocol and what befalls it, drawn by seed and number.
+
+That is a schedule of any faults that are registered, and in one trial of some each: links that may arise, queues and
+links with limits, clients that come and go, with a session or without; and protocols that can are to recover.
 
 Faults are drawn from the `Params` of their classes, field by field: choices as they are declared, everything else by
 the name of the field (`_BY_NAME`). So a fault that somebody adds takes part, if its fields are called as those of the
@@ -18,8 +21,10 @@ from pydantic import ValidationError
 from brokers import names
 from brokers.contract import NEVER
 from brokers.engine.model import Model
-from brokers.faults import Fault, FaultContext, Schedule, WrongFault
+from brokers.faults import Fault, FaultContext, Open, Schedule, WrongFault
 from brokers.kinds import manifests
+from brokers.limits import WAYS, Limits
+from brokers.stays import Stay, numbered
 from protocols.conformance import REHEARSALS, Dice, rehearse
 from scenarios.faults.entry import amiss
 from topology.latent import with_latent
@@ -30,8 +35,10 @@ _TRIES = 30  # to draw an entry that goes with the network
 _PUBLICATIONS = 50
 _CLIENTS = 8
 _REGIONS = 3
-_LATENT_IN = 4  # one network in so many has latent links, which a fault may open
+_SOME = 4  # one trial in so many has latent links, limits, or clients that come and go
+_CALM = 8  # a service that is to recover has so many times as long after its faults
 _SCALE = 1 << 30
+_MS = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -55,15 +62,56 @@ def draw(seed: int, number: int) -> Trial:
     dice = Dice(seed, number, "trials")
     protocol = _one_of(dice, protocols())
     rehearsal = replace(_one_of(dice, REHEARSALS), publications=_PUBLICATIONS)
-    model = rehearse(rehearsal, protocol, seed=1 + dice.below(_SCALE), clients=_CLIENTS)
+    options = _options(protocol, dice)
+    until = rehearsal.duration_ns  # of the faults, unless they never end
+    if options:
+        rehearsal = replace(rehearsal, duration_ns=_CALM * until)
+    model = rehearse(rehearsal, protocol, seed=1 + dice.below(_SCALE), clients=_CLIENTS, options=options)
     overlay = _mapped(model.overlay, dice)
-    if dice.below(_LATENT_IN) == 0:
+    if dice.below(_SOME) == 0:
         overlay = with_latent(overlay, Latent(hops=2))
     model = replace(model, overlay=overlay)
-    entries, faults = _schedule(model, dice)
-    detect = _one_of(dice, (NEVER, NEVER, 1 + dice.below(model.duration_ns // 10)))
-    model = replace(model, faults=Schedule(tuple(faults), detect))
+    entries, faults = _schedule(replace(model, duration_ns=until), dice)
+    detect = _one_of(dice, (NEVER, NEVER, 1 + dice.below(until // 10)))
+    model = replace(model, faults=Schedule.made_of(faults, detect))
+    if dice.below(_SOME) == 0:
+        model = replace(model, limits=_limits(overlay, dice))
+    if dice.below(_SOME) == 0:
+        model = _wandering(model, dice)
     return Trial(seed, number, protocol, model, tuple(entries), dice)
+
+
+def _options(protocol: str, dice: Dice) -> dict[str, Any]:
+    """Of protocols that can recover, every other does."""
+    made = getattr(names.find("protocols", protocol).object, "Options", None)
+    if made is None or "recover" not in made.model_fields or dice.below(2):
+        return {}
+    asks = "check_every" in made.model_fields and dice.below(2)
+    return {"recover": True, **({"check_every": (5 + dice.below(40)) * _MS} if asks else {})}
+
+
+def _limits(overlay: Any, dice: Dice) -> Limits:
+    """So many places at some of the brokers, or so much in front of links."""
+    if dice.below(3) == 0:
+        return Limits(messages=1 + dice.below(20))
+    places = [1 + dice.below(20) if dice.below(2) else 0 for _ in range(overlay.brokers)]
+    return Limits((*places, *[0] * (overlay.nodes - overlay.brokers)), dice.below(len(WAYS)))
+
+
+def _wandering(model: Model, dice: Dice) -> Model:
+    """Every other client goes from broker to broker, or comes back to the same."""
+    hands_over = model.services[0].protocol_class.hands_over
+    keep = _one_of(dice, (0, 1 + dice.below(model.duration_ns), NEVER // 2)) if hands_over else 0
+    brief, stays = model.duration_ns // 4, []
+    for client in range(_CLIENTS):
+        at, begin = int(model.client_broker[client]), dice.below(brief) if dice.below(2) else 0
+        while begin < model.duration_ns and client % 2 == 0:
+            end = begin + 1 + dice.below(brief)
+            stays.append(Stay(client, at, begin, end, keep, 1 + dice.below(30) if keep else NEVER))
+            begin = end + dice.below(brief) if dice.below(4) else end
+            at = dice.below(model.overlay.brokers) if dice.below(3) else at
+    found, client_broker = numbered(stays, model.client_broker, model.duration_ns)
+    return replace(model, stays=found, client_broker=client_broker)
 
 
 @cache
@@ -84,9 +132,9 @@ def _mapped(overlay: Any, dice: Dice) -> Any:
     return replace(overlay, position=position, region=region)
 
 
-def _schedule(model: Model, dice: Dice) -> tuple[list[tuple[str, dict[str, Any]]], list[Fault]]:
+def _schedule(model: Model, dice: Dice) -> tuple[list[tuple[str, dict[str, Any]]], list[Fault | Open]]:
     entries: list[tuple[str, dict[str, Any]]] = []
-    faults: list[Fault] = []
+    faults: list[Fault | Open] = []
     for number in range(1 + dice.below(_ENTRIES_MOST)):
         name = _one_of(dice, sorted(names.table("faults")))
         params, made = _entry(name, model, number, dice)
@@ -96,7 +144,7 @@ def _schedule(model: Model, dice: Dice) -> tuple[list[tuple[str, dict[str, Any]]
     return entries, faults
 
 
-def _entry(name: str, model: Model, number: int, dice: Dice) -> tuple[dict[str, Any], list[Fault] | None]:
+def _entry(name: str, model: Model, number: int, dice: Dice) -> tuple[dict[str, Any], list[Fault | Open] | None]:
     """Parameters of a fault and what they make; None where no draw went with this network."""
     made = names.find("faults", name).object
     context = FaultContext(model.seed, number, model.overlay, model.duration_ns)

@@ -10,7 +10,7 @@ from typing import Any
 
 from brokers.engine.model import Model
 from brokers.engine.simulate import FileTraces, MemoryTraces, simulate, tables_of
-from brokers.faults import KEPT, Crash
+from brokers.promises import Faced, promised
 from brokers.verdicts import INVALID
 from protocols.conformance import ORACLE, Variant, audit, check_digests, variants
 from scenarios.trials.drawing import Trial
@@ -83,12 +83,10 @@ def _judged(model: Model, found: Found) -> str:
     tables: dict[str, Any] = traces.tables()
     found.lost = dict(Counter(tables["losses"]["reason"].tolist()))
     found.doubled = len(tables["doubled"]["link"])
-    if any(crash.state != KEPT for crash in model.faults.of(Crash)):
-        found.verdict = "not judged: brokers forget"  # no judge knows yet what that excuses
-        return result.digest
+    faced = Faced.of(model.faults, model.overlay)
     for number, spec in enumerate(model.services):
-        promised = spec.protocol_class.guarantees_for(model.overlay)
-        judged = audit(tables, spec.kind_class(spec.params), promised, number)
+        owed = promised(spec.protocol_class, spec.options, model.overlay, faced)
+        judged = audit(tables, spec.kind_class(spec.params), owed, number)
         found.verdict = judged.verdict
         if judged.verdict == INVALID:
             found.wrong.append(str(judged))

@@ -11,7 +11,8 @@ import pytest
 
 from brokers import names
 from brokers.contract import NEVER
-from brokers.faults import KEPT, Crash, Schedule
+from brokers.faults import Schedule
+from brokers.limits import NEWEST, OLDEST, REFUSE
 from protocols.content.flooding import Flooding
 from scenarios.trials import __main__ as command
 from scenarios.trials import running, workers
@@ -48,6 +49,19 @@ def test_the_sample_has_every_fault_and_every_protocol_in_it_and_stops_some():
     assert {trial.protocol for trial in trials} == set(protocols())
     assert {trial.model.faults.detect_ns == NEVER for trial in trials} == {True, False}
     assert any(len(trial.entries) > 2 for trial in trials)
+    models = [trial.model for trial in trials]
+    assert {model.limits.full for model in models if any(model.limits.places)} == {NEWEST, OLDEST, REFUSE}
+    for some in (
+        [model for model in models if model.limits.messages],
+        [model for model in models if model.overlay.has_latent],
+        [model for model in models if model.faults.opens],
+        [model for model in models if model.faults.forgetful],
+        [model for model in models if model.stays is not None and not model.stays.keep_ns.any()],
+        [model for model in models if model.stays is not None and model.stays.keep_ns.any()],
+        [model for model in models if model.services[0].options.get("recover")],
+        [model for model in models if model.services[0].options.get("check_every")],
+    ):
+        assert len(some) > 2
     one = draw(1, 3)
     assert one.entries == draw(1, 3).entries != draw(2, 3).entries
     assert one.model.faults == draw(1, 3).model.faults
@@ -106,9 +120,3 @@ def test_a_stopped_command_goes_on_after_its_log_and_a_finding_comes_with_its_re
     assert "2 trials" in told and "1 trials with something wrong" in told
     assert command.main(["--only", "5"]) == 0
     assert "wrong" not in capsys.readouterr().out
-
-
-def test_what_a_forgetting_broker_excuses_is_not_judged_yet():
-    trials = (draw(1, number) for number in range(500))
-    trial = next(t for t in trials if any(crash.state != KEPT for crash in t.model.faults.of(Crash)))
-    assert running.run(trial, ways=0).verdict.startswith("not judged")
