@@ -187,6 +187,8 @@ class Guarantees:
     under_faults: str = "nothing"
     recovers_ns: int = NEVER  # how long after the last fault all holds again, where it recovers
     heals_loss: bool = False  # whether it also finds out by itself what links lost unnoticed
+    # Whether what a client's session keeps reaches it where it is next: after, in order and once.
+    hands_over: bool = False
 
     @property
     def without_excuse(self) -> bool:

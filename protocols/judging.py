@@ -21,6 +21,7 @@ from brokers import names, verdicts
 from brokers.contract import Guarantees, Kind
 from brokers.faults import AWAY
 from brokers.naming import message_name
+from protocols.handed import HandedOver, Sessions, sessions_in
 from protocols.standing import Standing, Tables, excused_of
 
 _EXAMPLES = 5  # of each kind of mistake that an audit keeps
@@ -52,6 +53,7 @@ class Audit:
     free: int = 0
     excused: int = 0  # of the free ones: free only because a link lost something
     doubled: int = 0  # deliveries once more, free because a link had doubled the publication
+    handed: HandedOver | None = None  # what was owed over several stays of a client, where that is promised
     missed: Mistakes = field(default_factory=Mistakes)
     unwanted: Mistakes = field(default_factory=Mistakes)
     duplicated: Mistakes = field(default_factory=Mistakes)
@@ -96,6 +98,7 @@ class Audit:
             f"{self.publications} publications, {self.deliveries} deliveries; {self.forced} forced, "
             f"{self.forbidden} forbidden, {self.free} free ({self.excused} by losses)"
             f"{f', {self.doubled} twice since a link doubled them' if self.doubled else ''}"
+            f"{f', {self.handed.owed} over several stays' if self.handed else ''}"
         )
         return f"{verdict}: {'; '.join([reason, f'found: {found}', counts, *self.broken])}"
 
@@ -110,6 +113,7 @@ class Published(NamedTuple):
     got: list[int]  # clients, one as often as it was served
     lost: bool  # a link lost a copy, and the protocol declares nothing under loss
     gone: frozenset[int] = frozenset()  # clients that had left when it came to them
+    came: tuple[tuple[int, int], ...] = ()  # what of it came: (client, time), by time
 
 
 def published(found: Audit, tables: Tables, kind: Kind, service: int) -> Iterator[Published]:
@@ -126,14 +130,15 @@ def published(found: Audit, tables: Tables, kind: Kind, service: int) -> Iterato
     mine = deliveries["service"] == service
     names = ("publication", "client", "published_ns", "time_ns")
     ids, clients, *times = (deliveries[name][mine].tolist() for name in names)
-    got: dict[int, list[int]] = {}
-    for id_, client in zip(ids, clients):
-        got.setdefault(id_, []).append(client)
+    got: dict[int, list[tuple[int, int]]] = {}
+    for id_, client, time in zip(ids, clients, times[1]):
+        got.setdefault(id_, []).append((time, client))
     found.deliveries = len(ids)
     table = tables["publications"]
     for row in np.flatnonzero(table["service"] == service).tolist():
         id_, sent = int(table["publication"][row]), int(table["time_ns"][row])
-        served = sorted(got.pop(id_, []))
+        came = tuple((client, time) for time, client in sorted(got.pop(id_, [])))
+        served = sorted(client for client, _ in came)
         found.publications += 1
         end = max(handled.get(id_, sent), sent)
         again = sorted({a for a, b in pairwise(served) if a == b})
@@ -146,7 +151,7 @@ def published(found: Audit, tables: Tables, kind: Kind, service: int) -> Iterato
                 f"{found.client(client)} got publication {found.message(id_)} {served.count(client)} times"
             )
         left = frozenset(gone.get(id_, ()))
-        yield Published(id_, sent, end, table["values"][row], served, id_ in lost, left)
+        yield Published(id_, sent, end, table["values"][row], served, id_ in lost, left, came)
     for id_ in got:
         found.unwanted.add(f"publication {found.message(id_)}, which nobody published")
     judge_order(found, ids, clients, *times)
@@ -177,7 +182,10 @@ def audit(tables: Tables, kind: Kind, guarantees: Guarantees, service: int = 0) 
     interests = {each.change: each for each in standing.versions if each.type in kind.interests}
     rows = {change: version.values for change, version in interests.items()}
     asking = {version.client for version in interests.values()}
+    sessions = Sessions(tables, kind, standing) if guarantees.hands_over and sessions_in(tables) else None
+    every: dict[int, Published] = {}
     for p in published(found, tables, kind, service):
+        every[p.id] = p
         must: set[int] = set()
         excused: set[int] = set()
         may: set[int] = set()
@@ -190,7 +198,22 @@ def audit(tables: Tables, kind: Kind, guarantees: Guarantees, service: int = 0) 
             elif standing.certain(version, p, forgive=True):
                 excused.add(version.client)
         judge_pairs(found, p, must, may, excused, asking)
+    if sessions is not None:
+        judge_sessions(found, sessions.judge(every, kind.oracle))
     return found
+
+
+def judge_sessions(found: Audit, handed: HandedOver) -> None:
+    """What clients were owed over several stays, beside what they got."""
+    found.handed = handed
+    found.forced += handed.owed
+    for id_, client in handed.missed:
+        found.missed.add(f"{found.client(client)}, which has a session, never got publication {found.message(id_)}")
+    for id_, client in handed.twice:
+        found.duplicated.add(f"{found.client(client)}, which has a session, got {found.message(id_)} at two brokers")
+    for before, id_, client in handed.late:
+        later = f"{found.message(id_)} before {found.message(before)}"
+        found.out_of_order.add(f"{found.client(client)}, which has a session, got publication {later}")
 
 
 def doubled(tables: Tables, service: int) -> set[int]:

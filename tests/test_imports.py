@@ -31,9 +31,14 @@ BY_STRING = {
     "brokers.names": {"scenarios.faults.registry", "scenarios.moving.registry", "scenarios.workloads.registry"},
     # The command line and expectations reach what reads run folders, which is imported when it is asked for.
     "scenarios.commands.analyze": {"analysis.spark.aggregates"},
-    "scenarios.commands.audit": {"analysis.spark.audit"},
+    "scenarios.commands.audit": {"analysis.spark.audit", "analysis.spark.audit_text"},
     "scenarios.commands.bench": {"analysis.bench.registry"},
-    "scenarios.commands.demo": {"analysis.spark.audit", "analysis.spark.session", "analysis.spark.trace"},
+    "scenarios.commands.demo": {
+        "analysis.spark.audit",
+        "analysis.spark.audit_text",
+        "analysis.spark.session",
+        "analysis.spark.trace",
+    },
     "scenarios.commands.explain": {"analysis.spark.explain"},
     "scenarios.commands.reproduce": {"analysis.papers.registry", "analysis.papers.report"},
     "scenarios.commands.warm": {"analysis.warm.compiling"},

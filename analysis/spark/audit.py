@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from analysis.spark import outages, stood
+from analysis.spark import outages, sessions, stood
 from analysis.spark.compared import Compared, compare, few
 from analysis.spark.comparing import SAMPLE_STEPS, Judged
 from analysis.spark.passes import pieces_of
@@ -51,7 +51,7 @@ from brokers.faults import AWAY, REASONS
 from brokers.naming import message_name
 from brokers.padded import Padded
 from brokers.promises import Excused, excused, unnoticed_ns
-from brokers.verdicts import EXIT_CODES, FINDINGS, UNKNOWN, VALID, VERDICTS, Judgement, judgement, words
+from brokers.verdicts import EXIT_CODES, FINDINGS, UNKNOWN, VALID, VERDICTS, Judgement, judgement
 from scenarios.many.pool import cpus
 
 if TYPE_CHECKING:
@@ -96,6 +96,7 @@ class ServiceAudit:
     shares: list[dict[str, Any]] = field(default_factory=list)  # what was wanted in time, by when it was published
     outages: list[dict[str, Any]] = field(default_factory=list)  # what came after each
     doubled: int = 0  # deliveries once more, free because a link had doubled the publication
+    sessions: dict[str, int] | None = None  # what was owed to clients over several stays; None: not asked
     missed: Finding = field(default_factory=lambda: Finding(True))
     unwanted: Finding = field(default_factory=lambda: Finding(True))
     duplicated: Finding = field(default_factory=lambda: Finding(True))
@@ -224,7 +225,23 @@ def _audited(trace: Trace, sample: int | None, rows: int) -> list[ServiceAudit]:
             _told(found[number], each, trace.network.brokers)
             if each.shares:
                 _recovered(trace, trace.services[number], found[number], each)
+    for service in trace.services:
+        _handed(trace, service, found[service.number])
     return found
+
+
+def _handed(trace: Trace, service: Service, found: ServiceAudit) -> None:
+    """What sessions keep, where that is promised."""
+    asked = sessions.asked(trace, service)
+    if asked is None:
+        return
+    found.sessions = {name: asked[name] for name in ("owed", "sent_while_away")}
+    found.forced += asked["owed"]
+    for name, rows in asked["findings"].items():
+        finding = getattr(found, name)
+        finding.count += len(rows)
+        room = max(0, EXAMPLES_MAX - len(finding.examples))
+        finding.examples += [_example_of(row, trace.network.brokers) for row in rows[:room]]
 
 
 @dataclass
@@ -487,47 +504,3 @@ def _example_of(row: dict[str, int], nodes: int) -> dict[str, Any]:
     if example["client"] >= nodes:
         example["client"] -= nodes
     return {**example, "message": message_name(row["publication"], nodes)}
-
-
-def text(found: Audit) -> str:
-    """The audit for people."""
-    lines = []
-    for service in found.services:
-        lines.append(f"{service.service} ({service.protocol}): {service.verdict}: {service.reason}")
-        if service.unable:
-            continue
-        lines.append(f"  found: {service.judgement.found}")
-        sampled = "" if service.audited == service.publications else f" (a sample of {service.publications:,})"
-        counts = f"{service.interests:,} interests, {service.deliveries:,} answers"  # of a server
-        if service.publications or not service.deliveries:
-            publications = f"{service.audited:,} publications{sampled}"
-            counts = f"{publications}, {service.interests:,} interests, {service.deliveries:,} deliveries"
-        lines.append(f"  {counts}; {service.forced:,} decisions forced, {service.free:,} free")
-        if service.doubled:
-            lines.append(f"  {service.doubled:,} deliveries were doubled, as links had doubled what they brought")
-        if service.losses:
-            lines.append(
-                f"  {service.losses:,} messages lost; they excuse {service.excused:,} decisions, of which "
-                f"{service.excused_missed:,} were not delivered"
-            )
-        lines += [f"  {_outage(each)}" for each in service.outages[:EXAMPLES_MAX]]
-        for name in FINDINGS:
-            lines += [f"    {words(name)}: {_example(each)}" for each in getattr(service, name).examples]
-    return "\n".join([*lines, f"verdict: {found.verdict}"])
-
-
-def _outage(outage: dict[str, Any]) -> str:
-    """What came after a stretch in which something failed."""
-    begin = f"{outage['begin_ns'] / 1e9:g} s"
-    if outage["end_ns"] < 0:
-        return f"something fails from {begin} on"
-    told = f"something failed from {begin} to {outage['end_ns'] / 1e9:g} s; "
-    missing = outage["missing_for_ns"]
-    told += f"something published is missing until {missing / 1e9:.3g} s after" if missing else "nothing missing after"
-    return told + ("" if outage["repair_messages"] is None else f", {outage['repair_messages']:,} messages repaired")
-
-
-def _example(example: dict[str, Any]) -> str:
-    told = f"message {example['message']} and client {example['client']}"
-    times = [(key.removesuffix("_ns"), value) for key, value in example.items() if key.endswith("_ns")]
-    return ", ".join([told, *(f"{what.replace('_', ' ')} at {when:,} ns" for what, when in times)])

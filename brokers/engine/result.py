@@ -215,6 +215,8 @@ def _stays(stays: Stays, nodes: int) -> dict[str, Any]:
         "broker": stays.broker[there].astype(np.int32),
         "begin_ns": stays.begin[there],
         "end_ns": np.where(stays.end >= NEVER, -1, stays.end)[there],
+        "keep_ns": stays.keep_ns[there],
+        "most": stays.most[there],
     }
 
 

@@ -166,9 +166,13 @@ class MemoryTrace(Trace):
         """Every table as arrays by column; a list column is an object array of float64 arrays."""
         result = {}
         for name, table in self.wanted.items():
-            read = self.read(name)
-            result[name] = {c.name: _array(read[c.name], c.type) for c in table.columns}
+            result[name] = as_arrays(self.read(name), table)
         return result
+
+
+def as_arrays(read: pa.Table, table: Table) -> dict[str, np.ndarray]:
+    """The rows of a table as arrays by column; a list column is an object array of float64 arrays."""
+    return {column.name: _array(read[column.name], column.type) for column in table.columns}
 
 
 def _array(column: pa.ChunkedArray, type_name: str) -> np.ndarray:

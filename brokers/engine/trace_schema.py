@@ -202,6 +202,8 @@ TABLES: dict[str, Table] = {
             Column("broker", "int32", "the broker"),
             Column("begin_ns", "int64", "when it comes"),
             Column("end_ns", "int64", "when it leaves (-1: never)"),
+            Column("keep_ns", "int64", "its session: for how long after that what comes is kept (0: not at all)"),
+            Column("most", "int64", "and how many messages of it"),
         ),
     ),
     "windows": Table(

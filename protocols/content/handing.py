@@ -101,7 +101,11 @@ class HandOver:
         old = self.before(id_)
         if message.link >= 0 or old < 0 or message.time != self.sessions.begin[stay]:
             return
-        self.awaited.setdefault(stay, set()).add(id_)
+        awaited = self.awaited.setdefault(stay, set())
+        if awaited:  # what comes is held back until the END of all, so each has settled only with all others
+            self.broker.node.leans(id_, max(awaited))
+            self.broker.node.leans(max(awaited), id_)
+        awaited.add(id_)
         self.broker.node.timer(message, int(self.sessions.keep_ns[self.stay(old)]), EXPIRE, id_, cause=-1)
         self._send(message, FETCH, id_, self.broker.home(old))
 
@@ -126,10 +130,7 @@ class HandOver:
         """A message or timer of the hand-over."""
         id_ = message.word
         if message.type == EXPIRE:
-            if id_ in self.parked:
-                self._release(message, id_)
-            elif id_ in self.awaited.get(self.stay(id_), ()):
-                self._ended(message, id_)
+            self._expire(message, id_)
             return
         to = self.broker.home(self.before(id_) if message.type == FETCH else id_)
         if to != self.broker.node.broker:
@@ -146,12 +147,23 @@ class HandOver:
                 kept = [node.keep(message), node.key(message), [id_], False]
                 self.replayed.setdefault(self.stay(id_), []).append(kept)
 
+    def _expire(self, message: Message, id: int) -> None:
+        """It has been parked, or awaited, for as long as what came before is kept; not if the timer is of the other."""
+        stay, keep, sessions = self.stay(id), self.sessions.keep_ns, self.sessions
+        if id in self.parked:
+            if message.time >= sessions.end[stay] + keep[stay]:
+                self._release(message, id)
+        elif id in self.awaited.get(stay, ()) and message.time >= sessions.begin[stay] + keep[sessions.before[stay]]:
+            self._ended(message, id)
+
     def _fetched(self, message: Message, id: int) -> None:
         """A client that was here asks for what was kept."""
         old = self.before(id)
         stay = self.stay(old)
         if stay in self.awaited:
             self.late.setdefault(stay, []).append(id)
+            for awaited in sorted(self.awaited[stay]):  # what is to come there decides on what is handed on from here
+                self.broker.node.leans(id, awaited)
             return
         to = self.broker.home(id)
         for each in self.kept.get(stay, ()):

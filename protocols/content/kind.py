@@ -113,6 +113,12 @@ class Content(Kind):
             id_
             for id_, row in interests.items()
             if all(
-                low <= message[int(a)] <= high for a, low, high in np.reshape(row, (-1, 3)).tolist() if a == a
+                low <= message[int(a)] <= high for a, low, high in _ranges(row) if a == a
             )
         }
+
+
+def _ranges(row: Any) -> list[list[float]]:
+    """(attribute, low, high) of a row; in a trace it is as long as that of the service with the longest."""
+    found: list[list[float]] = np.reshape(row[: len(row) // 3 * 3], (-1, 3)).tolist()
+    return found

@@ -29,6 +29,7 @@ from brokers.contract import (
     Batch,
     BrokerProtocol,
     Demand,
+    Guarantees,
     Interests,
     Ints,
     Ints32,
@@ -83,6 +84,11 @@ def routes_of(env: ShardEnv) -> Routes:
     )
 
 
+def guarantees_on(overlay: Any) -> Guarantees:
+    """On a cycle FETCH may go another way than the subscription: what was kept may come twice then, or not at all."""
+    return Guarantees(hands_over=bool(overlay.is_tree))
+
+
 def client_of(env: ShardEnv, ids: Any) -> Any:
     """The client number behind subscription ids."""
     return (ids >> 32) - env.entity_base
@@ -107,6 +113,10 @@ class PlainSubscription(Resynchronising):
         self.routes: Routes = shared["routes"]
         self.came_by: dict[int, set[int]] = {}  # subscription -> links it came over, or LOCAL
         self.sent_over: dict[int, set[int]] = {}
+
+    @classmethod
+    def guarantees_for(cls, overlay: Any) -> Guarantees:
+        return guarantees_on(overlay)
 
     def home(self, id: int) -> int:
         return int(self.node.env.client_broker[client_of(self.node.env, id)])
@@ -429,6 +439,10 @@ class Subscription(ShardProtocol):
     plain: ClassVar[type[BrokerProtocol] | None] = PlainSubscription
     hands_over: ClassVar[bool] = True  # as `plain`, which runs where there are sessions
     compiled: ClassVar[Handler | None] = _route
+
+    @classmethod
+    def guarantees_for(cls, overlay: Any) -> Guarantees:
+        return guarantees_on(overlay)
 
     @classmethod
     def suits(cls, options: Any, overlay: Any) -> bool:

@@ -35,5 +35,5 @@ def command(arguments: list[str]) -> int:
     found = load("analysis.spark.audit:audit")(
         options.run, master=options.master, remote=options.remote, sample=options.sample, trust=options.trust
     )
-    print(json.dumps(found.as_data(), indent=2) if options.json else load("analysis.spark.audit:text")(found))
+    print(json.dumps(found.as_data(), indent=2) if options.json else load("analysis.spark.audit_text:text")(found))
     return found.exit_code

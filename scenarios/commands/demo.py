@@ -91,5 +91,5 @@ def _audit(run: Path) -> int:
     except EnvironmentProblem as error:
         print(f"not audited: {error}")
         return 0
-    print(load("analysis.spark.audit:text")(found))
+    print(load("analysis.spark.audit_text:text")(found))
     return int(found.exit_code)

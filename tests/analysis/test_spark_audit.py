@@ -25,7 +25,8 @@ from scenarios.running import Run
 pytest.importorskip("pyspark")
 pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.usefixtures("spark")]
 
-from analysis.spark.audit import FINDINGS, audit, text  # noqa: E402
+from analysis.spark.audit import FINDINGS, audit  # noqa: E402
+from analysis.spark.audit_text import text  # noqa: E402
 
 TREE = "{kind: random-tree, nodes: 15}"
 CYCLES = "{kind: watts-strogatz, nodes: 15, neighbours: 4, rewire: 0.2}"

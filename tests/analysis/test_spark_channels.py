@@ -9,7 +9,8 @@ import pytest
 pytest.importorskip("pyspark")
 pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.usefixtures("spark")]
 
-from analysis.spark.audit import audit, text  # noqa: E402
+from analysis.spark.audit import audit  # noqa: E402
+from analysis.spark.audit_text import text  # noqa: E402
 from protocols.channels.kind import UNSUBSCRIBE  # noqa: E402
 
 MAPS = """\

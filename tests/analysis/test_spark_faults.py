@@ -16,7 +16,8 @@ pytest.importorskip("pyspark")
 pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.usefixtures("spark")]
 
 from analysis.spark import outages  # noqa: E402
-from analysis.spark.audit import audit, text  # noqa: E402
+from analysis.spark.audit import audit  # noqa: E402
+from analysis.spark.audit_text import text  # noqa: E402
 
 TEXT = """\
 duration: 5 s

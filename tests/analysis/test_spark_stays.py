@@ -14,7 +14,9 @@ pytest.importorskip("pyspark")
 pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.usefixtures("spark")]
 
 from analysis.spark.audit import audit  # noqa: E402
+from analysis.spark.audit_text import text  # noqa: E402
 from analysis.spark.trace import Trace, services_of  # noqa: E402
+from protocols.content.handing import HandOver  # noqa: E402
 
 RIDERS = """\
 duration: 5 s
@@ -65,8 +67,28 @@ def test_the_audit_agrees_with_brute_force_on_clients_that_come_and_go(filled):
 
 
 @pytest.mark.parametrize("level", ["full", "deliveries"])
-def test_what_was_handed_over_is_not_accused(filled, level):
+def test_what_was_handed_over_is_owed_where_hops_tell_and_accused_nowhere(filled, level):
     run = filled(RIDERS, session="session: {keep: 3 s}", cost="0", level=level)
     news = audit(run.path).services[0]
     assert news.verdict == "valid" and news.forced > 0
     assert not any(finding.count for finding in (news.missed, news.unwanted, news.duplicated, news.out_of_order))
+    if level == "deliveries":
+        assert news.sessions is None
+    else:
+        assert news.sessions["owed"] > news.sessions["sent_while_away"] > 10
+        assert f"{news.sessions['owed']:,} decisions forced over several stays" in text(audit(run.path))
+
+
+def test_what_did_not_reach_a_client_that_was_away_is_missed(filled, monkeypatch):
+    """A hand-over that keeps two messages at most, whatever the session says."""
+    keep = HandOver._keep
+
+    def forgetful(self, client, one):
+        if len(self.kept[client]) < 2:
+            keep(self, client, one)
+
+    monkeypatch.setattr(HandOver, "_keep", forgetful)
+    run = filled(RIDERS, session="session: {keep: 4 s}", cost="0", level="full")
+    news = audit(run.path).services[0]
+    assert news.verdict == "invalid" and news.missed.count > 0
+    assert news.missed.examples[0]["client"] < 30

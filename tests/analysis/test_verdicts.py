@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analysis.spark.audit import Audit, Finding, ServiceAudit, text
+from analysis.spark.audit import Audit, Finding, ServiceAudit
+from analysis.spark.audit_text import text
 from brokers.contract import Guarantees
 from brokers.verdicts import EXIT_CODES, FINDINGS, FORCED_SHARE_MIN, VERDICTS, judgement
 from protocols.judging import Audit as KitAudit

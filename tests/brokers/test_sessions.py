@@ -10,8 +10,10 @@ import pytest
 
 from brokers.contract import NEVER
 from brokers.engine.simulate import simulate
+from brokers.verdicts import FINDINGS
 from protocols.conformance import REHEARSALS, Dice, audit_run, check_digests, rehearse
-from protocols.content.handing import END, FETCH, REPLAY
+from protocols.content.handing import END, FETCH, REPLAY, HandOver
+from protocols.content.subscription import PlainSubscription
 from tests.brokers.test_engine_checkpoint import (
     continued,
     differing_tables,
@@ -110,11 +112,67 @@ def test_everything_comes_once_and_in_order_wherever_a_client_is(protocol, rehea
 
 @pytest.mark.parametrize("protocol", ["subscription", "covering"])
 def test_the_audit_finds_nothing_wrong_and_no_way_of_running_shows(protocol):
-    for rehearsal in REHEARSALS[:2]:
-        model, _, _ = wandering(rehearsal, protocol, 3)
+    for rehearsal in REHEARSALS[:3]:
+        model, wanted, _ = wandering(rehearsal, protocol, 3)
         found = audit_run(model)
         assert found.verdict == "valid", str(found)
+        assert found.handed.owed > len(wanted) // 20 and found.handed.kept > 10
     check_digests(wandering(REHEARSALS[1], protocol, 3, messages=50)[0])
+
+
+def test_less_is_owed_where_less_is_kept_and_what_links_lost_is_not():
+    owed = []
+    for number, keep, most in ((0, NEVER // 2, NEVER), (0, 100 * MS, 5), (0, 5 * MS, 1), (3, NEVER // 2, NEVER)):
+        found = [audit_run(wandering(REHEARSALS[number], "subscription", seed, keep, most)[0]) for seed in (1, 2, 3)]
+        assert {each.verdict for each in found} <= {"valid", "unknown" if number == 3 else "valid"}, found
+        owed.append(sum(each.handed.owed for each in found))
+    everything, some, little, lossy = owed
+    assert everything > 2 * some > 0 == little < lossy < everything / 2
+
+
+class Careless(PlainSubscription):
+    """Hands over, with a flaw."""
+
+    def __init__(self, node):
+        super().__init__(node)
+        self.handing = self.Handing(self)
+
+
+class Forgetting(Careless):
+    class Handing(HandOver):
+        def _keep(self, client, one):
+            if len(self.kept[client]) < 2:
+                super()._keep(client, one)
+
+
+class Repeating(Careless):
+    class Handing(HandOver):
+        def _drop_early(self, one, last):
+            return False
+
+
+class Impatient(Careless):
+    class Handing(HandOver):
+        def hand(self, message, client, ids):
+            if client in self.awaited and client not in self.kept:
+                self.broker.node.deliver(message, client)
+            else:
+                super().hand(message, client, ids)
+
+
+@pytest.mark.parametrize(
+    ("flawed", "finding"),
+    [(Careless, None), (Forgetting, "missed"), (Repeating, "duplicated"), (Impatient, "out_of_order")],
+)
+def test_the_audit_accuses_who_does_not_hand_over_all_of_it_once_and_in_order(flawed, finding):
+    if flawed is Careless:
+        flawed.Handing = HandOver
+    counts = Counter()
+    for seed in (1, 2, 3):
+        found = audit_run(wandering(REHEARSALS[0], flawed, seed, gap=250 * MS)[0])
+        counts.update({name: getattr(found, name).count for name in FINDINGS})
+    assert {name for name, count in counts.items() if count} >= ({finding} if finding else set())
+    assert bool(counts.total()) == (finding is not None), counts
 
 
 def test_what_is_kept_is_kept_by_a_checkpoint(tmp_path):

@@ -1,0 +1,59 @@
+"""What an audit found, for people."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from brokers.verdicts import FINDINGS, words
+
+if TYPE_CHECKING:
+    from analysis.spark.audit import Audit
+
+_OUTAGES_MAX = 5  # that are told
+
+
+def text(found: Audit) -> str:
+    """The audit for people."""
+    lines = []
+    for service in found.services:
+        lines.append(f"{service.service} ({service.protocol}): {service.verdict}: {service.reason}")
+        if service.unable:
+            continue
+        lines.append(f"  found: {service.judgement.found}")
+        sampled = "" if service.audited == service.publications else f" (a sample of {service.publications:,})"
+        counts = f"{service.interests:,} interests, {service.deliveries:,} answers"  # of a server
+        if service.publications or not service.deliveries:
+            publications = f"{service.audited:,} publications{sampled}"
+            counts = f"{publications}, {service.interests:,} interests, {service.deliveries:,} deliveries"
+        lines.append(f"  {counts}; {service.forced:,} decisions forced, {service.free:,} free")
+        if service.doubled:
+            lines.append(f"  {service.doubled:,} deliveries were doubled, as links had doubled what they brought")
+        if service.losses:
+            lines.append(
+                f"  {service.losses:,} messages lost; they excuse {service.excused:,} decisions, of which "
+                f"{service.excused_missed:,} were not delivered"
+            )
+        if service.sessions is not None:
+            owed, away = (f"{service.sessions[name]:,}" for name in ("owed", "sent_while_away"))
+            lines.append(f"  {owed} decisions forced over several stays of a client, {away} of them while it was away")
+        lines += [f"  {_outage(each)}" for each in service.outages[:_OUTAGES_MAX]]
+        for name in FINDINGS:
+            lines += [f"    {words(name)}: {_example(each)}" for each in getattr(service, name).examples]
+    return "\n".join([*lines, f"verdict: {found.verdict}"])
+
+
+def _outage(outage: dict[str, Any]) -> str:
+    """What came after a stretch in which something failed."""
+    begin = f"{outage['begin_ns'] / 1e9:g} s"
+    if outage["end_ns"] < 0:
+        return f"something fails from {begin} on"
+    told = f"something failed from {begin} to {outage['end_ns'] / 1e9:g} s; "
+    missing = outage["missing_for_ns"]
+    told += f"something published is missing until {missing / 1e9:.3g} s after" if missing else "nothing missing after"
+    return told + ("" if outage["repair_messages"] is None else f", {outage['repair_messages']:,} messages repaired")
+
+
+def _example(example: dict[str, Any]) -> str:
+    told = f"message {example['message']} and client {example['client']}"
+    times = [(key.removesuffix("_ns"), value) for key, value in example.items() if key.endswith("_ns")]
+    return ", ".join([told, *(f"{what.replace('_', ' ')} at {when:,} ns" for what, when in times)])
