@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from analysis.spark import outages, sessions, stood
-from analysis.spark.compared import Compared, compare, few
+from analysis.spark.compared import Compared, compare, excused_of, few
 from analysis.spark.comparing import SAMPLE_STEPS, Judged
 from analysis.spark.passes import pieces_of
 from analysis.spark.rules import Kept, judged, matcher_of, rule_of
@@ -50,7 +50,7 @@ from brokers.contract import NEVER, Guarantees
 from brokers.faults import AWAY, REASONS
 from brokers.naming import message_name
 from brokers.padded import Padded
-from brokers.promises import Excused, excused, unnoticed_ns
+from brokers.promises import Excused
 from brokers.verdicts import EXIT_CODES, FINDINGS, UNKNOWN, VALID, VERDICTS, Judgement, judgement
 from scenarios.many.pool import cpus
 
@@ -310,7 +310,7 @@ def _compared(
         share = _share(found[service.number], sample)
         heeds = _heeds_losses(trace, service, found[service.number])
         steps = None if share >= 1 else int(share * SAMPLE_STEPS)
-        judged[service.number] = Judged(matcher, steps, heeds, *_excused(trace, service))
+        judged[service.number] = Judged(matcher, steps, heeds, *excused_of(trace, service))
         if changes is None:
             known = _standing(trace, service, heeds, keep).versions()
             versions[service.number] = known.filter(known["operation"].isin(sorted(matcher.operations)))
@@ -323,21 +323,10 @@ def _heeds_losses(trace: Trace, service: Service, found: ServiceAudit) -> bool:
     return found.losses > 0 and not service.guarantees(trace.network).without_excuse
 
 
-def _excused(trace: Trace, service: Service) -> Excused:
-    """What faults excuse of a service. Losses are read here, some rows at a time."""
-    faults, unnoticed = service.faults(), -1
-    if len(faults["end_ns"]):
-        for piece in pieces_of("losses", map(str, trace.run.parts("losses")), ("service", "type", "reason", "time_ns")):
-            rows = piece.read()
-            mine = {name: column[rows["service"] == service.number] for name, column in rows.items()}
-            unnoticed = max(unnoticed, unnoticed_ns(faults, mine, service.kind.publications))
-    return excused(service.guarantees(trace.network), faults, unnoticed)
-
-
 def _standing(trace: Trace, service: Service, heeds_losses: bool, keep: Kept) -> Standing:
     changes = keep(changes_of(trace, service))
     settled = keep.apart(settlement(trace, service, changes, heeds_losses))
-    return Standing(trace, service, changes, settled, _places(trace), _excused(trace, service))
+    return Standing(trace, service, changes, settled, _places(trace), excused_of(trace, service))
 
 
 def _told(found: ServiceAudit, compared: Compared, nodes: int) -> None:

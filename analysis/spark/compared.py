@@ -21,6 +21,7 @@ from analysis.spark.session import VERY_FEW_ROWS
 from analysis.spark.trace import Service, Trace
 from brokers.contract import NEVER
 from brokers.faults import AWAY
+from brokers.promises import Excused, excused, unnoticed_ns
 
 _ROWS_PER_TASK = 500_000  # of those that merge
 _MEASURED = ("missed", "unwanted", "duplicated", "out_of_order")
@@ -55,6 +56,18 @@ def compare(
     return _put_together(blocks, trace.services, examples)
 
 
+def excused_of(trace: Trace, service: Service) -> Excused:
+    """What faults excuse of a service. Losses are read here, some rows at a time."""
+    faults, unnoticed = service.faults(), -1
+    if len(faults["end_ns"]):
+        named = ("service", "type", "reason", "time_ns")
+        for piece in passes.pieces_of("losses", map(str, trace.run.parts("losses")), named):
+            rows = piece.read()
+            mine = {name: column[rows["service"] == service.number] for name, column in rows.items()}
+            unnoticed = max(unnoticed, unnoticed_ns(faults, mine, service.kind.publications))
+    return excused(service.guarantees(trace.network), faults, unnoticed)
+
+
 def _dealt_rows(trace: Trace) -> int:
     return 2 * trace.run.rows("deliveries") + trace.run.rows("publications")
 
@@ -62,12 +75,14 @@ def _dealt_rows(trace: Trace) -> int:
 def _task(trace: Trace, judged: Mapping[int, Judged], examples: int, tasks: int) -> Comparing:
     network = trace.network
     heeded = any(each.heeds_losses for each in judged.values())
+    excuses = ((service.number, excused_of(trace, service)) for service in trace.services)
     # The last is for the number -1: a delivery that fell with its broker, which may have been anybody's.
     behind = [network.behind(link) for link in (*range(network.source.size), -1)] if heeded else []
     low, high, inside = zip(*behind) if behind else ((), (), ())
     return Comparing(
         tasks=tasks,
         services=dict(judged),
+        forgetful={number: (each.again_ns, each.forgot_ns) for number, each in excuses if each.forgot_ns < NEVER},
         examples=examples,
         deep=trace.has("hops"),
         duration_ns=trace.duration_ns,
@@ -84,7 +99,7 @@ def _task(trace: Trace, judged: Mapping[int, Judged], examples: int, tasks: int)
 
 def _pieces(trace: Trace, task: Comparing) -> list[Piece]:
     heeded = any(each.heeds_losses for each in task.services.values())
-    wanted = {"deliveries": set(comparing.COLUMNS["deliveries"])}
+    wanted = {"deliveries": set(task.of_deliveries)}
     if "doubled" in trace.run.manifest["tables"]:
         wanted["doubled"] = set(comparing.COLUMNS["doubled"])
     if task.services:

@@ -78,6 +78,7 @@ class Comparing:
 
     tasks: int  # that merge
     services: Mapping[int, Judged]
+    forgetful: Mapping[int, tuple[int, int]]  # services of which brokers forgot: until when sent, and from when handled
     examples: int  # at most, of each finding
     deep: bool  # whether hops tell when a publication was handled last
     duration_ns: int
@@ -89,6 +90,11 @@ class Comparing:
     width_ns: int  # of stretches of time, of which the share that was delivered is told
     place: Array  # by broker
     behind: Columns  # by directed link: low, high, inside
+
+    @property
+    def of_deliveries(self) -> tuple[str, ...]:
+        """The columns that are read of them: when what came was sent matters only where a broker forgot."""
+        return (*COLUMNS["deliveries"], "published_ns") if self.forgetful else COLUMNS["deliveries"]
 
     def over(self, pieces: Sequence[Piece]) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
         """The pass over pieces of the trace, which a task is given by their numbers."""
@@ -152,6 +158,9 @@ class Comparing:
             if twice:
                 free = again & np.isin(publication[sort], twice["body"][twice["service"] == service])
                 again &= ~free
+            if service in self.forgetful:  # a broker may have forgotten that it had delivered it
+                again_ns, forgot_ns = self.forgetful[service]
+                again &= (time[sort] < forgot_ns) | (rows["published_ns"][mine][sort] >= again_ns)
             counts = {"duplicated": again, "doubled": free, "out_of_order": late}
             totals = {name: [int(which.sum())] for name, which in counts.items()}
             yield block_of("ordered", 0, {"service": [service], **totals})
@@ -272,7 +281,7 @@ def _found(matcher: Any, stood: Stood, more: Mapping[str, Columns], there: Colum
 
 
 def _deliveries(task: Comparing, table: pa.Table) -> Blocks:
-    rows = _numbers(table.select(COLUMNS["deliveries"]))
+    rows = _numbers(table.select(task.of_deliveries))
     ordered = _taken(rows, np.flatnonzero(rows["publication"] >= 0))
     key = ordered["client"] * 31 + (ordered["publication"] >> 32)
     yield from dealt(task.tasks, "arrived", ordered, key)

@@ -82,7 +82,8 @@ class Inputs:
 
     def _keep(self, service: int, source: int, emission: Emission) -> None:
         emission = self._awaited(service, emission)
-        within = (emission.time >= self.past_ns) & (emission.time < self._model.duration_ns)
+        meant = emission.time if emission.meant is None else emission.meant  # what waits is said after the end, too
+        within = (emission.time >= self.past_ns) & (emission.time < NEVER) & (meant < self._model.duration_ns)
         if not within.all():
             emission = taken(emission, within)
         if emission.time.size:

@@ -119,5 +119,8 @@ def protocol_class(spec: ServiceSpec) -> Any:
 
 
 def as_shard(protocol: Any, options: Any, model: Model) -> bool:
-    """Whether a `ShardProtocol` is written for these options, this overlay and what becomes of brokers."""
-    return (protocol.forgets or not model.faults.forgetful) and bool(protocol.suits(options, model.counted_on))
+    """Whether a `ShardProtocol` is written for these options, this overlay and what becomes of brokers and clients."""
+    keeps = model.stays is not None and bool(model.stays.keep_ns.any())
+    if (keeps and protocol.hands_over) or (model.faults.forgetful and not protocol.forgets):
+        return False
+    return bool(protocol.suits(options, model.counted_on))

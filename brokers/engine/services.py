@@ -198,8 +198,7 @@ class Services:
         if issubclass(protocol, BrokerProtocol):
             return PlainAdaptor(env, protocol, runs=spec.view != "message")
         if issubclass(protocol, ShardProtocol):
-            over = protocol.hands_over and self._sessions is not None
-            if protocol.plain is not None and (over or not as_shard(protocol, options, model)):
+            if protocol.plain is not None and not as_shard(protocol, options, model):
                 return PlainAdaptor(env, protocol.plain)
             if env.forgetful and not protocol.forgets:
                 raise InvalidInput(

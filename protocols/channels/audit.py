@@ -10,7 +10,7 @@ In what the audit counts a pair is a client and a query in one round: `publicati
 
 Losses. A lost answer excuses what lies behind the link for its round. A lost word on who listens to which channel
 excuses what lies behind the link until the next one went over it, for that tells everything again; the trace level
-`full` says when that was, at lower levels it excuses the rest of the run.
+`full` says when that was, at lower levels it excuses the rest of the run. An answer that a link doubled may come twice.
 
 What follows is asked in Spark; for tasks in Python `matching` says the same in NumPy.
 """
@@ -66,15 +66,17 @@ class ChannelsRule:
             F.max(F.col("certain") & F.col("excuse")).alias("excuse"),
             F.collect_set("answer").alias("right"),
         )  # fmt: skip
-        got = self._received(question)
+        got = self._received(question).join(self._twice(question), ["period_ns", "round"], "left")
         there = F.col("times").isNotNull()
         wrong = F.col("right").isNull() | ~F.forall("answers", lambda a: F.array_contains("right", a))
         forced = F.coalesce(F.col("certain") & ~F.col("excuse"), F.lit(False))
+        distinct = F.size(F.array_distinct("answers"))  # of structs a set of Spark may have one twice
+        again = F.when(F.coalesce("twice", F.lit(False)), distinct).otherwise(F.col("times")) > 1
         return may.join(got, [*due, "client"], "full").select(
             F.col("interest").alias("publication"), "client", "times", "first_ns", forced.alias("forced"),
             F.coalesce("excuse", F.lit(False)).alias("excused"),
             (forced & ~there).alias("missed"),
-            F.coalesce(there & (wrong | (F.col("times") > 1)), F.lit(False)).alias("unwanted"),
+            F.coalesce(there & (wrong | again), F.lit(False)).alias("unwanted"),
         )  # fmt: skip
 
     # ---- what is right -----------------------------------------------------------------------------------
@@ -219,6 +221,15 @@ class ChannelsRule:
         return F.array(*stretches).cast(f"array<{stretch}>")
 
     # ---- what was received -------------------------------------------------------------------------------
+
+    def _twice(self, question: Question) -> DataFrame:
+        """period_ns, round, twice: a link doubled an answer, so that one and the same may come more than once."""
+        from pyspark.sql import functions as F
+
+        mine = F.col("service") == question.service.number
+        doubled = question.trace.table("doubled").filter(mine).select(F.col("body").alias("publication")).distinct()
+        rounds = question.trace.table("answers").filter(mine).join(doubled, "publication")
+        return rounds.select("period_ns", "round", F.lit(True).alias("twice")).distinct()
 
     def _received(self, question: Question) -> DataFrame:
         from pyspark.sql import functions as F

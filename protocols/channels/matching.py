@@ -57,6 +57,7 @@ class Answered(Padded):
             "objects": Wanted(("point", "mark", "broker")),
             "hops": Wanted(("link", "time_ns"), only=told),
             "losses": Wanted(("link", "time_ns"), only=told),
+            "doubled": Wanted(("body",)),
         }
 
     def judged(self, stood: Any, more: dict[str, Columns], delivered: Columns) -> Iterator[Columns]:
@@ -77,7 +78,8 @@ class Answered(Padded):
         keys = np.array([np.r_[a, b] for a, b in zip(may, got)], np.int64)
         pairs, number = np.unique(keys, axis=1, return_inverse=True)
         mine, theirs = np.split(number.reshape(-1), [p.size])
-        yield self._beside(pairs, (mine, certain, excused, objects[at], marks[at]), (theirs, received))
+        twice = self._twice(pairs, more)
+        yield self._beside(pairs, (mine, certain, excused, objects[at], marks[at]), (theirs, received), twice)
 
     # ---- what is right
 
@@ -196,7 +198,16 @@ class Answered(Padded):
 
     # ---- what was received
 
-    def _beside(self, pairs: Array, may: tuple[Array, ...], got: tuple[Array, Columns]) -> Columns:
+    def _twice(self, pairs: Array, more: dict[str, Columns]) -> Array:
+        """Of each, whether a link doubled some answer of its round: then one and the same may come more than once."""
+        answers = more["answers"]
+        doubled = np.isin(answers["publication"], more["doubled"]["body"])
+        rounds = np.array([answers["period_ns"][doubled], answers["round"][doubled]], np.int64)
+        keys = np.concatenate((rounds, pairs[1:3]), axis=1)
+        number = np.unique(keys, axis=1, return_inverse=True)[1].reshape(-1)
+        return np.isin(number[rounds.shape[1] :], number[: rounds.shape[1]])
+
+    def _beside(self, pairs: Array, may: tuple[Array, ...], got: tuple[Array, Columns], twice: Array) -> Columns:
         """What is found of each query, client and round in which it may be due, or was answered."""
         number, certain, excused, objects, marks = may
         theirs, received = got
@@ -217,10 +228,12 @@ class Answered(Padded):
         wrong = ~allowed
         wrong[theirs[~np.isin(said, right)]] = True
         forced, there = sure & ~excuse, times > 0
+        distinct = np.bincount(np.unique(np.array([theirs, said], np.int64), axis=1)[0], minlength=count)
+        again = np.where(twice, distinct, times) > 1
         return {
             "publication": pairs[0], "client": pairs[3], "times": times, "first_ns": np.where(there, first, 0),
             "allowed": np.ones(count, np.bool_), "forced": forced, "excused": excuse,
-            "missed": forced & ~there, "unwanted": there & (wrong | (times > 1)),
+            "missed": forced & ~there, "unwanted": there & (wrong | again),
         }  # fmt: skip
 
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
-from brokers.promises import Recovery
+from brokers.engine.runfolder import open_run
+from brokers.promises import Excused, Recovery
 from brokers.verdicts import INVALID, VALID
 from protocols.content.covering import Covering
 from protocols.content.subscription import Subscription
@@ -15,7 +17,8 @@ from protocols.content.subscription import Subscription
 pytest.importorskip("pyspark")
 pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.usefixtures("spark")]
 
-from analysis.spark import outages  # noqa: E402
+from analysis.spark import audit as audits  # noqa: E402
+from analysis.spark import compared, outages  # noqa: E402
 from analysis.spark.audit import audit  # noqa: E402
 from analysis.spark.audit_text import text  # noqa: E402
 
@@ -123,3 +126,100 @@ def test_an_outage_is_a_stretch_in_which_anything_is_broken():
     assert [each["missing_for_ns"] for each in after] == [1, 2, None]  # what was sent at 8 and at 13
     assert [each["repair_messages"] for each in after] == [7, 0, None]
     assert outages.width_ns(5 * 10**9) == 10**8 and outages.width_ns(10**11) == 2 * 10**9
+
+
+DOUBLED = ["faults.schedule=[{fault: degrade, at: 1 s, lasts: 2 s, twice: 0.3}]", "trace.level=full", "duration=4 s"]
+RING = """\
+duration: 4 s
+topology: {kind: ring, nodes: 7}
+links: {delay: 5 ms}
+clients: {all: {count: 20}}
+services:
+  - name: news
+    kind: content
+    protocol: flooding
+    attributes: 1
+    cost: {base: 2 ms}
+    workload:
+      - {source: subscribe, width: 1}
+      - {source: publish, rate: 20/s}
+faults:
+  detect: 100 ms
+  schedule: [{fault: rolling-restart, at: 500 ms, lasts: 50 ms, every: 100 ms, shuffled: true, state: STATE}]
+trace: {level: full}
+"""
+
+
+@pytest.fixture
+def both(tmp_path):
+    """What the kit and the audit say of a scenario, the audit in tasks and, where that is asked too, in Spark."""
+    from protocols.conformance import audit_run
+    from scenarios.loader import load
+    from scenarios.plan import resolve
+    from scenarios.running import run
+
+    def ask(scenario, overrides=()):
+        if "\n" in scenario:
+            file = tmp_path / "scenario.yaml"
+            file.write_text(scenario, encoding="utf-8")
+            scenario = str(file)
+        folder = run(scenario, overrides=list(overrides), engine="inline", out=tmp_path / "runs").folder.path
+        return audit_run(resolve(load(scenario, overrides=list(overrides)))), audit(folder).services[0], folder
+
+    return ask
+
+
+def test_an_answer_that_a_link_doubled_is_no_other_answer(both, monkeypatch):
+    kit, found, folder = both("maps", DOUBLED)
+    assert (kit.verdict, found.verdict) == (VALID, VALID), found.reason
+    assert found.doubled == kit.doubled > 10
+    assert (found.forced, found.unwanted.count) == (kit.forced, 0)
+    monkeypatch.setattr(audits, "matcher_of", lambda rule: None)
+    in_spark = audit(folder).services[0]
+    assert (in_spark.verdict, in_spark.forced, in_spark.unwanted.count) == (VALID, found.forced, 0)
+
+
+def test_an_answer_that_nothing_doubled_is_wrong_the_second_time(both, tampered):
+    _, _, folder = both("maps", [each.replace("at: 1 s, lasts: 2 s", "at: 3 s, lasts: 1 s") for each in DOUBLED])
+
+    def again(received):
+        return pa.concat_tables([received, received.slice(0, 1)])
+
+    found = audit(tampered(open_run(folder), received=again)).services[0]
+    assert found.unwanted.count == 1 and found.verdict == INVALID
+
+
+def test_a_broker_that_forgot_may_deliver_again_and_no_other(both, monkeypatch):
+    kit, found, folder = both(RING.replace("STATE", "lost"))
+    assert kit.verdict != INVALID and found.verdict != INVALID, found.reason
+    assert found.duplicated.count == kit.duplicated.count == 0
+    monkeypatch.setattr(compared, "excused_of", lambda trace, service: Excused())
+    assert audit(folder).services[0].duplicated.count > 0  # there were some
+
+
+def test_what_waits_for_a_broker_at_the_end_is_said_when_it_is_up(both):
+    """A client leaves while its broker is down, which is up again only when nobody publishes any more."""
+    kit, found, folder = both("""\
+duration: 2 s
+topology: {kind: line, nodes: 2}
+links: {delay: 20 ms}
+clients:
+  riders:
+    count: 4
+    placement: {kind: explicit, brokers: [b1]}
+    mobility: {kind: path, stops: [{at: 1950 ms, broker: b0}]}
+  press: {count: 2, placement: {kind: explicit, brokers: [b0]}}
+services:
+  - name: news
+    kind: content
+    protocol: flooding
+    attributes: 1
+    workload:
+      - {source: subscribe, clients: riders, width: 1}
+      - {source: publish, clients: press, rate: 50/s}
+faults: {schedule: [{fault: crash, brokers: [b1], at: 1900 ms, lasts: 110 ms}]}
+trace: {level: full}
+""")
+    assert (kit.verdict, found.verdict) == (VALID, VALID), found.reason
+    changes = open_run(folder).read("changes", ["issued_ns"]).to_pydict()["issued_ns"]
+    assert max(changes) == 2_010_000_000
