@@ -30,8 +30,10 @@ KEPT, STORED, LOST = range(3)
 STATES = ("kept", "stored", "lost")
 
 # Why a message was lost.
-ON_LINK, CUT_OFF, CRASHED, NO_PLACE, NO_PLACE_AHEAD, AWAY = range(6)
-REASONS = ("link", "cut", "crash", "queue", "send queue", "away")
+# From AWAY on it is a delivery to a client that had left: what a broker was not done with before, what its session did
+# not keep. No copy is lost then, and nobody else is concerned.
+ON_LINK, CUT_OFF, CRASHED, NO_PLACE, NO_PLACE_AHEAD, AWAY, EXPIRED = range(7)
+REASONS = ("link", "cut", "crash", "queue", "send queue", "away", "expired")
 DOUBLED = -1  # noted as losses are: it was not lost, it arrives twice
 
 

@@ -123,7 +123,7 @@ def published(found: Audit, tables: Tables, kind: Kind, service: int) -> Iterato
     for row in np.flatnonzero((losses["service"] == service) & (losses["reason"] == AWAY)).tolist():
         gone.setdefault(int(losses["body"][row]), set()).add(int(losses["client"][row]))
     if not found.guarantees.without_excuse:
-        lost = set(losses["body"][(losses["service"] == service) & (losses["reason"] != AWAY)].tolist())
+        lost = set(losses["body"][(losses["service"] == service) & (losses["reason"] < AWAY)].tolist())
     handled, twice = handled_last(tables), doubled(tables, service)
     excuse = excused_of(tables, kind, service, found.guarantees)
     deliveries = tables["deliveries"]

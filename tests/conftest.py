@@ -12,6 +12,11 @@ from ipaddress import IPv4Address, IPv6Address
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+# How long drawing takes says how busy the machine is, and nothing about the tests.
+settings.register_profile("any machine", suppress_health_check=[HealthCheck.too_slow], deadline=None)
+settings.load_profile("any machine")
 
 # The tests marked `xdist_group`, by how their ids begin. pytest-xdist 3.8 passes the mark on by changing ids, which
 # pytest 9.2 does not let it do (pytest-dev/pytest-xdist#1386): `--dist loadgroup` would spread them silently.

@@ -376,7 +376,7 @@ def _judge(
         return frame.filter(step < F.lit(int(share * SAMPLE_STEPS)))
 
     heeds = _heeds_losses(trace, service, found)
-    lost = trace.table("losses").filter(mine & (F.col("reason") != AWAY)) if heeds else None
+    lost = trace.table("losses").filter(mine & (F.col("reason") < AWAY)) if heeds else None
     publications = keep(_publications(trace, service.number, chosen(published), lost))
     found.audited = found.publications if share >= 1 else publications.count()
     standing = _standing(trace, service, heeds, keep)

@@ -301,7 +301,7 @@ def _hops(task: Comparing, table: pa.Table) -> Blocks:
 def _losses(task: Comparing, table: pa.Table) -> Blocks:
     rows = _numbers(table.select(COLUMNS["losses"]))
     gone = rows["reason"] == task.away  # what came too late for a client was decided on then, as if handled
-    late, lost = _taken(rows, np.flatnonzero(gone)), _taken(rows, np.flatnonzero(~gone))
+    late, lost = _taken(rows, np.flatnonzero(gone)), _taken(rows, np.flatnonzero(rows["reason"] < task.away))
     for service, judged in task.services.items():
         if task.deep and gone.any():
             yield from _dealt_of(task, service, "hops", {name: late[name] for name in COLUMNS["hops"]}, "body")

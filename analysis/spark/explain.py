@@ -16,7 +16,7 @@ from analysis.spark.trace import Service, services_of
 from brokers.engine.parts import read_part
 from brokers.engine.runfolder import open_run
 from brokers.errors import InvalidInput, RunDamaged
-from brokers.faults import REASONS
+from brokers.faults import AWAY, EXPIRED, REASONS
 from brokers.naming import message_id, message_name
 from topology.overlay import broker_label
 
@@ -48,7 +48,7 @@ def explain(
             f"{run.path}: nobody sent a message {message_name(key, nodes)} ({key}); say client#number, as in 37#5, or "
             "an id from the table publications or changes"
         )
-    clients = sum(group["count"] for group in run.manifest["scenario"]["clients"].values())
+    clients = _clients(run, nodes)
     if client is not None and not 0 <= client < clients:
         raise InvalidInput(f"there is no client {client}; they are numbered 0 to {clients - 1}")
     names = [broker_label(number, network.names) for number in range(nodes)]
@@ -94,6 +94,13 @@ def explain(
     return result
 
 
+def _clients(run: RunFolder, nodes: int) -> int:
+    """How many numbers of clients there are, with those that their stays go under."""
+    placed: int = sum(group["count"] for group in run.manifest["scenario"]["clients"].values())
+    stays = run.read("stays", ["stay"])["stay"].to_pylist() if "stays" in run.tables() else []
+    return max([placed, *(stay + 1 - nodes for stay in stays)])
+
+
 def _publish(service: Service) -> int:
     """The type of a publication, which the trace does not tell; no kind has two."""
     return min(service.kind.publications, default=0)
@@ -127,9 +134,10 @@ def _hop(hop: dict[str, Any], links: dict[int, dict[str, Any]], names: Sequence[
 def _fallen(
     run: RunFolder, lost: list[dict[str, Any]], hops: list[dict[str, Any]], names: Sequence[str]
 ) -> list[dict[str, Any]]:
-    """Deliveries that fell with their broker, which the trace does not name.
+    """Deliveries that came to nobody.
 
-    It is one that would have been done with the message just then, and crashed while it had it.
+    Of those that fell with their broker the trace does not name it: it is one that would have been done with the
+    message just then, and crashed while it had it.
     """
     if not lost:
         return []
@@ -144,6 +152,7 @@ def _fallen(
     return [
         {
             "time_ns": each["time_ns"], "reason": REASONS[each["reason"]],
+            "client": each["client"] - len(names) if each["client"] >= 0 else None,
             "brokers": sorted({names[h["broker"]] for h in hops if h["finish_ns"] == each["time_ns"] and fell(h)}),
         }
         for each in sorted(lost, key=lambda each: each["time_ns"])
@@ -182,6 +191,7 @@ def _why(
         network = Network.of(run)
         losses = [each for each in losses if network.is_behind(home, each["link"])]
     fallen = [each for each in found["fallen"] if home is not None and names[home] in each["brokers"]]
+    gone = any(each["client"] == client and each["reason"] == REASONS[AWAY] for each in found["fallen"])
     for each in interests:
         del each["broker"]
     return {
@@ -191,7 +201,7 @@ def _why(
         "reached_broker_ns": min(reached, default=None),
         "interests": interests,
         "said": _said(
-            client, got, interests, reached, names[home] if home is not None else "", hops, names, losses, fallen
+            client, got, interests, reached, names[home] if home is not None else "", hops, names, losses, fallen, gone
         ),
     }
 
@@ -211,6 +221,7 @@ def _when(change: dict[str, Any], sent: int, end: int) -> str:
 def _said(
     client: int, got: list[int], interests: list[dict[str, Any]], reached: list[int], home: str,
     hops: list[dict[str, Any]], names: Sequence[str], losses: list[dict[str, Any]], fallen: list[dict[str, Any]],
+    gone: bool,
 ) -> str:  # fmt: skip
     wanted = [i for i in interests if i["matches"] and i["when"] not in ("gone before", "issued too late")]
     spoilt = {True: ", but links lost messages of it", False: ""}
@@ -229,6 +240,8 @@ def _said(
             f"interest {i['name']} {i['reason'] if not i['matches'] else 'was ' + i['when']}" for i in interests[:5]
         )
         return f"client {client} did not get it, rightly: {why}"
+    if gone:
+        return f"client {client} did not get it: it had left before its broker {home} was done with it; {because}"
     if fallen:
         return f"client {client} did not get it: its broker {home} crashed before it was done with it; {because}"
     if reached:
@@ -238,6 +251,21 @@ def _said(
         return f"client {client} did not get it: it never reached broker {home}; copies were lost from {where}"
     last = names[hops[-1]["broker"]] if hops else "nowhere"
     return f"client {client} did not get it: it never reached broker {home}, and was handled last at {last}; {because}"
+
+
+def _told_fallen(fallen: list[dict[str, Any]]) -> list[str]:
+    """Deliveries that came to nobody, for people."""
+    lines = []
+    for (where, why), count in Counter((" or ".join(each["brokers"]), each["reason"]) for each in fallen).items():
+        deliveries = "1 delivery" if count == 1 else f"{count} deliveries"
+        clients = ", ".join(str(each["client"]) for each in fallen if each["reason"] == why)
+        if why == REASONS[AWAY]:
+            lines.append(f"{deliveries} lost since the client had left: {clients}")
+        elif why == REASONS[EXPIRED]:
+            lines.append(f"{deliveries} given up, which sessions kept no longer: {clients}")
+        else:
+            lines.append(f"{deliveries} lost with broker {where} ({why})")
+    return lines
 
 
 def text(found: dict[str, Any]) -> str:
@@ -261,8 +289,7 @@ def text(found: dict[str, Any]) -> str:
     if len(found["hops"]) > _SHOWN_HOPS_MAX:
         lines.append(f"  … and {len(found['hops']) - _SHOWN_HOPS_MAX} more; --json has them all")
     lines += [f"lost from {each['from']} to {each['to']} ({each['reason']})" for each in found["losses"]]
-    fallen = Counter((" or ".join(each["brokers"]), each["reason"]) for each in found["fallen"])
-    lines += [f"{count} deliveries lost with broker {where} ({why})" for (where, why), count in fallen.items()]
+    lines += _told_fallen(found["fallen"])
     if "deliveries" in found:
         lines.append(f"delivered to {found['deliveries']} clients")
     if "to" in found:

@@ -38,6 +38,7 @@ from brokers.engine.notices import Notices
 from brokers.engine.outages import Outages
 from brokers.engine.served import Served
 from brokers.errors import BrokerlabError, InvalidInput, ProtocolFault
+from brokers.faults import AWAY, EXPIRED
 from brokers.load import Loads
 from brokers.out import Out
 
@@ -209,6 +210,13 @@ class Services:
         raise InvalidInput(
             f"service {spec.name!r}: {spec.protocol_target!r} is neither a BrokerProtocol nor a ShardProtocol"
         )
+
+    def expired(self, client: Ints, time: Ints, reason: Ints) -> Ints:
+        """Reasons of deliveries that fell, of which a protocol gave up some only after their client had left."""
+        if self._sessions is None:
+            return reason
+        given_up = (reason == AWAY) & (self._sessions.keep_ns[client] > 0) & (time >= self._leaves[client])
+        return np.where(given_up, EXPIRED, reason)
 
     def _loads(self) -> Loads:
         if self.loads is None:

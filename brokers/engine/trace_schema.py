@@ -117,7 +117,7 @@ TABLES: dict[str, Table] = {
             Column(
                 "reason", "int8",
                 "0 the link lost it, 1 the link was cut, 2 a broker at its ends crashed, 3 no place in a queue, "
-                "4 none in front of the link, 5 a client had left",
+                "4 none in front of the link, 5 a client had left, 6 what its session kept expired",
             ),
             Column("client", "int64", "entity id of the client that a delivery was for (-1: none)"),
         ),

@@ -92,6 +92,7 @@ class Tracing:
         """Deliveries that did not come about, lost on no link: the broker crashed before, or the client had left."""
         if event.size and self._trace.wants("losses"):
             narrow = self._bench.narrow
+            reason = self._services.expired(client, self._bench.wide[L.W_TIME, event], reason)
             self._trace.write(
                 "losses",
                 link=np.full(event.size, -1, np.int32),

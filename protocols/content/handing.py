@@ -78,7 +78,7 @@ class HandOver:
             return
         self._note(client, node.key(message))
         if client in self.kept:
-            self._keep(client, [node.keep(message), node.key(message), ids, False])
+            self._keep(message, client, [node.keep(message), node.key(message), ids, False])
         else:
             node.deliver(message, client)
 
@@ -87,11 +87,17 @@ class HandOver:
             last = self.last.setdefault(stay, {})
             last[key >> 32] = max(last.get(key >> 32, -1), key)
 
-    def _keep(self, client: int, one: _Kept) -> None:
+    def _keep(self, message: Message, client: int, one: _Kept) -> None:
         kept = self.kept[client]
         kept.append(one)
         if len(kept) > self.sessions.most[client]:
-            self.broker.node.drop(kept.pop(0)[0])
+            self._give_up(message, client, kept.pop(0))
+
+    def _give_up(self, message: Message, client: int, one: _Kept) -> None:
+        """A delivery to somebody who has left: it falls, and the trace tells of it."""
+        if not one[3]:
+            self.broker.node.deliver(message, client, one[0])
+        self.broker.node.drop(one[0])
 
     # ---- where it comes --------------------------------------------------------------------------------
 
@@ -188,7 +194,7 @@ class HandOver:
         if not any(self.stay(other) == stay for other in self.parked):
             self.last.pop(stay, None)
             for each in self.kept.pop(stay, ()):
-                self.broker.node.drop(each[0])
+                self._give_up(message, stay, each)
 
     def _ended(self, message: Message, id: int) -> None:
         """All that was kept for a subscription has come."""
@@ -202,7 +208,7 @@ class HandOver:
         for each in self.replayed.pop(stay, []) + held:
             self._note(stay, each[1])
             if stay in self.kept:
-                self._keep(stay, each)
+                self._keep(message, stay, each)
             else:
                 node.deliver(message, stay, each[0])
                 node.drop(each[0])

@@ -134,6 +134,8 @@ def _begin(s, i, why):
         why[0], s.now[WANTED] = ROOM, most
         return False
     asked = s.type[i] == QUESTION
+    if s.at[c, b] >= 0:  # a link doubled the question: it is asked anew, and the one before is forgotten
+        _forget(s, c, np.int64(s.at[c, b]))
     left = s.now[OPEN_FREE] - 1
     o = s.open_free[left]
     s.now[OPEN_FREE] = left
@@ -171,6 +173,15 @@ def _begin(s, i, why):
     if not waits:
         _close(s, i, b, o)
     return True
+
+
+@njit(cache=True)
+def _forget(s, c, o):
+    """A question is no longer open."""
+    s.opens[c] -= 1
+    s.open_case[o] = -1
+    s.open_free[s.now[OPEN_FREE]] = o
+    s.now[OPEN_FREE] += 1
 
 
 @njit(cache=True)
@@ -260,13 +271,10 @@ def _close(s, i, b, o):
     """Nothing is pending: answer whoever asked, or have Python conclude."""
     c, start, count = s.open_case[o], s.start[o], s.held[o]
     s.at[c, b] = -1
-    s.opens[c] -= 1
-    s.open_case[o] = -1
+    _forget(s, c, o)
     if s.opens[c] == 0:
         s.done[s.now[DONE]] = c
         s.now[DONE] += 1
-    s.open_free[s.now[OPEN_FREE]] = o
-    s.now[OPEN_FREE] += 1
     if s.parent[o] < 0:
         log(s, i, CONCLUDED, c, start, count)
         return

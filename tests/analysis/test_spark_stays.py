@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from brokers.engine.simulate import MemoryTraces, simulate, tables_of
+from brokers.errors import InvalidInput
 from brokers.faults import AWAY
 from protocols.conformance import audit as brute_force
 from scenarios.plan import resolve
@@ -15,6 +16,8 @@ pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.usefixtures("spark")
 
 from analysis.spark.audit import audit  # noqa: E402
 from analysis.spark.audit_text import text  # noqa: E402
+from analysis.spark.explain import explain  # noqa: E402
+from analysis.spark.explain import text as told  # noqa: E402
 from analysis.spark.trace import Trace, services_of  # noqa: E402
 from protocols.content.handing import HandOver  # noqa: E402
 
@@ -83,12 +86,25 @@ def test_what_did_not_reach_a_client_that_was_away_is_missed(filled, monkeypatch
     """A hand-over that keeps two messages at most, whatever the session says."""
     keep = HandOver._keep
 
-    def forgetful(self, client, one):
+    def forgetful(self, message, client, one):
         if len(self.kept[client]) < 2:
-            keep(self, client, one)
+            keep(self, message, client, one)
 
     monkeypatch.setattr(HandOver, "_keep", forgetful)
     run = filled(RIDERS, session="session: {keep: 4 s}", cost="0", level="full")
     news = audit(run.path).services[0]
     assert news.verdict == "invalid" and news.missed.count > 0
     assert news.missed.examples[0]["client"] < 30
+
+
+def test_a_client_is_explained_by_the_number_of_its_stay(filled):
+    run = filled(RIDERS, session="", cost="4 ms", level="full")
+    losses = run.read("losses").to_pylist()
+    late = next(each for each in losses if each["reason"] == AWAY and each["service"] == 0)
+    nodes = 9
+    message, client = f"{(late['body'] >> 32) - nodes}#{late['body'] & 0xFFFFFFFF}", late["client"] - nodes
+    found = explain(run.path, message, client)
+    assert found["to"]["said"].startswith(f"client {client} did not get it: it had left before its broker ")
+    assert f"delivery lost since the client had left: {client}" in told(found)
+    with pytest.raises(InvalidInput, match="there is no client 99999; they are numbered 0 to"):
+        explain(run.path, message, 99999)

@@ -11,6 +11,8 @@ from brokers.engine import checkpoint
 from brokers.engine.runfolder import create_run, same_rows
 from brokers.engine.simulate import FileTraces, simulate, tables_of
 from brokers.errors import ActorsLost, EnvironmentProblem
+from brokers.faults import NEVER, Schedule, Worn
+from brokers.kinds import manifests
 from brokers.limits import NEWEST, OLDEST, REFUSE, WAYS, Limits
 from protocols.conformance import REHEARSALS, rehearse
 from protocols.spatial.summarised import SUMMARY, WIDER
@@ -269,3 +271,14 @@ def test_a_protocol_without_state_runs_without_checkpoints_and_says_so(tmp_path,
     assert checkpoint.numbers(new.path) == []
     assert told == ["the protocol protocols.content.flooding:Flooding has no state(), so no checkpoints are taken"]
     new.fail("tested")
+
+
+@pytest.mark.parametrize("protocol", [name for kind in manifests() for name in kind.protocols])
+def test_what_links_doubled_is_no_obstacle_to_going_on_after_a_stop(protocol, tmp_path):
+    model = rehearse(replace(TREE, publications=40), protocol, clients=8)
+    every = tuple(Worn(link, 0, NEVER, twice=0.3) for link in range(2 * model.overlay.links))
+    model = replace(model, faults=Schedule(every))
+    _, whole = undisturbed(tmp_path / "whole", model)
+    halves = folder_for(tmp_path / "halves", model)
+    stopped_at(0.4, model, halves.path, 2)
+    assert continued(model, halves.path, 1).digest == whole.digest

@@ -10,6 +10,7 @@ import pytest
 
 from brokers.contract import NEVER
 from brokers.engine.simulate import simulate
+from brokers.faults import EXPIRED
 from brokers.verdicts import FINDINGS
 from protocols.conformance import REHEARSALS, Dice, audit_run, check_digests, rehearse
 from protocols.content.handing import END, FETCH, REPLAY, HandOver
@@ -140,9 +141,9 @@ class Careless(PlainSubscription):
 
 class Forgetting(Careless):
     class Handing(HandOver):
-        def _keep(self, client, one):
+        def _keep(self, message, client, one):
             if len(self.kept[client]) < 2:
-                super()._keep(client, one)
+                super()._keep(message, client, one)
 
 
 class Repeating(Careless):
@@ -187,11 +188,16 @@ def test_what_is_kept_is_kept_by_a_checkpoint(tmp_path):
         assert differing_tables(whole, halves.finish(resumed.digest)) == []
 
 
-def test_what_is_kept_has_a_bound_and_a_time():
-    all_of_it = sum(Counter(got(*_run(NEVER // 2, NEVER))).values())
-    some = sum(Counter(got(*_run(NEVER // 2, 1))).values())
-    nothing = sum(Counter(got(*_run(1 * MS, NEVER))).values())
+def test_what_is_kept_has_a_bound_and_a_time_and_what_is_not_is_lost_with_a_reason():
+    counts = []
+    for keep, most in ((NEVER // 2, NEVER), (NEVER // 2, 1), (1 * MS, NEVER)):
+        model, tables, *sent = _run(keep, most)
+        gone = tables["losses"]["reason"] == EXPIRED
+        assert (tables["losses"]["client"][gone] >= model.overlay.nodes).all()
+        counts.append((len(got(model, tables, *sent)), int(gone.sum())))
+    (all_of_it, none), (some, most), (nothing, few) = counts
     assert nothing < some < all_of_it
+    assert none == 0 < few < most and some + most == all_of_it
 
 
 def _run(keep, most):
