@@ -40,6 +40,7 @@ from brokers.errors import (
     ProtocolFault,
     RunIncomplete,
 )
+from brokers.programs.spelling import shown
 from brokers.words import WORDS, words_of
 
 ATTEMPTS = 3  # without a new checkpoint in between, before a run that loses actors gives up
@@ -200,7 +201,7 @@ def _carried(
 def _said_goodbye(model: Model, stop: SystemExit) -> str:
     """What to tell when a protocol, a kind or a source ends the program."""
     where = traceback.extract_tb(stop.__traceback__)[-1]
-    services = ", ".join(f"{service.name!r} ({service.protocol_target})" for service in model.services)
+    services = ", ".join(f"{service.name!r} ({shown(service.protocol_target)})" for service in model.services)
     return (
         f"what belongs to a service called sys.exit({stop.code!r}) ({Path(where.filename).name}:{where.lineno}, in "
         f"{where.name}); the services are {services}"
@@ -212,7 +213,7 @@ def _stateless(model: Model) -> str | None:
     for service in model.services:
         protocol = service.protocol_class
         if issubclass(protocol, ShardProtocol) and protocol.state is ShardProtocol.state:
-            return service.protocol_target
+            return shown(service.protocol_target)
     return None
 
 
