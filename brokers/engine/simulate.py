@@ -40,7 +40,7 @@ from brokers.errors import (
     ProtocolFault,
     RunIncomplete,
 )
-from brokers.programs.spelling import shown
+from brokers.programs.spelling import is_program, shown
 from brokers.words import WORDS, words_of
 
 ATTEMPTS = 3  # without a new checkpoint in between, before a run that loses actors gives up
@@ -123,7 +123,7 @@ def simulate(
     notice = notice or (lambda sentence: None)
     wanted = _checked(model, engine, actors)
     if checkpoint_every_s is not None and (stateless := _stateless(model)):
-        notice(f"the protocol {stateless} has no state(), so no checkpoints are taken")
+        notice(f"{stateless}, so no checkpoints are taken")
         checkpoint_every_s = None
     from topology.partition import partition as cut
 
@@ -209,11 +209,14 @@ def _said_goodbye(model: Model, stop: SystemExit) -> str:
 
 
 def _stateless(model: Model) -> str | None:
-    """The name of a protocol of the model that cannot be checkpointed, if there is one."""
+    """Which protocol of the model cannot be checkpointed and why, if there is one."""
     for service in model.services:
         protocol = service.protocol_class
         if issubclass(protocol, ShardProtocol) and protocol.state is ShardProtocol.state:
-            return shown(service.protocol_target)
+            name = shown(service.protocol_target)
+            if is_program(service.protocol_target):
+                return f'the program {name} keeps no state (it answers hello without "state": true)'
+            return f"the protocol {name} has no state()"
     return None
 
 

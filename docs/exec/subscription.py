@@ -82,6 +82,7 @@ def answer(frame, brokers, network):
     return {}
 
 
-brokers, network = {}, []
-for line in sys.stdin:
-    print(json.dumps(answer(json.loads(line), brokers, network)), flush=True)
+if __name__ == "__main__":
+    brokers, network = {}, []
+    for line in sys.stdin:
+        print(json.dumps(answer(json.loads(line), brokers, network)), flush=True)
