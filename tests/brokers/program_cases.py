@@ -27,6 +27,18 @@ def children_of(process: int) -> set[tuple[int, str]]:
     return set(children(process))
 
 
+def alive_of(group: int) -> list[int]:
+    """The processes of a group that have not ended."""
+    found = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            state, _, of = (entry / "stat").read_text("utf-8").rpartition(")")[2].split()[:3]
+        except (OSError, ValueError):
+            continue  # it has ended meanwhile
+        found += [int(entry.name)] if int(of) == group and state != "Z" else []
+    return found
+
+
 def example(language: str, folder: Path) -> str:
     """The name of the example in a language, built in a folder if it has to be; the test is skipped without it."""
     if language == "python":

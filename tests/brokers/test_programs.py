@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 
 import pytest
 
@@ -12,7 +13,7 @@ from brokers.errors import InvalidInput, ProtocolFault
 from brokers.names import Untrusted
 from brokers.programs import spelling
 from protocols.conformance import join
-from tests.brokers.program_cases import children_of, naughty
+from tests.brokers.program_cases import alive_of, children_of, naughty
 
 
 def run_of(how: str, **options) -> None:
@@ -77,8 +78,9 @@ def test_a_program_that_hangs_is_ended_after_its_time_with_all_that_it_started(h
         run_of(how, answer_within=2_000_000_000)
     assert children_of(os.getpid()) == before
     group = int(str(found.value).rpartition(" ")[2])
-    with pytest.raises(ProcessLookupError):
-        os.killpg(group, 0)
+    until = time.monotonic() + 10  # what was told to end does so at once, but not before we look
+    while alive := alive_of(group):
+        assert time.monotonic() < until, alive
 
 
 def test_a_program_may_write_to_its_standard_error_as_much_as_it_likes():
@@ -136,7 +138,7 @@ def test_nothing_is_started_unless_somebody_trusts_it(tmp_path):
     program = tmp_path / "touch"
     program.write_text("#!/bin/sh\ntouch started\n", encoding="utf-8")
     program.chmod(0o755)
-    with pytest.raises(Untrusted, match=r"'exec:./touch' is a program from outside brokerlab, and was not started; .*--t"):
+    with pytest.raises(Untrusted, match=r"'exec:./touch' is a program from outside .*, and was not started; .*--trust"):
         names.find("protocols", "exec:./touch", folder=tmp_path)
     assert not (tmp_path / "started").exists()
     with pytest.raises(InvalidInput, match="ended by itself, with exit code 0"):
@@ -165,7 +167,7 @@ def test_a_command_is_spelled_and_read_back(command):
 
 def test_commands_that_are_none_are_refused():
     for name in ("exec:", "exec: ", "exec:'./a", "exec:''", "exec:./a\0"):
-        with pytest.raises(InvalidInput, match="is no command|names no program"):
+        with pytest.raises(InvalidInput, match=r"is no command|names no program"):
             spelling.command_of(name)
     for section in ({"exec": "./a"}, {"exec": []}, {"exec": [1]}, {"exec": ["./a"], "more": 1}, {}):
         with pytest.raises(ValueError, match="exec"):
@@ -179,5 +181,5 @@ def test_a_program_that_is_another_by_the_time_it_runs_is_refused(tmp_path):
     program.chmod(0o755)
     pair = join(f"exec:{program}", [(0, 1)])
     program.write_text(f"#!/bin/sh\nread line\necho '{hello % 'true'}'\n", encoding="utf-8")
-    with pytest.raises(ProtocolFault, match=r"says other things of itself than when the scenario was loaded \(faults\)"):
+    with pytest.raises(ProtocolFault, match=r"says other things of itself than when .* was loaded \(faults\)"):
         simulate(pair.model())

@@ -82,8 +82,10 @@ for line in sys.stdin:
     said = json.loads(line)
     told = {}
     if "hello" in said:
-        told = {"says no JSON": "hello?", "of no kind": {"hello": 1}, "unknown key": {**hello, "flies": True},
-                "another version": {**hello, "hello": 2}, "another kind": {**hello, "kind": "topk"}}.get(how, hello)  # fmt: skip
+        told = {
+            "says no JSON": "hello?", "of no kind": {"hello": 1}, "unknown key": {**hello, "flies": True},
+            "another version": {**hello, "hello": 2}, "another kind": {**hello, "kind": "topk"},
+        }.get(how, hello)  # fmt: skip
     elif "begin" in said:
         begun = said["begin"]
         if how == "wrong timers":
@@ -93,5 +95,5 @@ for line in sys.stdin:
     elif "events" in said:
         told = misbehave(said)
     elif "state" in said:
-        told = {"state no object": {"state": 3}, "state of others": {"state": {"999": 1}}}.get(how, {"state": begun["brokers"]})
+        told = {"state": {"state no object": 3, "state of others": {"999": 1}}.get(how, begun["brokers"])}
     print(told if isinstance(told, str) else json.dumps(told), flush=True)
