@@ -7,8 +7,8 @@ Three questions, three tools:
 - Does it deliver what it declares? `audit` goes through a full trace by brute force (`protocols/judging.py`).
 - What does one broker say to the next? `join` connects a few real brokers for a unit test (`protocols/joining.py`).
 
-`python -m protocols.conformance package.module:Class` (or `'exec:./program'`) asks the first two on a few small overlays, the
-rehearsals of `protocols/rehearsing.py`.
+`python -m protocols.conformance package.module:Class` (or `'exec:./program'`) asks the first two on a few small
+overlays, the rehearsals of `protocols/rehearsing.py`.
 """
 
 from __future__ import annotations
