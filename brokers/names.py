@@ -105,8 +105,8 @@ def found_again(group: str, name: str, was: str | None, *, trust: bool = False, 
     What is built in may move from module to module. A name of an installed package is refused once another package
     has taken it: it would be another thing that answers for the run.
     """
-    if was is not None and spelling.is_program(name):
-        return Found(was, load_as(group, was))
+    if was is not None and group == "protocols" and spelling.is_program(name):
+        return Found(was, _class_of(was))
     found = find(group, name, trust=trust, folder=folder)
     built_in = GROUPS[group].built_in
     if was is not None and was != found.target and ":" not in name and built_in and name not in built_in():
@@ -129,6 +129,13 @@ def _program(group: str, name: str, trust: bool, folder: str | Path | None) -> F
     from brokers.programs.protocol import find as greeted
 
     return Found(*greeted(name, folder))
+
+
+def _class_of(target: str) -> Any:
+    """The class of a program. Starts and imports nothing, whoever wrote the target."""
+    from brokers.programs.protocol import class_of
+
+    return class_of(target)
 
 
 def _direct(group: str) -> dict[str, Entry]:
@@ -192,9 +199,7 @@ def load_as(group: str, target: str) -> Any:
     comes out of a file.
     """
     if group == "protocols" and spelling.is_program(target):
-        from brokers.programs.protocol import class_of
-
-        return class_of(target)
+        return _class_of(target)
     loaded = imported(target)
     misfit = GROUPS[group].misfit(loaded)
     if misfit is not None:

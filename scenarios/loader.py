@@ -301,6 +301,9 @@ class _Names:
         serves = getattr(protocol, "kind", None)
         name = kind.name
         if serves == name:
+            if spelling.is_program(section["protocol"]) and kind.server:
+                message = f"the kind {name!r} has a server, which programs do not serve"
+                self.document.problem((*path, "protocol"), message)
             return
         fitting = [
             each for each, entry in names.table("protocols").items() if entry.facts.get("kind") == name

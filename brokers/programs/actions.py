@@ -207,5 +207,8 @@ def _row(row: Any) -> Any:
 
 
 def _shown(value: Any) -> str:
-    text = repr(value)
+    try:
+        text = repr(value)
+    except RecursionError:
+        text = "what is nested too deeply"
     return text if len(text) <= _SHOWN else text[: _SHOWN - 3] + "..."

@@ -37,6 +37,11 @@ class Trouble(Exception):
     """What a program did that it must not, as the end of a sentence that begins with its name."""
 
 
+def readable(text: str) -> str:
+    """What a program said as one line for people, without what would steer their terminal."""
+    return "".join(c if c.isprintable() else " " for c in text)
+
+
 class Process:
     """A running program."""
 
@@ -82,7 +87,7 @@ class Process:
         with contextlib.suppress(Trouble):
             self._take(0)
         text = self._tail.decode("utf-8", "replace").strip()
-        lines = ["".join(c if c.isprintable() else " " for c in line) for line in text.splitlines()[-_TAIL_LINES:]]
+        lines = [readable(line) for line in text.splitlines()[-_TAIL_LINES:]]
         return "\n".join(["; its standard error ends with", *(f"  {line}" for line in lines)]) if lines else ""
 
     def end(self) -> None:

@@ -29,12 +29,12 @@ from brokers.programs import spelling
 from brokers.programs.actions import Actions, Refused
 from brokers.programs.events import Writer
 from brokers.programs.hello import VERSION, Hello, read
-from brokers.programs.process import Process, Trouble
+from brokers.programs.process import Process, Trouble, readable
 from topology.units import PositiveDuration, Size, format_duration
 
 WITHIN_NS = 60_000_000_000
 ANSWER_MAX = 64_000_000
-_SHOWN = 200  # letters of an answer
+_SHOWN, _ERROR = 200, 1000  # letters of an answer that are shown
 
 
 class Options(BaseModel):
@@ -107,7 +107,7 @@ class Program(ShardProtocol):
         try:
             self._actions.carry_out(batch, out, answer.pop("actions", None))
             if answer:
-                raise Refused(f"an answer to events has `actions` and nothing else, not {min(answer)!r:.40}")
+                raise Refused(f"an answer to events has `actions` and nothing else, not {next(iter(answer))!r:.40}")
         except Refused as refused:
             self._fail(f"answered what cannot be: {refused}", self._about(batch, refused.event))
 
@@ -185,7 +185,7 @@ class Program(ShardProtocol):
         except Trouble as trouble:
             self._fail(str(trouble), when())
         if "error" in answer:
-            self._fail(f"says: {answer['error']!s:.1000}", when())
+            self._fail(f"says: {readable(str(answer['error'])[:_ERROR])}", when())
         return answer
 
     def _read(self, data: bytes) -> dict[str, Any]:
@@ -242,7 +242,7 @@ class _Kept(Program):
         told = self._object(self._asked({"state": True}, when), "state")
         local = {str(b): b for b in self._mine()}
         if told.keys() != local.keys():
-            wrong = min(told.keys() ^ local.keys())
+            wrong = min(map(str, told.keys() ^ local.keys()))
             self._fail(f"gave the state of other brokers than its own: {wrong!r:.40}", when)
         entries = self._actions.entries
         try:

@@ -34,7 +34,7 @@ WRONG = {
     "no actions": r"`actions` is no list but None",
     "more than actions": r"an answer to events has `actions` and nothing else, not 'more'",
     "two answers": r"answered more than once: '\{\"actions\": \[\]\}",
-    "error": r"says: I know no such broker, when it was asked about event 0",
+    "error": r"says: I know no such broker \[31m , when it was asked about event 0",
     "an action that is none": r"there is no action 'fly'; there are forward, deliver, .*\(it said|there are",
     "no list": r"an action is a list that begins with its name, as \[\"forward\", 0, 7\] \(it said 'forward'\)",
     "too few arguments": r"'forward' takes the event and the link \(it said \['forward', 0\]\)",
@@ -155,8 +155,11 @@ def test_what_a_program_was_when_a_run_was_made_is_read_without_starting_it():
     was = spelling.target_of(["./gone"], {"hello": 1, "kind": "content", "promises": {"exact": False}})
     found = names.found_again("protocols", "exec:./gone", was)
     assert (found.object.kind, found.object.guarantees.exact) == ("content", False)
+
+@pytest.mark.parametrize("was", ["exec:./gone", "os:system", "exec:[]", 'exec:{"command": [], "hello": {}}', "exec:{}"])
+def test_what_a_strangers_manifest_says_that_a_program_was_is_never_imported(was):
     with pytest.raises(InvalidInput, match="is not what a command stands for"):
-        names.found_again("protocols", "exec:./gone", "exec:./gone")
+        names.found_again("protocols", "exec:./gone", was)
 
 
 @pytest.mark.parametrize("command", [["./a"], ["./a b", "--c", ""], ["x", "it's", '"', "{y}", "exec:"], ["ü", "$HOME"]])

@@ -22,7 +22,7 @@ def answered(said):
         "more than actions": '{"actions": [], "more": 1}',
         "deep": "[" * 100_000,
         "two answers": '{"actions": []}\n{"actions": []}',
-        "error": '{"error": "I know no such broker"}',
+        "error": '{"error": "I know no such broker\\u001b[31m\\ud800"}',
         "an action that is none": {"actions": [["fly", 0]]},
         "no list": {"actions": ["forward"]},
         "too few arguments": {"actions": [["forward", 0]]},

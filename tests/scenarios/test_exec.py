@@ -156,6 +156,13 @@ def test_what_a_program_says_it_is_not_for_is_refused(here, tree):
         load("tree.yaml", trust=True)
 
 
+def test_a_kind_with_a_server_is_refused_to_programs(here):
+    served = (here / "broker.py").read_text("utf-8").replace('"kind": "content"', '"kind": "channels"')
+    (here / "broker.py").write_text(served, "utf-8")
+    with pytest.raises(ScenarioErrors, match=r"protocol: the kind .channels. has a server, which programs do not"):
+        load("tree.yaml", ["services.news.kind=channels", "servers={one: {broker: 0}}"], trust=True)
+
+
 def test_the_engine_threads_says_why_it_takes_no_program(here):
     with pytest.raises(InvalidInput, match=r"needs protocols with a compiled handler, .*: exec:./broker.py of 'news'"):
         run("tree.yaml", engine="threads", actors=2, trust=True)
