@@ -166,9 +166,7 @@ class Process:
         self._take_error()  # what it had still to say
         if left is None:
             return "closed its standard input or output, and goes on"
-        if left.si_code != os.CLD_EXITED:
-            return f"was ended by {signal.Signals(left.si_status).name}"
-        return f"ended by itself, with exit code {left.si_status}"
+        return f"was ended by {signal.Signals(-left).name}" if left < 0 else f"ended by itself, with exit code {left}"
 
 
 def _started(command: list[str], folder: str | None) -> subprocess.Popen[bytes]:
@@ -221,11 +219,19 @@ def _ended(process: subprocess.Popen[bytes]) -> None:
         process.wait()
 
 
-def _left(process: subprocess.Popen[bytes], within_s: float) -> Any:
-    """How a program ended, as `os.waitid` tells it; None if it goes on. Its number stays its own until it is ended."""
+def _left(process: subprocess.Popen[bytes], within_s: float) -> int | None:
+    """A program's exit code, or minus the signal that ended it; None if it goes on."""
     until = time.monotonic() + within_s
-    while (found := os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG)) is None:
-        if time.monotonic() >= until:
-            return None
+    while (code := _exit_code(process)) is None and time.monotonic() < until:
         time.sleep(0.002)
-    return found
+    return code
+
+
+def _exit_code(process: subprocess.Popen[bytes]) -> int | None:
+    """The same now. Where it can be, the number of what has ended stays its own, so that its group is no other's."""
+    if not hasattr(os, "waitid"):
+        return process.poll()
+    found = os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG)
+    if found is None:
+        return None
+    return found.si_status if found.si_code == os.CLD_EXITED else -found.si_status

@@ -21,10 +21,10 @@ import msgpack
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, model_serializer
 
-from brokers.columns import BadState
-from brokers.contract import FAULT, Batch, Guarantees, Interests, Ints, ShardEnv, ShardProtocol
+from brokers.columns import BadState, check_columns
+from brokers.contract import FAULT, NEVER, Batch, Guarantees, Interests, Ints, ShardEnv, ShardProtocol
 from brokers.errors import InvalidInput, ProtocolFault
-from brokers.out import Out
+from brokers.out import TYPE_MAX, Out
 from brokers.programs import spelling
 from brokers.programs.actions import Actions, Refused
 from brokers.programs.events import Writer
@@ -160,8 +160,8 @@ class Program(ShardProtocol):
         whole = all(type(each) is int for each in (broker, delay_ns, type_, word))
         if not whole or not 0 <= broker < self.env.brokers or not self.env.local[broker]:
             raise Refused("each is a broker of its own, the delay in ns, a type, and perhaps a word")
-        if delay_ns < self.timer_min_ns or not 0 <= type_ <= 127:
-            raise Refused(f"a delay of {delay_ns} ns, type {type_}: the least is `timer_min_ns`, types are 0 to 127")
+        if not self.timer_min_ns <= delay_ns < NEVER or not 0 <= type_ <= TYPE_MAX or not abs(word) < 1 << 63:
+            raise Refused(f"a delay of {delay_ns} ns, type {type_}, word {word}: the least delay is `timer_min_ns`")
         return broker, delay_ns, type_, word
 
     def _options(self) -> dict[str, Any]:
@@ -253,11 +253,14 @@ class _Kept(Program):
     def load(self, states: Sequence[dict[str, Any]], handle_of: Mapping[int, int]) -> None:
         kept: dict[str, Any] = {}
         for state in states:
-            for each in state.get("brokers", ()):
+            check_columns(state, {}, others=frozenset({"brokers"}))
+            if type(state["brokers"]) is not list:
+                raise BadState("'brokers' is no list")
+            for each in state["brokers"]:
                 if type(each) is not list or [type(part) for part in each] != [int, int, bytes]:
                     raise BadState("'brokers' are not a broker, its entries and its state each")
                 broker, entries, told = each
-                if not 0 <= broker < self.env.brokers or str(broker) in kept or entries < 0:
+                if not 0 <= broker < self.env.brokers or str(broker) in kept or not 0 <= entries < NEVER:
                     raise BadState(f"broker {broker} is none, or is there twice")
                 if self.env.local[broker]:
                     try:

@@ -81,7 +81,10 @@ def test_what_a_checkpoint_says_of_a_program_is_checked():
         {"brokers": [[0, 1, b"\x90"], [0, 1, b"\x90"]]},
         {"brokers": [[0, -1, b"\x90"], [1, 0, b"\x90"]]},
         {"brokers": [[7, 1, b"\x90"], [1, 0, b"\x90"]]},
+        {"brokers": [[0, 1, b"\x90"], [1, 2**62, b"\x90"]]},
         {"brokers": [0]},
+        {"brokers": 0},
+        {},
     )
 
     def observe(shards):
