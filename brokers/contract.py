@@ -457,6 +457,9 @@ class ShardProtocol(ABC):
     def tidy(self) -> None:  # noqa: B027
         """A window that ran compiled is over: forget what nobody needs any more."""
 
+    def close(self) -> None:  # noqa: B027
+        """The run is over, however it ended: let go of what lies outside of this process. May be called twice."""
+
     def held(self) -> Sequence[int] | Ints:
         """Handles of bodies that must outlive their last message."""
         return ()

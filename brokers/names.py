@@ -8,6 +8,7 @@ A name is built in, or an installed package registers it by an entry point of th
 - Only with `trust` are modules found in the folder of a scenario, and after everything else: what lies there takes the
   place of nothing.
 - What a name stands for has to be what its group's contract says before anything of it is called.
+- `exec:` and a command names a program that is a protocol. It is started, and asked what it is, only with `trust`.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from typing import Any, NamedTuple
 from brokers import fitting, kinds
 from brokers.errors import InvalidInput
 from brokers.kinds import KindManifest
+from brokers.programs import spelling
 from brokers.registry import Entry, did_you_mean, entries, imported, load
 
 
@@ -75,6 +77,8 @@ def find(group: str, name: str, *, trust: bool = False, folder: str | Path | Non
     InvalidInput
         If there is no such name, it cannot be imported, or it is not what the group's contract says.
     """
+    if spelling.is_program(name):
+        return _program(group, name, trust, folder)
     if ":" not in name:
         known = _direct(group)
         if name not in known:
@@ -97,9 +101,12 @@ def find(group: str, name: str, *, trust: bool = False, folder: str | Path | Non
 def found_again(group: str, name: str, was: str | None, *, trust: bool = False, folder: Path | None = None) -> Found:
     """What a name in a run's manifest stands for, if it still stands for what it `was`.
 
+    A program is not asked again, as long as nobody is to run it: what it said of itself is in what it `was`.
     What is built in may move from module to module. A name of an installed package is refused once another package
     has taken it: it would be another thing that answers for the run.
     """
+    if was is not None and group == "protocols" and spelling.is_program(name):
+        return Found(was, _class_of(was))
     found = find(group, name, trust=trust, folder=folder)
     built_in = GROUPS[group].built_in
     if was is not None and was != found.target and ":" not in name and built_in and name not in built_in():
@@ -108,6 +115,27 @@ def found_again(group: str, name: str, was: str | None, *, trust: bool = False, 
             "package that it was from"
         )
     return found
+
+
+def _program(group: str, name: str, trust: bool, folder: str | Path | None) -> Found:
+    """What a command stands for: what its program says of itself."""
+    if group != "protocols":
+        raise InvalidInput(f"{name!r} is a program, and programs are protocols; here a {GROUPS[group].one} is named")
+    if not trust:
+        raise Untrusted(
+            f"{name!r} is a program from outside brokerlab, and was not started; if you trust whoever wrote it, "
+            "say --trust (in Python: trust=True)"
+        )
+    from brokers.programs.protocol import find as greeted
+
+    return Found(*greeted(name, folder))
+
+
+def _class_of(target: str) -> Any:
+    """The class of a program. Starts and imports nothing, whoever wrote the target."""
+    from brokers.programs.protocol import class_of
+
+    return class_of(target)
 
 
 def _direct(group: str) -> dict[str, Entry]:
@@ -170,6 +198,8 @@ def load_as(group: str, target: str) -> Any:
     For targets that `find` gave, and for those that code names: the judge of a kind, for one. Never for a name that
     comes out of a file.
     """
+    if group == "protocols" and spelling.is_program(target):
+        return _class_of(target)
     loaded = imported(target)
     misfit = GROUPS[group].misfit(loaded)
     if misfit is not None:

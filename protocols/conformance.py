@@ -7,8 +7,8 @@ Three questions, three tools:
 - Does it deliver what it declares? `audit` goes through a full trace by brute force (`protocols/judging.py`).
 - What does one broker say to the next? `join` connects a few real brokers for a unit test (`protocols/joining.py`).
 
-`python -m protocols.conformance package.module:Class` asks the first two on a few small overlays, the
-rehearsals of `protocols/rehearsing.py`.
+`python -m protocols.conformance package.module:Class` (or `'exec:./program'`) asks the first two on a few small
+overlays, the rehearsals of `protocols/rehearsing.py`.
 """
 
 from __future__ import annotations
@@ -19,13 +19,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
-from brokers.contract import BrokerProtocol
+from brokers.contract import BrokerProtocol, ShardProtocol
 from brokers.engine.batching import Cutting
 from brokers.engine.course import will_be_compiled
 from brokers.engine.model import Model
 from brokers.engine.simulate import MemoryTraces, Result, simulate, tables_of
 from brokers.engine.trace import DRIVER
 from brokers.errors import BrokerlabError
+from brokers.programs.spelling import is_program, shown
 from brokers.promises import Faced, promised
 from brokers.verdicts import VALID
 from protocols.joining import Delivery, Hop, Joined, join, overlay_of
@@ -238,6 +239,9 @@ def report(
         for seed in seeds:
             model = rehearse(rehearsal, protocol, seed, **service)
             lines.append(f"{rehearsal.name} ({model.overlay.brokers} brokers, seed {seed})")
+            if why := _left_out(model):
+                lines.append(f"  left out: {why}")
+                continue
             try:
                 ways = variants(model)
                 found = check_digests(model, ways)
@@ -250,8 +254,19 @@ def report(
             lines += [f"  {way}: {told}" for way, _, told in found[:3]]
             lines.append(f"  {judged}")
             passed = passed and not found and judged.verdict == VALID
-    lines.append(f"{target_of(protocol)} {'passed' if passed else 'did not pass'}")
+    lines.append(f"{shown(target_of(protocol))} {'passed' if passed else 'did not pass'}")
     return passed, "\n".join(lines)
+
+
+def _left_out(model: Model) -> str | None:
+    """Why a program is not asked to run a model: it said of itself what it is not for."""
+    spec = model.services[0]
+    if not is_program(spec.protocol_target):
+        return None
+    protocol = spec.protocol_class
+    if spec.settled and protocol.stand is ShardProtocol.stand:
+        return 'it does not say that it starts with subscriptions that stand ("settled": true)'
+    return next((why for _, why in protocol.misfits(spec.options, model.overlay, spec.params)), None)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -259,7 +274,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     import argparse
 
     parser = argparse.ArgumentParser(prog="python -m protocols.conformance", description="Check a protocol.")
-    parser.add_argument("protocol", help="a registered name, or package.module:Class")
+    parser.add_argument("protocol", help="a registered name, package.module:Class, or 'exec:./program ...'")
     parser.add_argument("--kind", help="its kind, package.module:Name, if that is not registered")
     parser.add_argument("--seeds", type=int, default=2, help="random overlays of each sort")
     parser.add_argument("--trees-only", action="store_true", help="leave out graphs with cycles")

@@ -16,6 +16,11 @@ from scenarios.schema import ScenarioModel
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 _TARGET = {"type": "string", "pattern": "^[^:]+:[^:]+$"}
+_COMMAND = {"type": "array", "minItems": 1, "items": {"type": "string", "minLength": 1}}
+_PROGRAM = [
+    {"type": "string", "pattern": "^exec:."},
+    {"type": "object", "properties": {"exec": _COMMAND}, "required": ["exec"], "additionalProperties": False},
+]
 
 
 def json_schema() -> dict[str, Any]:
@@ -45,7 +50,9 @@ def json_schema() -> dict[str, Any]:
         rules.append({"if": _is("kind", name), "then": then})
     for key, group in (("protocol", "protocols"), ("index", "indexes")):
         service["properties"][key] |= {"examples": list(names.table(group))}
-    service["properties"]["protocol"]["anyOf"] = [{"enum": list(names.table("protocols"))}, _TARGET]
+    protocol = service["properties"]["protocol"]
+    del protocol["type"]
+    protocol["anyOf"] = [{"enum": list(names.table("protocols"))}, _TARGET, *_PROGRAM]
     return schema
 
 

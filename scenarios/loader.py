@@ -18,6 +18,7 @@ from brokers.errors import InvalidInput
 from brokers.kinds import KindManifest
 from brokers.metrics import Metric
 from brokers.names import Found
+from brokers.programs import spelling
 from scenarios import parameters
 from scenarios.document import Document, read
 from scenarios.many import expect, metrics
@@ -250,6 +251,7 @@ class _Names:
 
     def service(self, section: dict[str, Any], path: Path) -> ResolvedService | None:
         before = len(self.document.problems)
+        section = _with_programs_by_name(section)
         kind = self.find("kinds", section, "kind", path)
         protocol = self.find("protocols", section, "protocol", path)
         params: dict[str, Any] | None = None  # a workload is not held against what is itself wrong
@@ -299,6 +301,9 @@ class _Names:
         serves = getattr(protocol, "kind", None)
         name = kind.name
         if serves == name:
+            if spelling.is_program(section["protocol"]) and kind.server:
+                message = f"the kind {name!r} has a server, which programs do not serve"
+                self.document.problem((*path, "protocol"), message)
             return
         fitting = [
             each for each, entry in names.table("protocols").items() if entry.facts.get("kind") == name
@@ -403,6 +408,14 @@ class _Names:
             self.document.problem((*at, "clients"), message)
             return None
         return name
+
+
+def _with_programs_by_name(section: dict[str, Any]) -> dict[str, Any]:
+    """A service whose protocol is `{exec: [./broker]}`, as `exec:./broker`."""
+    try:
+        return {**section, "protocol": spelling.from_section(section.get("protocol"))}
+    except ValueError:
+        return section  # the fixed schema says what is wrong
 
 
 def title_of(path: FilePath) -> str:

@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from brokers.errors import InvalidInput
+from brokers.programs import spelling
 from scenarios.adversities import faults_of, limits_of, stays_of
 from scenarios.checks import check_promises, check_samples, check_service, check_source
 from scenarios.problems import Path as DataPath
@@ -69,6 +70,9 @@ def resolve(scenario: Scenario) -> Model:
     services = []
     for i, service in enumerate(scenario.services):
         params = _params(scenario, i, service, files)
+        if spelling.is_program(service.protocol.target):
+            found = spelling.files_of(service.section.protocol, scenario.folder)
+            files |= {word: _hash(str(path)) for word, path in found.items()}
         check_service(scenario, i, service, params, at_worst(overlay, faults, limits))
         check_promises(scenario, service, overlay, faults)
         sources = _sources(scenario, i, service, params, groups, overlay, client_broker, files, notes)
@@ -76,7 +80,7 @@ def resolve(scenario: Scenario) -> Model:
             ServiceSpec(
                 name=service.section.name,
                 kind_target=service.kind.target,
-                protocol_target=service.protocol.target,
+                protocol_target=spelling.placed(service.protocol.target, scenario.folder),
                 index_target=service.index.target if service.index else None,
                 tables="own" if service.section.tables == "own" else "shared",
                 view=service.section.view,

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from brokers import names
 from brokers.errors import BrokerlabError, EnvironmentProblem, Interrupted, InvalidInput
+from brokers.programs.spelling import is_program
 from scenarios.choosing import Choice, choose, where_ray_is
 from scenarios.loader import from_data, load
 from scenarios.many.metrics import stood_for
@@ -353,9 +354,14 @@ def scenario_of(run: RunFolder, *, trust: bool = False) -> Scenario:
 def _names_as_they_were(scenario: Scenario, told: Sequence[Mapping[str, Any]], trust: bool) -> None:
     """Refuse names of a run's services that another package has taken since."""
     for service, was in zip(scenario.services, told, strict=True):
+        if is_program(service.section.protocol) and was.get("protocol") not in (None, service.protocol.target):
+            raise InvalidInput(
+                f"the program {service.section.protocol} says other things of itself than when the run was made; take "
+                "the one that it was made with, or run the scenario again"
+            )
         for group, key in (("kinds", "kind"), ("protocols", "protocol"), ("indexes", "index")):
             name = service.index_name if key == "index" else getattr(service.section, key)
             if name is not None:
-                names.found_again(group, name, was.get(key), trust=trust)
+                names.found_again(group, name, was.get(key), trust=trust, folder=Path(scenario.folder))
         for source, target in zip(service.sources, was.get("workload", ())):
             names.found_again("workloads", source.name, target, trust=trust)

@@ -28,6 +28,7 @@ from pydantic import (
 
 from brokers.metrics import Metric
 from brokers.names import Found
+from brokers.programs import spelling
 from scenarios.document import Document
 from scenarios.many import expect
 from scenarios.problems import Path, ScenarioErrors
@@ -152,7 +153,9 @@ class Service(Named):
 
     name: Name
     kind: str = Field(description="a kind of `brokerlab list`, or package.module:Class")
-    protocol: str = Field(description="a protocol of `brokerlab list`, or package.module:Class")
+    protocol: Annotated[str, BeforeValidator(spelling.from_section)] = Field(
+        description="a protocol of `brokerlab list`, package.module:Class, or a program: {exec: [./broker]}"
+    )
     index: str | None = Field(
         default=None, description="an index of `brokerlab list`; default: the kind's own"
     )

@@ -33,6 +33,7 @@ GROUPS = {
     "tests/analysis/test_spark_stays.py": "spark",
     "tests/analysis/test_spark_topk.py": "spark",
     "tests/scenarios/test_many_results.py::test_expectations_of_the_audit_have": "spark",
+    "tests/scenarios/test_exec.py::test_analyze_and_explain": "spark",
     "tests/scenarios/test_foreign.py::test_a_run_of_an_installed": "spark",
     "tests/scenarios/test_foreign.py::test_the_kit_and_the_audit": "spark",
     "tests/scenarios/test_run.py::test_the_demo_runs_twice": "spark",

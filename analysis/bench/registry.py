@@ -29,6 +29,10 @@ BENCHES: dict[str, Entry] = {
         "analysis.bench.faults:rows",
         "dense flooding while links are cut and brokers crash, lose in bursts and double, beside the same without",
     ),
+    "hunt": Entry(
+        "analysis.bench.hunt:rows",
+        "messages per second of brokers that are programs, in Python, JavaScript and C, beside the author's view",
+    ),
     "contexts": Entry(
         "analysis.bench.contexts:rows",
         "context protocols at full size with everything changing, beside the author's view where it is small enough",

@@ -72,4 +72,5 @@ class InlineShards:
             trace.abort()
 
     def close(self) -> None:
-        pass
+        for shard in self.shards:
+            shard.close()

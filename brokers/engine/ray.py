@@ -37,6 +37,7 @@ from brokers.engine.ray_privacy import closed_folder, on_the_loopback, own_token
 from brokers.engine.shard import ShardResult, Window
 from brokers.errors import ActorsLost, BrokerlabError, EnvironmentProblem
 from brokers.interrupting import undisturbed
+from brokers.programs.spelling import is_program
 
 try:
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
@@ -48,6 +49,7 @@ except ImportError:
 
 _PACKAGES = ("topology", "brokers", "protocols", "scenarios", "analysis")
 _STORE_BYTES = 1 << 30
+_CLOSE_S = 5.0  # for actors to end their programs, which end with them in any case
 _ANSWER_S = 10.0  # for a cluster's head to take a connection
 
 
@@ -238,6 +240,9 @@ def _host_class() -> type:
 
             return os.getpid(), platform.node()
 
+        def close(self) -> None:
+            self._shard.close()
+
         def call(self, function: Any) -> Any:
             return function(self._shard)
 
@@ -269,6 +274,7 @@ class RayShards:
     ) -> None:
         shards = int(assignment.max()) + 1
         self._session = _Session(address, shards)
+        self._lets_go = any(is_program(spec.protocol_target) for spec in model.services)
         self._actors: list[Any] = []
         try:
             cpus = float(ray.cluster_resources().get("CPU", 1.0))
@@ -379,6 +385,9 @@ class RayShards:
             return  # a dead actor leaves only files that no reader takes for parts
 
     def close(self) -> None:
+        if self._lets_go:
+            with contextlib.suppress(ray.exceptions.RayError):
+                ray.get([actor.close.remote() for actor in self._actors], timeout=_CLOSE_S)
         for actor in self._actors:
             ray.kill(actor)
         self._actors = []

@@ -12,6 +12,7 @@ from brokers.engine.model import Model
 from brokers.engine.queues import Queues
 from brokers.engine.services import Services
 from brokers.errors import NeverQuiet, ProtocolFault
+from brokers.programs.spelling import shown
 
 
 class Refusals:
@@ -126,7 +127,7 @@ class understood:
 def refuse_noise(model: Model, handled: int, time_ns: int) -> None:
     """NeverQuiet if more was handled by a time than overlay and workload can have caused."""
     if model.messages_max < min(handled, NEVER):
-        services = ", ".join(f"{service.name!r} ({service.protocol_target})" for service in model.services)
+        services = ", ".join(f"{service.name!r} ({shown(service.protocol_target)})" for service in model.services)
         raise NeverQuiet(
             f"verdict invalid: it never gets quiet: {handled:,} messages and timers were handled by "
             f"{min(time_ns, model.duration_ns + model.drain_ns) / 1e9:.3f} s, and overlay and workload explain no more "

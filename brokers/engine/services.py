@@ -159,6 +159,11 @@ class Services:
         """The bodies that protocols need, by protocol, and those that clients may tell again."""
         return [*(protocol.held() for protocol in self.protocols), self.inputs.reminders.held()]
 
+    def close(self) -> None:
+        """Have protocols let go of what lies outside of this process."""
+        for protocol in self.protocols:
+            protocol.close()
+
     # ---- setting up ----------------------------------------------------------------------------------
 
     def _protocol(self, number: int, spec: ServiceSpec, cost: CostModel) -> ShardProtocol:

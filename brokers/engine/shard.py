@@ -414,6 +414,10 @@ class Shard:
 
     # ---- the end -------------------------------------------------------------------------------------
 
+    def close(self) -> None:
+        """Let go of what lies outside of this process."""
+        self.services.close()
+
     def finish(self) -> ShardResult:
         """Hand over what the run's result is made of."""
         counted, inputs = self.services.causes.state(self.services.lane), self.services.inputs

@@ -40,6 +40,7 @@ from brokers.errors import (
     ProtocolFault,
     RunIncomplete,
 )
+from brokers.programs.spelling import is_program, shown
 from brokers.words import WORDS, words_of
 
 ATTEMPTS = 3  # without a new checkpoint in between, before a run that loses actors gives up
@@ -122,7 +123,7 @@ def simulate(
     notice = notice or (lambda sentence: None)
     wanted = _checked(model, engine, actors)
     if checkpoint_every_s is not None and (stateless := _stateless(model)):
-        notice(f"the protocol {stateless} has no state(), so no checkpoints are taken")
+        notice(f"{stateless}, so no checkpoints are taken")
         checkpoint_every_s = None
     from topology.partition import partition as cut
 
@@ -200,7 +201,7 @@ def _carried(
 def _said_goodbye(model: Model, stop: SystemExit) -> str:
     """What to tell when a protocol, a kind or a source ends the program."""
     where = traceback.extract_tb(stop.__traceback__)[-1]
-    services = ", ".join(f"{service.name!r} ({service.protocol_target})" for service in model.services)
+    services = ", ".join(f"{service.name!r} ({shown(service.protocol_target)})" for service in model.services)
     return (
         f"what belongs to a service called sys.exit({stop.code!r}) ({Path(where.filename).name}:{where.lineno}, in "
         f"{where.name}); the services are {services}"
@@ -208,11 +209,14 @@ def _said_goodbye(model: Model, stop: SystemExit) -> str:
 
 
 def _stateless(model: Model) -> str | None:
-    """The name of a protocol of the model that cannot be checkpointed, if there is one."""
+    """Which protocol of the model cannot be checkpointed and why, if there is one."""
     for service in model.services:
         protocol = service.protocol_class
         if issubclass(protocol, ShardProtocol) and protocol.state is ShardProtocol.state:
-            return service.protocol_target
+            name = shown(service.protocol_target)
+            if is_program(service.protocol_target):
+                return f'the program {name} keeps no state (it answers hello without "state": true)'
+            return f"the protocol {name} has no state()"
     return None
 
 

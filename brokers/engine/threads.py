@@ -27,6 +27,7 @@ from brokers.engine.model import Model
 from brokers.engine.services import Common
 from brokers.engine.shard import SWEEP_EVERY, Shard, Window
 from brokers.errors import InvalidInput
+from brokers.programs.spelling import shown
 
 
 class ThreadShards(InlineShards):
@@ -67,7 +68,8 @@ class ThreadShards(InlineShards):
         from brokers.compiled import handler_of
 
         named = zip(model.services, shard.services.protocols)
-        return [f"{spec.protocol_target} of {spec.name!r}" for spec, made in named if handler_of(type(made)) is None]
+        plain = [spec for spec, made in named if handler_of(type(made)) is None]
+        return [f"{shown(spec.protocol_target)} of {spec.name!r}" for spec in plain]
 
     @property
     def windows(self) -> int:
@@ -178,4 +180,5 @@ class ThreadShards(InlineShards):
         return sum(shard.checkpoint(folder, number, []) for shard in self.shards)
 
     def close(self) -> None:
+        super().close()
         self._pool.shutdown()

@@ -10,14 +10,14 @@ from dataclasses import replace
 import pytest
 
 from analysis.bench import __main__ as program
-from analysis.bench import contexts, engine, faults, network, small, spark
+from analysis.bench import contexts, engine, faults, network, programs, small, spark
 from analysis.bench.alone import measure, peak_bytes
 from analysis.bench.baselines import heap_loop, problem, simpy_loop
 from analysis.bench.models import FAST_LINKS_NS, SCAN, Setting, model, overlay
 from analysis.bench.registry import BENCHES
 from analysis.bench.rows import Row, medians, number, row, table
 from brokers.engine.simulate import MemoryTraces, simulate
-from brokers.errors import InvalidInput
+from brokers.errors import BrokerlabError, InvalidInput
 from brokers.registry import Entry, load
 
 TINY = Setting(brokers=20, publications_per_s=200.0, seconds=0.2)
@@ -188,6 +188,23 @@ def test_the_rows_of_faults_stand_beside_the_same_run_without_and_something_fail
     assert all(row["baseline"] for row in found) and all(row["value"] > 0 for row in found)
     drawn = list(faults._drawn(model(tiny), sizes))
     assert {type(each).__name__ for each in drawn} == {"Cut", "Crash"}
+
+
+def test_the_rows_of_programs_are_of_the_languages_that_are_here_beside_the_authors_view(monkeypatch):
+    tiny = replace(programs.Sizes().traffic, brokers=10, publications_per_s=100.0, subscriptions=10, seconds=0.3)
+    found = list(programs.of(programs.Sizes(repeats=1, traffic=tiny)))
+    assert {"subscription by a program in Python"} <= {each["name"] for each in found}
+    assert all(each["target"] == "at least 20 k messages/s" and each["baseline"] for each in found)
+    monkeypatch.setattr(programs, "_commands", lambda folder: [("shell", ["sh", "-c", MUTE])])
+    with pytest.raises(BrokerlabError, match="the program in shell does not give the digest of `subscription`"):
+        list(programs.of(programs.Sizes(repeats=1, traffic=tiny)))
+
+
+# Reads everything, and never does anything.
+MUTE = (
+    'read line; echo \'{"hello": 1, "kind": "content"}\'; read line; echo {}; '
+    'while read line; do echo \'{"actions": []}\'; done'
+)
 
 
 def test_the_rows_of_contexts_stand_beside_the_authors_view():

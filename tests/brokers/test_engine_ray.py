@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 import select
 import shutil
 import tempfile
@@ -15,6 +16,7 @@ from brokers.engine.ray_privacy import own_token
 from brokers.engine.simulate import simulate
 from brokers.errors import EnvironmentProblem, ProtocolFault
 from protocols.conformance import REHEARSALS, Variant, check_digests, rehearse
+from tests.brokers.program_cases import children_of, naughty, telling
 from tests.brokers.test_outages import some_of_everything
 
 pytestmark = pytest.mark.ray
@@ -70,6 +72,16 @@ def test_actors_give_the_digest_of_one_process(session, protocol, rehearsal):
     model.services.append(replace(model.services[0], name="beside", cost={"base": 7_000.0}))
     ways = [Variant("one process"), on_ray(2, partition="round-robin"), on_ray(3)]
     assert check_digests(model, ways) == []
+
+
+def test_programs_of_actors_give_the_digest_of_one_process_and_end_with_them(session):
+    mark = f"mark-{secrets.token_hex(8)}"  # which tells these processes from those of other tests
+    model = rehearse(TREE, f"{telling()} {mark}")
+    assert check_digests(model, [Variant("one process"), on_ray(2, partition="round-robin")]) == []
+    model = rehearse(TREE, f"{naughty('exit')} {mark}")
+    with pytest.raises(ProtocolFault, match=r"naughty.py exit .*ended by itself, with exit code 7, when it was asked"):
+        simulate(model, engine="ray", actors=2)
+    assert [command for _, command in children_of(1) if mark in command] == []
 
 
 @pytest.mark.parametrize("protocol", ["subscription", pytest.param("covering", marks=pytest.mark.full)])
