@@ -1,0 +1,80 @@
+"""Mutants looked for, each in a process of its own that is ended when it takes too long."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
+from typing import NamedTuple
+
+from analysis.bench.hunting.active import ROOT
+from analysis.bench.hunting.equivalent import EQUIVALENT
+from analysis.bench.hunting.rules import Mutant
+
+FOUND, SURVIVED, CRASHED, TIMED_OUT = "found", "survived", "crashed", "timed out"
+KIT = "analysis.bench.hunting.finders:kit"
+_LONGER = 6.0  # so many times the CPU seconds that a finder has, a process may take
+_START_S = 60.0  # and this for what it imports
+_COMPILING_S = 600.0  # and for kernels that are compiled anew
+
+
+class Attempt(NamedTuple):
+    """What came of looking for a mutant."""
+
+    mutant: Mutant
+    outcome: str
+    told: str
+    cpu_s: float  # until it was found, or of the whole search; -1: nobody knows
+    wall_s: float
+
+    @property
+    def is_equivalent(self) -> bool:
+        """Whether nobody can find it, by the list."""
+        return self.mutant.id in EQUIVALENT
+
+
+def attempt(mutant: Mutant, finder: str = KIT, seed: int = 1, seconds: float = 30.0) -> Attempt:
+    """Look for one mutant.
+
+    Without a verdict the process crashed, which somebody would have seen too, or was ended. Where the mutant is in a
+    compiled kernel, everything is compiled anew, into a folder that is gone afterwards.
+    """
+    how = (finder, str(seed), str(seconds))
+    command = [sys.executable, "-m", "analysis.bench.hunting.one", mutant.file, mutant.id, *how]
+    limit = _LONGER * seconds + _START_S + (_COMPILING_S if mutant.in_kernel else 0.0)
+    began = time.monotonic()
+    with tempfile.TemporaryDirectory() if mutant.in_kernel else nullcontext() as cache:
+        environment = {**os.environ, **({"NUMBA_CACHE_DIR": cache} if cache else {})}
+        process = subprocess.Popen(
+            command, cwd=ROOT, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            start_new_session=True,
+        )  # fmt: skip
+        try:
+            said, errors = process.communicate(timeout=limit)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)  # its own processes with it
+            process.communicate()
+            return Attempt(mutant, TIMED_OUT, f"ended after {limit:.0f} s", -1.0, time.monotonic() - began)
+    wall_s = time.monotonic() - began
+    try:
+        answer = json.loads(said.splitlines()[-1])
+        told, cpu_s = answer["told"], float(answer["cpu_s"])
+    except (IndexError, ValueError, KeyError, TypeError):
+        last = errors.strip().splitlines()[-1:] or [f"exit code {process.returncode}"]
+        return Attempt(mutant, CRASHED, last[0], -1.0, wall_s)
+    return Attempt(mutant, FOUND if told else SURVIVED, told or "", cpu_s, wall_s)
+
+
+def attempts(
+    mutants: Sequence[Mutant], finder: str = KIT, seed: int = 1, seconds: float = 30.0, jobs: int = 1
+) -> Iterator[Attempt]:
+    """Look for all of them, so many side by side; in their order."""
+    with ThreadPoolExecutor(jobs) as pool:
+        yield from pool.map(lambda mutant: attempt(mutant, finder, seed, seconds), mutants)
