@@ -19,7 +19,16 @@ from brokers.engine.simulate import MemoryTraces, simulate, tables_of
 from brokers.faults import Crash, Cut, Schedule
 from brokers.promises import Faced, promised
 from brokers.verdicts import INVALID, VALID
-from protocols.conformance import REHEARSALS, Rehearsal, Variant, audit, audit_run, check_digests, rehearse, variants
+from protocols.conformance import (
+    REHEARSALS,
+    Rehearsal,
+    Variant,
+    audit,
+    audit_run,
+    check_digests,
+    rehearse,
+    variants,
+)
 
 Finder = Callable[[Sequence[str], int, float], str | None]
 MS = 1_000_000
@@ -115,8 +124,9 @@ def _verdicts(rehearsal: Rehearsal, protocol: str, seed: int, faulty: bool) -> I
     owed = promised(spec.protocol_class, spec.options, model.overlay, Faced.of(model.faults, model.overlay))
     kind = spec.kind_class(spec.params)
     found = audit(tables, kind, owed)
-    yield f"a right run is {found}" if found.verdict == INVALID else None
-    if faulty or rehearsal.links.get("loss") or found.verdict != VALID:
+    wrong = found.verdict == INVALID if faulty else found.verdict != VALID
+    yield f"a right run is {found}" if wrong else None
+    if faulty or rehearsal.links.get("loss"):
         return  # much is excused there, and what is spoilt may be among it
     for name, spoil in SPOILS.items():
         spoilt = audit({**tables, **{each: spoil(tables[each]) for each in _JUDGED if each in tables}}, kind, owed)
