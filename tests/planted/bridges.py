@@ -109,7 +109,7 @@ class BothDeclared(Bridge):
 
 
 class Tagged(PerConnection):
-    """On a square: brokers 0 and 1 are one cluster, each of the others is one. What came from a cluster does not return.
+    """On a square: brokers 0 and 1 are one cluster, each of the others is one. What came from one does not return.
 
     Over a route, within a cluster, it goes one hop. The word of a publication is the origin.
     """

@@ -262,63 +262,50 @@ class OvertakenWithdrawal(LateWithdrawal):
 # ---- 3: a snapshot before registration, and registration before the snapshot ---------------------------
 
 
-class Registering(Counting):
-    """Tells nothing over a link that is down; when it comes up, snapshot and registration are one step."""
+class SnapshotFirst(Counting):
+    """Sends the snapshot, and has the link among those that are told a millisecond later."""
 
     def __init__(self, node: Any) -> None:
         super().__init__(node)
-        self.out_of_reach: list[int] = []
-
-    def go_down(self, message: Message, link: int) -> None:
-        if link not in self.out_of_reach:
-            self.out_of_reach.append(link)
-
-    def register(self, link: int) -> None:
-        if link in self.out_of_reach:
-            self.out_of_reach.remove(link)
-
-    def come_up(self, message: Message, link: int) -> None:
-        self.register(link)
-        super().come_up(message, link)
-
-    def ask_for(self, message: Message, key: str, link: int) -> None:
-        if link not in self.out_of_reach:
-            super().ask_for(message, key, link)
-
-    def withdraw(self, message: Message, key: str, link: int) -> None:
-        if link not in self.out_of_reach:
-            super().withdraw(message, key, link)
-
-
-class SnapshotFirst(Registering):
-    """Sends the snapshot, and has the link among those that are told a millisecond later."""
+        self.unregistered: list[int] = []  # links
 
     def come_up(self, message: Message, link: int) -> None:
         super().come_up(message, link)
-        self.go_down(message, link)
+        self.unregistered.append(link)
         self.node.timer(message, MS, LATER, link)
 
     def on_timer(self, message: Message) -> None:
-        self.register(message.word)
+        self.unregistered.remove(message.word)
+
+    def ask_for(self, message: Message, key: str, link: int) -> None:
+        if link not in self.unregistered:
+            super().ask_for(message, key, link)
+
+    def withdraw(self, message: Message, key: str, link: int) -> None:
+        if link not in self.unregistered:
+            super().withdraw(message, key, link)
 
 
 class Adding(Counting):
-    """A neighbour is counted by what it says, plus and minus; a link that is down brought nothing."""
+    """A neighbour is counted by what it says, plus and minus, and a snapshot says how often."""
 
     @classmethod
     def guarantees_for(cls, overlay: Any) -> Guarantees:
         """A plus that is lost is made up for by nothing."""
         return Guarantees(exact=not overlay.loss.any())
 
-    def go_down(self, message: Message, link: int) -> None:
-        self.take(message, {})
-
     def counted(self, key: str, link: int, by: int) -> int:
         return max(0, self.came.get(key, {}).get(link, 0) + by)
 
 
 class SubscribedTwice(Adding):
-    """Registers first and sends the snapshot a millisecond later; who gets it adds it to what came in between."""
+    """Registers first and sends the snapshot a millisecond later; who gets it adds it to what came in between.
+
+    What came over a link that goes down is forgotten.
+    """
+
+    def go_down(self, message: Message, link: int) -> None:
+        super().take(message, {})
 
     def come_up(self, message: Message, link: int) -> None:
         self.sent[link] = dict.fromkeys(self.snapshot(link), -1)
@@ -328,8 +315,6 @@ class SubscribedTwice(Adding):
         super().come_up(message, message.word)
 
     def take(self, message: Message, told: dict[str, int]) -> None:
-        if not told:
-            super().take(message, told)
         for key in sorted(told):
             self.change(message, key, message.link, told[key])
 

@@ -76,7 +76,7 @@ PLANTED = (
     ),
     Planted(
         "3", "snapshot before registration", "nats-server#138",
-        counting.SnapshotFirst, counting.Registering, ("faults", "detect", "timers"), {"M": missing},
+        counting.SnapshotFirst, counting.Counting, ("faults", "detect", "timers"), {"M": missing},
         Setting(PAIR, (0, 1), ((110.5, 0, "+"), (200, 1, "!")), failing(crash(1, 50, 100, KEPT)), 1), ALL,
     ),
     Planted(
