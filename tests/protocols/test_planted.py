@@ -13,6 +13,7 @@ from brokers.faults import NOTHING, Crash
 from brokers.verdicts import VALID
 from protocols.conformance import REHEARSALS, Variant, audit_run, check_digests, rehearse
 from protocols.rehearsing import Rehearsal
+from tests.planted import __main__ as program
 from tests.planted import announcing, bridges, lives
 from tests.planted.registry import ABSENT, ALL, MESHES, PLANTED, TREES, Planted, crash, failing
 from tests.planted.settings import EVERYWHERE, MS, Ran, Setting
@@ -107,6 +108,16 @@ def test_every_number_of_the_list_is_there_or_said_to_be_absent():
     assert plain | set(ABSENT) == {str(number) for number in range(1, 25)}
     assert not plain & set(ABSENT) and len(NUMBERS) == len(PLANTED)
     assert all(each.setting.size <= 14 for each in PLANTED)
+
+
+def test_the_command_looks_at_a_bug_and_at_its_twin(capsys):
+    assert program.main(["--only", "8", "--for", "1s"]) == 0
+    first, *_, last, _ = capsys.readouterr().out.splitlines()
+    assert first.startswith("8    spoke that is also hub: found") and "smallest setting 9" in first
+    assert last == "found 1 of 1; something in 0 of 1 twins"
+    with pytest.raises(SystemExit):
+        program.main(["--only", "99"])
+    assert "there is no bug 99" in capsys.readouterr().err
 
 
 # ---- what is known in figures --------------------------------------------------------------------------

@@ -24,7 +24,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m analysis.bench.hunting", description="Look for mutants.")
     parser.add_argument("--mutants", type=int, default=SHIPPED, help=f"how many (default: {SHIPPED})")
     parser.add_argument("--seed", type=int, default=1, help="of which are taken, and of the search (default: 1)")
-    parser.add_argument("--for", dest="seconds", type=_seconds, default=30.0, help="for each (default: 30s)")
+    parser.add_argument("--for", dest="seconds", type=seconds_of, default=30.0, help="for each (default: 30s)")
     parser.add_argument("--jobs", type=int, default=1, help="processes side by side (default: 1)")
     parser.add_argument("--kernels", action="store_true", help="mutants of compiled code; everything compiled anew")
     parser.add_argument("--only", nargs="+", metavar="ID", help="these, by their ids")
@@ -53,7 +53,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 1 if any(each.outcome in (SURVIVED, TIMED_OUT) and not each.is_equivalent for each in found) else 0
 
 
-def _seconds(text: str) -> float:
+def seconds_of(text: str) -> float:
+    """Of "30s" or "2min"."""
     read = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(s|min)?", text)
     if read is None or not float(read[1]):
         raise argparse.ArgumentTypeError(f"{text!r} is no time; say 30s or 2min")

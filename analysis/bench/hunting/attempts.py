@@ -40,36 +40,55 @@ class Attempt(NamedTuple):
         return self.mutant.id in EQUIVALENT
 
 
+class Answer(NamedTuple):
+    """What a process said of what it looked for."""
+
+    outcome: str
+    told: str
+    cpu_s: float
+    wall_s: float
+
+
 def attempt(mutant: Mutant, finder: str = KIT, seed: int = 1, seconds: float = 30.0) -> Attempt:
     """Look for one mutant.
 
     Without a verdict the process crashed, which somebody would have seen too, or was ended. Where the mutant is in a
     compiled kernel, everything is compiled anew, into a folder that is gone afterwards.
     """
-    how = (finder, str(seed), str(seconds))
-    command = [sys.executable, "-m", "analysis.bench.hunting.one", mutant.file, mutant.id, *how]
-    limit = _LONGER * seconds + _START_S + (_COMPILING_S if mutant.in_kernel else 0.0)
-    began = time.monotonic()
     with tempfile.TemporaryDirectory() if mutant.in_kernel else nullcontext() as cache:
-        environment = {**os.environ, **({"NUMBA_CACHE_DIR": cache} if cache else {})}
-        process = subprocess.Popen(
-            command, cwd=ROOT, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-            start_new_session=True,
-        )  # fmt: skip
-        try:
-            said, errors = process.communicate(timeout=limit)
-        except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)  # its own processes with it
-            process.communicate()
-            return Attempt(mutant, TIMED_OUT, f"ended after {limit:.0f} s", -1.0, time.monotonic() - began)
+        said = {"NUMBA_CACHE_DIR": cache} if cache else {}
+        limit_s = _COMPILING_S if mutant.in_kernel else 0.0
+        return Attempt(mutant, *searched(mutant.file, mutant.id, finder, seed, seconds, limit_s, said))
+
+
+def searched(
+    file: str, id: str, finder: str, seed: int, seconds: float, more_s: float = 0.0, said: dict[str, str] | None = None
+) -> Answer:
+    """Have a process of its own look: for a mutant of a file, or (no id) at a protocol by its "module:Class".
+
+    It is ended when it takes `more_s` longer than it should; `said` goes into its environment.
+    """
+    command = [sys.executable, "-m", "analysis.bench.hunting.one", file, id, finder, str(seed), str(seconds)]
+    limit_s = _LONGER * seconds + _START_S + more_s
+    began = time.monotonic()
+    process = subprocess.Popen(
+        command, cwd=ROOT, env={**os.environ, **(said or {})}, text=True, stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE, start_new_session=True,
+    )  # fmt: skip
+    try:
+        printed, errors = process.communicate(timeout=limit_s)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)  # its own processes with it
+        process.communicate()
+        return Answer(TIMED_OUT, f"ended after {limit_s:.0f} s", -1.0, time.monotonic() - began)
     wall_s = time.monotonic() - began
     try:
-        answer = json.loads(said.splitlines()[-1])
+        answer = json.loads(printed.splitlines()[-1])
         told, cpu_s = answer["told"], float(answer["cpu_s"])
     except (IndexError, ValueError, KeyError, TypeError):
         last = errors.strip().splitlines()[-1:] or [f"exit code {process.returncode}"]
-        return Attempt(mutant, CRASHED, last[0], -1.0, wall_s)
-    return Attempt(mutant, FOUND if told else SURVIVED, told or "", cpu_s, wall_s)
+        return Answer(CRASHED, last[0], -1.0, wall_s)
+    return Answer(FOUND if told else SURVIVED, told or "", cpu_s, wall_s)
 
 
 def attempts(
