@@ -8,10 +8,10 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from brokers.contract import Guarantees, Message
-from brokers.faults import RESTART
-from tests.planted.counting import ASK, LATER, LOCAL, MS, PLUS, Adding, Counting
+from brokers.faults import LINK_DOWN, RESTART
+from tests.planted.counting import ASK, LATER, LOCAL, MS, PLUS, SNAPSHOT, Adding, Counting
 
-START = LATER + 1
+START, DETACH = LATER + 1, LATER + 2
 
 # ---- 17: one copy more per restart ----------------------------------------------------------------------
 
@@ -73,23 +73,65 @@ class OneCopyPerLife(Incarnations):
 
 
 class Marking(Adding):
-    """On an overlay whose links that are up have no cycle: every broker's marker is a filter that nobody asks for.
+    """On one tree, whose leaves attach elsewhere while their link of the tree is down.
 
-    A marker of one's own that comes back is a loop, unless it is in a snapshot: there it may be stale.
+    Every broker has a marker, a filter that no publication answers. A marker of one's own that comes back is a loop,
+    unless it is in a snapshot: there it may be stale.
     """
 
     REFUSED_NS: ClassVar[int] = 30_000 * MS
 
     def __init__(self, node: Any) -> None:
         super().__init__(node)
-        self.links = list(node.links)
-        self.sent = {link: {} for link in self.links}
+        self.tree = list(self.links)
+        self.down: list[int] = []
+        self.attached = -1  # the link outside of the tree by which this leaf is attached
         self.refused: list[int] = []
-        self.seen: list[int] = []  # where links come up and go down together, there may be a ring for a while
+        self.seen: list[int] = []  # while links come and go there may be a ring
+
+    def on_fault(self, message: Message) -> None:
+        link = message.link
+        if message.type == RESTART:
+            super().on_fault(message)
+            for other in self.node.links:
+                if other not in self.tree:
+                    self.node.send(message, other, ASK)
+            return
+        self.down = sorted({*self.down, link} if message.type == LINK_DOWN else {*self.down} - {link})
+        if link in self.tree:
+            super().on_fault(message)
+        elif message.type == LINK_DOWN:
+            self.leave(message, link)
+        self.attach(message)
+
+    def attach(self, message: Message) -> None:
+        """A leaf whose link is down takes its first other one that is up, and leaves that when its own is up again."""
+        ways = [link for link in self.node.links if link not in self.tree and link not in self.down]
+        adrift = len(self.tree) == 1 and self.tree[0] in self.down
+        if adrift and self.attached < 0 and ways:
+            self.attached = ways[0]
+            self.join(ways[0])
+            self.come_up(message, ways[0])
+        elif not adrift and self.attached >= 0:
+            self.node.send(message, self.attached, DETACH)
+            self.leave(message, self.attached)
+
+    def join(self, link: int) -> None:
+        if link not in self.links:
+            self.links.append(link)
+            self.sent[link] = {}
+
+    def leave(self, message: Message, link: int) -> None:
+        if link in self.links:
+            super().take(message._replace(link=link), {})
+            self.links.remove(link)
+            del self.sent[link]
+        if link == self.attached:
+            self.attached = -1
 
     @classmethod
     def guarantees_for(cls, overlay: Any) -> Guarantees:
-        return Guarantees(exact=bool(overlay.is_tree) and not overlay.loss.any())
+        return Guarantees(exact=not overlay.loss.any())
 
     def first_timers(self) -> list[tuple[int, int, int]]:
         return [(MS, START, 0)]
@@ -114,12 +156,23 @@ class Marking(Adding):
             del self.came[key]
 
     def on_message(self, message: Message) -> None:
-        if message.link not in self.refused:
+        link = message.link
+        if link in self.refused:
+            return
+        if link < 0 or link in self.links:
+            if message.type == DETACH:
+                self.leave(message, link)
+            else:
+                super().on_message(message)
+        elif message.type == SNAPSHOT:  # a leaf attaches here
+            self.join(link)
             super().on_message(message)
+            self.come_up(message, link)
 
     def publish(self, message: Message) -> None:
-        if self.node.key(message) not in self.seen:
-            self.seen.append(self.node.key(message))
+        key = self.node.key(message)
+        if key not in self.seen:
+            self.seen.append(key)
             super().publish(message)
 
     def take(self, message: Message, told: dict[str, int]) -> None:
@@ -135,8 +188,9 @@ class Marking(Adding):
                 self.come_up(message, link)
             return
         self.refused.remove(message.word)
-        self.node.send(message, message.word, ASK)
-        self.come_up(message, message.word)
+        if message.word in self.links:
+            self.node.send(message, message.word, ASK)
+            self.come_up(message, message.word)
 
     def is_loop(self, told: dict[str, int]) -> bool:
         return False

@@ -110,7 +110,7 @@ PLANTED = (
         lives.FalseAlarm, lives.Marking, ("faults", "detect", "cycles"), {"R": missing},
         Setting(
             RING, (2, 1), ((10, 0, "+"), (200, 1, "!")), failing(*cut(2, 0, 100), *cut(1, 100, None)), 2
-        ), TREES,
+        ), TREES,  # on cycles too while nothing fails; with faults there, leaves can end up in a ring
     ),
     Planted(
         "8", "spoke that is also hub", "nats-server#4207",
