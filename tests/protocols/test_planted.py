@@ -85,10 +85,8 @@ def test_what_is_repaired_keeps_what_it_promises_whatever_clients_do(planted):
 @pytest.mark.parametrize("planted", RIGHT.values(), ids=lambda each: each.right.__name__)
 def test_what_is_repaired_keeps_it_under_faults(planted):
     """Seeds are few: each class was run with many when it was written."""
-    if planted.overlays not in (ALL, MESHES):
-        return
-    rehearsals = [LOSSLESS[0], LOSSLESS[4]] if planted.overlays == ALL else [MESH[0]]
-    for rehearsal in rehearsals:
+    rehearsals = {ALL: (LOSSLESS[0], LOSSLESS[4]), TREES: (LOSSLESS[0], LOSSLESS[1]), MESHES: (MESH[0],)}
+    for rehearsal in rehearsals.get(planted.overlays, ()):
         model = rehearse(replace(rehearsal, duration_ns=400 * MS), planted.right)
         found = audit_run(replace(model, faults=faults_until(model, 1)))
         assert not found.broken, str(found)

@@ -7,6 +7,10 @@ sends more is not.
 from __future__ import annotations
 
 EQUIVALENT: dict[str, str] = {
+    # brokers/tables.py, InterestStore.learn_all
+    "d0b523cf": "what is not current, `is_known` tells handlers, which leave it to `handle`, which learns it: time",
+    # protocols/routes.py, order_key
+    "1cafcff3": "a key that is only sorted by, place in the tree before client; clients are below 2**32 either way",
     # protocols/routes.py, Routes.words
     "40de91b9": "one word more where the links are a multiple of 64; no link has a bit in it",
     # protocols/context/holding.py, Holding.push
