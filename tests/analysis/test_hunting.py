@@ -6,7 +6,6 @@ import ast
 import subprocess
 import sys
 import textwrap
-from pathlib import Path
 
 import pytest
 
@@ -138,11 +137,7 @@ def mutant(file: str, function: str, before: str, rule: str) -> Mutant:
     )
 
 
-def changed(one: Mutant, after: str) -> Mutant:
-    return one._replace(after=after)
-
-
-def test_a_mutant_is_active_in_its_process_and_nowhere_else(tmp_path):
+def test_a_mutant_is_active_in_its_process_and_nowhere_else():
     """A broker that does not forward is found by the first question; the file is what it was."""
     before = (ROOT / FLOODING).read_bytes()
     found = attempt(mutant(FLOODING, "PlainFlooding.on_message", "node.forward(message, link)", "dropped call"))
@@ -150,7 +145,7 @@ def test_a_mutant_is_active_in_its_process_and_nowhere_else(tmp_path):
     assert (ROOT / FLOODING).read_bytes() == before
 
 
-def test_what_was_never_found_is_told_apart_from_what_was(tmp_path, capsys, monkeypatch):
+def test_what_was_never_found_is_told_apart_from_what_was(monkeypatch):
     one, other, third, fourth = mutants_of(FLOODING)[:4]
     monkeypatch.setitem(EQUIVALENT, third.id, "nothing that anybody does depends on this in any way")
     said = program.summary([
@@ -184,9 +179,14 @@ def test_the_command_lists_what_it_would_take_and_refuses_what_it_does_not_know(
         assert told in capsys.readouterr().err
 
 
+def test_a_finder_that_does_not_work_makes_no_mutant_count_as_found(capsys):
+    with pytest.raises(SystemExit):
+        program.main(["--mutants", "1", "--finder", "analysis.bench.hunting.finders:nobody"])
+    assert "--finder: the tree as it is is crashed" in capsys.readouterr().err
+
+
 def test_finders_find_nothing_in_the_tree_as_it_is():
     from analysis.bench.hunting.finders import judges, kit
 
     assert judges(["flooding"], 1, 1.0) is None
     assert kit(["flooding"], 1, 1.0) is None
-    assert Path(ROOT / "analysis/bench/hunting/finders.py").is_file()

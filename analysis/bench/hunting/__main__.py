@@ -11,7 +11,16 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from analysis.bench.hunting.attempts import CRASHED, FOUND, KIT, SURVIVED, TIMED_OUT, Attempt, attempts
+from analysis.bench.hunting.attempts import (
+    CRASHED,
+    FOUND,
+    KIT,
+    SURVIVED,
+    TIMED_OUT,
+    Attempt,
+    attempts,
+    searched,
+)
 from analysis.bench.hunting.equivalent import EQUIVALENT
 from analysis.bench.hunting.places import mutants_of, places, sample
 from analysis.bench.hunting.rules import Mutant
@@ -41,6 +50,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if given.list:
         print("\n".join(each.told() for each in wanted))
         return 0
+    unchanged = searched(wanted[0].file, "", given.finder, given.seed, 1.0)
+    if unchanged.outcome != SURVIVED:  # or every mutant would count as found
+        parser.error(f"--finder: the tree as it is is {unchanged.outcome} by {given.finder}: {unchanged.told}")
     found = []
     for each in attempts(wanted, given.finder, given.seed, given.seconds, given.jobs):
         found.append(each)
