@@ -1,0 +1,34 @@
+"""Mutants that nobody can find, by id, each with the reason why not.
+
+A reason says why no run of any model differs; what merely costs time or memory is of these, what delivers right and
+sends more is not.
+"""
+
+from __future__ import annotations
+
+EQUIVALENT: dict[str, str] = {
+    # brokers/tables.py, InterestStore.learn_all
+    "d0b523cf": "what is not current, `is_known` tells handlers, which leave it to `handle`, which learns it: time",
+    # protocols/routes.py, order_key
+    "1cafcff3": "a key that is only sorted by, place in the tree before client; clients are below 2**32 either way",
+    # protocols/routes.py, Routes.words
+    "40de91b9": "one word more where the links are a multiple of 64; no link has a bit in it",
+    # protocols/context/holding.py, Holding.push
+    "8c973e3f": "the number only tells apart what has one time and rank, by which came first; it goes up as before",
+    # protocols/spatial/known.py, Known.record
+    "4ee69c06": "the record follows its columns at every call in place of only after one was replaced: time",
+    # protocols/spatial/shard.py, RankingShard.prepare
+    "5d844f4c": "what was not made ready, the compiled handler leaves to `handle`, which does the same: time",
+    # protocols/topk/ranked.py, RankPublishParameters._weights
+    "9758b481": "refuses what a user says wrong of a workload; what is accepted runs as before, and no protocol asks",
+    # protocols/content/covering.py, Covering._learn
+    "703b7e86": "fills rows of slots that nobody has; a slot that is given gets its row written in the next lines",
+    # protocols/topk/snapshots.py, Snapshots.hear
+    "d92e8cc2": "refuses a broker number that no shard says; a broker that is there passes before and after",
+    # protocols/context/shared.py, Shared.learn
+    "59a9c352": "a counter that nothing but a test reads",
+    # protocols/content/subscription.py, Subscription.tidy
+    "ed991fe5": "what nobody knows any more keeps its slot: memory; its bits are 0 everywhere, so nobody acts on it",
+    # protocols/context/ranges.py, Ranges.__init__
+    "da593da3": "the first room of an array that grows when it is full",
+}

@@ -1,0 +1,192 @@
+"""Mutants: rules make what they say, ids stay, and what is looked for is really active where it is looked for."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+from analysis.bench.hunting import __main__ as program
+from analysis.bench.hunting.active import ROOT
+from analysis.bench.hunting.attempts import CRASHED, FOUND, SURVIVED, TIMED_OUT, Attempt, attempt
+from analysis.bench.hunting.equivalent import EQUIVALENT
+from analysis.bench.hunting.places import mutants_of, places, protocols_using, sample
+from analysis.bench.hunting.rules import RULES, Mutant, mutants
+
+FLOODING = "protocols/content/flooding.py"
+SOURCE = textwrap.dedent('''
+    """A module."""
+    GOOD, WRONG = 1, 2
+
+    def route(self, message, link, home):
+        """Not `a < b`."""
+        if message.time < link and not home:
+            self.node.forward(message, link ^ 1)
+        for other in (
+            self.links
+        ):
+            if other == GOOD:
+                continue
+            self.count += 7
+        raise ValueError(f"{link < 1}")
+
+    @njit(cache=True)
+    def fast(a):
+        return a is not WRONG or a is GOOD
+
+    class Broker:
+        def near(self, a, b):
+            self.deep(1, a, b)
+            while a not in b:
+                break
+            self.found[a] = True
+
+        def describe(self):
+            return 1 < 2
+''').encode()
+
+
+def made(rule: str) -> set[tuple[str, str, str]]:
+    every = [each for each in mutants("m.py", SOURCE) if each.rule == rule]
+    return {(each.function, each.before.strip(), each.after.strip()) for each in every}
+
+
+@pytest.mark.parametrize(
+    ("rule", "expected"),
+    [
+        ("comparison", {("route", "<", "<="), ("route", "==", "!="), ("Broker.near", "not in", "in"),
+                        ("fast", "is not", "is"), ("fast", "is", "is not")}),
+        ("and or", {("route", "and", "or"), ("fast", "or", "and")}),
+        ("negated condition", {
+            ("route", "message.time < link and not home", "not (message.time < link and not home)"),
+            ("route", "other == GOOD", "not (other == GOOD)"), ("Broker.near", "a not in b", "not (a not in b)"),
+        }),
+        ("off by one", {("route", "1", "2"), ("route", "7", "8"), ("Broker.near", "1", "2")}),
+        ("wrong constant", {("Broker.near", "True", "False"), ("fast", "WRONG", "GOOD"), ("fast", "GOOD", "WRONG")}),
+        ("swapped links", {("route", "^ 1", "")}),
+        ("swapped arguments", {("Broker.near", "a, b", "b, a")}),
+        ("dropped statement", {("route", "self.count += 7", "pass"), ("Broker.near", "self.found[a] = True", "pass")}),
+        ("dropped call", {("route", "self.node.forward(message, link ^ 1)", "pass"),
+                          ("Broker.near", "self.deep(1, a, b)", "pass")}),
+        ("break continue", {("route", "continue", "break"), ("Broker.near", "break", "continue")}),
+    ],
+)  # fmt: skip
+def test_each_rule_makes_what_it_says_and_nothing_of_what_is_only_told(rule, expected):
+    assert made(rule) == expected
+
+
+def test_what_returns_early_leaves_before_a_loop_or_a_condition():
+    early = [each for each in mutants("m.py", SOURCE) if each.rule == "returned early"]
+    assert {(each.function, each.before.split()[0], each.after.strip()) for each in early} == {
+        ("route", "if", "return"), ("route", "for", "return"), ("Broker.near", "while", "return"),
+    }  # fmt: skip
+
+
+def test_a_mutant_has_the_lines_of_its_file_and_another_tree():
+    before = ast.dump(ast.parse(SOURCE))
+    for each in mutants("m.py", SOURCE):
+        after = each.of(SOURCE)
+        assert each.compiles(SOURCE) and after.count(b"\n") == SOURCE.count(b"\n")
+        assert ast.dump(ast.parse(after)) != before, each
+        assert SOURCE.splitlines()[each.line - 1][each.column :].decode().startswith(each.before.split("\n")[0])
+
+
+def test_ids_stay_while_their_function_stays():
+    here = {each.id: each for each in mutants("m.py", SOURCE)}
+    moved = {each.id: each for each in mutants("m.py", b"import numba\n\n" + SOURCE)}
+    assert here.keys() == moved.keys() and len(here) == len(mutants("m.py", SOURCE)) > 25
+    assert all(moved[id].line == each.line + 2 for id, each in here.items())
+    assert {each.in_kernel for each in here.values() if each.function == "fast"} == {True}
+
+
+def test_the_shipped_sample_has_every_rule_and_group_and_is_the_same_every_time():
+    taken = sample(program.SHIPPED, 1)
+    again = "from analysis.bench.hunting.places import sample; print(*(each.id for each in sample(20, 1)))"
+    said = subprocess.run([sys.executable, "-c", again], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    assert said.split() == [each.id for each in taken[:20]]
+    assert len({each.id for each in taken}) == len(taken) >= 120
+    assert {each.rule for each in taken} == set(RULES)
+    files = {each.file for each in taken}
+    assert {place.group for place in places() if place.file in files} == {place.group for place in places()}
+    assert not any(each.in_kernel for each in taken) and all(each.in_kernel for each in sample(20, 1, True))
+    assert [each.id for each in sample(20, 2)] != [each.id for each in taken[:20]]
+
+
+def test_protocols_that_take_in_a_file_are_asked():
+    known = {"flooding": "protocols.content.flooding:Flooding", "covering": "protocols.content.covering:Covering"}
+    assert protocols_using("protocols/content/covering.py", known) == ["covering"]
+    assert protocols_using("protocols/content/subscription.py", known) == ["covering"]
+    assert protocols_using("brokers/tables.py", known) == list(known)
+
+
+def test_equivalent_mutants_are_there_and_say_why():
+    every = {each.id for place in places() for each in mutants_of(place.file)}
+    assert set(EQUIVALENT) <= every
+    assert all(len(reason) > 30 for reason in EQUIVALENT.values())
+
+
+# ---- processes -----------------------------------------------------------------------------------------
+
+
+def mutant(file: str, function: str, before: str, rule: str) -> Mutant:
+    return next(
+        each for each in mutants_of(file) if (each.function, each.before, each.rule) == (function, before, rule)
+    )
+
+
+def test_a_mutant_is_active_in_its_process_and_nowhere_else():
+    """A broker that does not forward is found by the first question; the file is what it was."""
+    before = (ROOT / FLOODING).read_bytes()
+    found = attempt(mutant(FLOODING, "PlainFlooding.on_message", "node.forward(message, link)", "dropped call"))
+    assert found.outcome == FOUND and "flooding" in found.told and found.cpu_s > 0
+    assert (ROOT / FLOODING).read_bytes() == before
+
+
+def test_what_was_never_found_is_told_apart_from_what_was(monkeypatch):
+    one, other, third, fourth = mutants_of(FLOODING)[:4]
+    monkeypatch.setitem(EQUIVALENT, third.id, "nothing that anybody does depends on this in any way")
+    said = program.summary([
+        Attempt(one, FOUND, "missed", 2.0, 3.0), Attempt(other, SURVIVED, "", 30.0, 40.0),
+        Attempt(third, SURVIVED, "", 30.0, 40.0), Attempt(fourth, TIMED_OUT, "ended", -1.0, 90.0),
+        Attempt(one, CRASHED, "signal 11", -1.0, 1.0),
+    ])  # fmt: skip
+    first, times, *rest = said.splitlines()
+    assert first == (
+        "found 2 of 4 (50%): 1 by a judge or an error, 1 crashed; 1 survived, 1 timed out; 1 equivalent"
+    )
+    assert times == "CPU seconds until found: 2.0 median, 2.0 worst"
+    assert [line.split(":")[0] for line in rest if not line.startswith("  ")] == [SURVIVED, TIMED_OUT, "equivalent"]
+
+
+def test_a_process_that_does_not_come_back_is_ended(monkeypatch):
+    from analysis.bench.hunting import attempts
+
+    monkeypatch.setattr(attempts, "_START_S", 0.05)
+    monkeypatch.setattr(attempts, "_LONGER", 0.0)
+    assert attempt(mutants_of(FLOODING)[0]).outcome == TIMED_OUT
+
+
+def test_the_command_lists_what_it_would_take_and_refuses_what_it_does_not_know(capsys):
+    assert program.main(["--list", "--mutants", "3"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines] == [each.id for each in sample(3, 1)]
+    for wrong, told in ((["--only", "nothing"], "no mutant nothing"), (["--for", "soon"], "is no time")):
+        with pytest.raises(SystemExit):
+            program.main(wrong)
+        assert told in capsys.readouterr().err
+
+
+def test_a_finder_that_does_not_work_makes_no_mutant_count_as_found(capsys):
+    with pytest.raises(SystemExit):
+        program.main(["--mutants", "1", "--finder", "analysis.bench.hunting.finders:nobody"])
+    assert "--finder: the tree as it is is crashed" in capsys.readouterr().err
+
+
+def test_finders_find_nothing_in_the_tree_as_it_is():
+    from analysis.bench.hunting.finders import judges, kit
+
+    assert judges(["flooding"], 1, 1.0) is None
+    assert kit(["flooding"], 1, 1.0) is None

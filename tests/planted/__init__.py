@@ -1,0 +1,1 @@
+"""Planted bugs: small protocols with a mistake that somebody made, and the same without it. See `registry.py`."""
