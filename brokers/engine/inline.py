@@ -30,7 +30,14 @@ class InlineShards:
     ) -> None:
         shards = int(assignment.max()) + 1
         self._traces = [trace(i) for i in range(shards)]
-        self.shards = [Shard(model, i, assignment, self._traces[i], cutting, resume) for i in range(shards)]
+        self.shards: list[Shard] = []
+        try:
+            for i in range(shards):
+                self.shards.append(Shard(model, i, assignment, self._traces[i], cutting, resume))
+        except BaseException:
+            for shard in self.shards:
+                shard.close()
+            raise
         self._blobs: list[list[bytes]] = [[b""] * shards for _ in range(shards)]
 
     def next_time(self) -> int:

@@ -53,6 +53,8 @@ class ThreadShards(InlineShards):
         self._courses = []
         for number, shard in enumerate(self.shards):
             if shard.course is None:
+                for each in self.shards:
+                    each.close()
                 raise InvalidInput(
                     "the engine threads needs protocols with a compiled handler, and these have none: "
                     f"{', '.join(self._plain(model, shard))}. Use the engine inline or ray"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,8 +10,9 @@ import pytest
 
 from brokers.columns import BadState
 from brokers.engine.batching import Cutting
-from brokers.engine.simulate import FileTraces, simulate, tables_of
+from brokers.engine.simulate import FileTraces, MemoryTraces, simulate, tables_of
 from brokers.errors import InvalidInput, ProtocolFault
+from brokers.programs.spelling import spelled
 from protocols.conformance import REHEARSALS, Variant, audit_run, check_digests, join, rehearse
 from tests.brokers.program_cases import LANGUAGES, example, naughty, telling
 from tests.brokers.test_engine_checkpoint import continued, folder_for, stopped_at, undisturbed
@@ -129,3 +131,39 @@ def test_the_order_of_what_a_program_does_and_words_and_rows_of_its_own_are_in_t
     assert [hop.word for hop in pings[:2]] == [2**60 + 1, 2**60 + 2]
     assert pings[0].time_ns == 8_000_000
     assert {hop.type for hop in over} == {0, 17, 18}
+
+
+LEANING = """\
+import json, sys
+
+first = None
+for line in sys.stdin:
+    said, told = json.loads(line), {}
+    if "hello" in said:
+        told = {"hello": 1, "kind": "content"}
+    if "events" in said:
+        told = {"actions": []}
+        for event in said["events"]:
+            if first is None:
+                first = event
+            else:
+                told["actions"].append(["depends", event["cause"], first["cause"]])
+                told["actions"].append(["leans", event["word"], str(first["word"])])
+    print(json.dumps(told), flush=True)
+"""
+
+
+def test_a_program_may_say_what_depends_and_leans_on_what(tmp_path):
+    (tmp_path / "leaning.py").write_text(LEANING, "utf-8")
+    pair = join(spelled([sys.executable, str(tmp_path / "leaning.py")]), [(0, 1)])
+    first, second = (pair.send(0, "subscribe", [0, 0.2, 0.8], word=pair.interest(0, number)) for number in (0, 1))
+    traces = MemoryTraces("full")
+
+    def observe(shards):
+        tallies = shards.shards[0].tallies
+        assert tallies.dependencies.tolist() == [[second, first]]
+        assert tallies.leanings.tolist() == [[0, pair.interest(0, 1), pair.interest(0, 0)]]
+
+    simulate(pair.model(), trace=traces, observe=observe)
+    told = traces.tables()["dependencies"]
+    assert (told["change"].tolist(), told["depends_on"].tolist()) == ([second], [first])

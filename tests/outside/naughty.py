@@ -56,8 +56,6 @@ def misbehave(said):
         sys.exit(7)
     if how == "kill":
         os.kill(os.getpid(), signal.SIGSEGV)
-    if how == "hang":
-        time.sleep(1000)
     if how == "hang for good":
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         subprocess.Popen(["sleep", "1000"])

@@ -20,7 +20,7 @@ from scenarios.jsonschema import json_schema
 from scenarios.loader import load, loads
 from scenarios.problems import ScenarioErrors
 from scenarios.running import resume, run
-from tests.brokers.program_cases import EXAMPLES, alive_of
+from tests.brokers.program_cases import EXAMPLES, alive_of, children_of
 
 LEARNS = '    if "begin" in frame:\n'
 EXEC = ("protocol: flooding", "protocol: {exec: [./broker.py]}")
@@ -163,9 +163,11 @@ def test_a_kind_with_a_server_is_refused_to_programs(here):
         load("tree.yaml", ["services.news.kind=channels", "servers={one: {broker: 0}}"], trust=True)
 
 
-def test_the_engine_threads_says_why_it_takes_no_program(here):
+def test_the_engine_threads_says_why_it_takes_no_program_and_leaves_none(here):
+    before = children_of(os.getpid())
     with pytest.raises(InvalidInput, match=r"needs protocols with a compiled handler, .*: exec:./broker.py of 'news'"):
         run("tree.yaml", engine="threads", actors=2, trust=True)
+    assert children_of(os.getpid()) == before
 
 
 def test_the_schema_of_scenarios_knows_programs():
