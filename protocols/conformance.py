@@ -233,6 +233,8 @@ def report(
     """Ask a protocol everything on small overlays: whether it passed, and what to read."""
     lines = []
     passed = True
+    if is_program(protocol):
+        protocol = target_of(protocol)
     for rehearsal in REHEARSALS:
         if trees_only and not rehearsal.tree:
             continue

@@ -18,6 +18,7 @@ from brokers import names
 from brokers.contract import NEVER, Emission, SourceContext
 from brokers.engine.model import Model, ServiceSpec, SourceSpec
 from brokers.errors import InvalidInput
+from brokers.programs.spelling import is_target
 from brokers.registry import did_you_mean
 from topology import draws
 from topology.build import build
@@ -88,6 +89,8 @@ def target_of(named: str | type, group: str = "protocols") -> str:
     Whoever calls this names it in code or on a command line, so code from outside is imported. A class that its module
     does not hold under its name, as one made in a function, is named for this process only.
     """
+    if is_target(named):
+        return str(named)  # so that a program need not be asked each time what it is
     if isinstance(named, str):
         return names.find(group, named, trust=True).target
     module = sys.modules.get(named.__module__)

@@ -23,6 +23,11 @@ def is_program(name: object) -> bool:
     return isinstance(name, str) and name.startswith(PREFIX)
 
 
+def is_target(name: object) -> bool:
+    """Whether it is what a command stands for; no name that `spelled` gives is."""
+    return isinstance(name, str) and name.startswith(PREFIX + "{")
+
+
 def spelled(command: Sequence[str]) -> str:
     """The name of a command."""
     return PREFIX + shlex.join(command)

@@ -12,7 +12,7 @@ from brokers.engine.simulate import simulate
 from brokers.errors import InvalidInput, ProtocolFault
 from brokers.names import Untrusted
 from brokers.programs import spelling
-from protocols.conformance import join
+from protocols.conformance import join, target_of
 from tests.brokers.program_cases import alive_of, children_of, naughty
 
 
@@ -173,6 +173,12 @@ def test_what_a_strangers_manifest_says_that_a_program_was_is_never_imported(was
 def test_a_command_is_spelled_and_read_back(command):
     assert spelling.command_of(spelling.spelled(command)) == command
     assert spelling.shown(spelling.placed(spelling.target_of(command, {"hello": 1}), ".")) == spelling.spelled(command)
+
+
+def test_a_target_stands_for_itself_so_that_a_program_is_not_asked_for_each_model():
+    target = spelling.target_of(["./gone"], {"hello": 1, "kind": "content"})
+    assert target_of(target) == target
+    assert not spelling.is_target(spelling.spelled(["{x}"]))
 
 
 def test_commands_that_are_none_are_refused():
