@@ -148,7 +148,7 @@ def noticed(broken: list[tuple[int, int]], detect_ns: int) -> list[tuple[int, in
 class WrongFault(InvalidInput):
     """An entry of a schedule that does not go with the network; `path` leads to what is wrong in it."""
 
-    def __init__(self, message: str, path: tuple[str | int, ...]) -> None:
+    def __init__(self, message: str, path: tuple[str | int, ...] = ()) -> None:
         super().__init__(message)
         self.path = path
 

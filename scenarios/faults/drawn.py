@@ -9,11 +9,11 @@ from pydantic import ConfigDict, Field
 
 from brokers.faults import Crash, Fault, FaultContext, Slow, WrongFault
 from scenarios.faults.entry import At, Brokers, Ends, Entry, ForATime, Forgetting, between_brokers, cut_both
+from scenarios.faults.given import FAULTS_MAX
 from topology import draws
 from topology.units import Duration, Fraction, PositiveDuration, Rate
 
 _NS_PER_S = 1_000_000_000
-_MOST = 1_000_000  # faults of one entry; each takes some hundred bytes
 
 
 class Draws:
@@ -90,9 +90,9 @@ class RandomOf(Entry):
     def schedule(self) -> Iterator[Fault]:
         p, overlay, drawn = self.params, self.context.overlay, Draws(self.context)
         until = min(self.context.duration_ns if p.until is None else p.until, self.context.duration_ns)
-        if p.rate * (until - p.begins) / _NS_PER_S > _MOST:
-            raise WrongFault(f"makes more than {_MOST:,} faults", ("rate",))
         on_links = p.what == "cut"
+        if (1 + on_links) * p.rate * (until - p.begins) / _NS_PER_S > FAULTS_MAX:
+            raise WrongFault(f"makes more than {FAULTS_MAX:,} faults", ("rate",))
         places = [link for link, _, _ in between_brokers(overlay)] if on_links else [*range(overlay.brokers)]
         whole = _Whole(overlay)
         over: dict[int, int] = {}  # when those places are whole again that are not now
@@ -154,8 +154,8 @@ class FlappingOf(Entry):
         p = self.params
         link = self.context.between(p.link)
         until = min(self.context.duration_ns if p.until is None else p.until, self.context.duration_ns)
-        if (until - p.at) // (p.down + p.up) > _MOST:
-            raise WrongFault(f"goes down more than {_MOST:,} times", ("down",))
+        if 2 * (until - p.at) // (p.down + p.up) > FAULTS_MAX:
+            raise WrongFault(f"makes more than {FAULTS_MAX:,} faults", ("down",))
         for begin in range(p.at, until, p.down + p.up):
             yield from cut_both(link // 2, begin, min(begin + p.down, until))
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StrictInt, StrictStr
 
-from brokers.faults import NEVER, STATES, Crash, Cut, Fault, FaultContext, Open, Slow, Worn
+from brokers.faults import NEVER, STATES, Cut, Fault, FaultContext, Open
 from topology.units import Duration, PositiveDuration
 
 Broker = StrictStr | StrictInt
@@ -108,32 +108,3 @@ def between_brokers(overlay: Any) -> list[tuple[int, int, int]]:
     """(number, lower end, higher end) of all undirected links but those of servers."""
     ends = zip(overlay.link_a.tolist(), overlay.link_b.tolist())
     return [(number, a, b) for number, (a, b) in enumerate(ends) if b < overlay.brokers]
-
-
-def amiss(fault: Any, overlay: Any) -> str | None:
-    """What keeps something from being a fault of this network, whose tables kernels trust; None if nothing does."""
-    if not isinstance(fault, Crash | Slow | Cut | Worn | Open):
-        return f"gave a {type(fault).__name__}, which is no fault"
-    if not all(type(value) in (int, float) for value in fault) or not 0 <= fault.begin < fault.end <= NEVER:
-        return f"gave {fault}, which lasts from no time to another"
-    if isinstance(fault, Crash | Slow):
-        there, most, one = fault.broker, overlay.nodes, "broker"
-    else:
-        there, most, one = fault.link, 2 * overlay.links, "directed link"
-        if isinstance(fault, Open):
-            most, one = overlay.links, "link"
-    if not 0 <= there < most:
-        return f"gave {fault}, and there is no {one} {there}"
-    if isinstance(fault, Open) and (overlay.latent is None or not overlay.latent[fault.link]):
-        return f"gave {fault}, and that link is not latent"
-    if isinstance(fault, Crash) and fault.state not in range(len(STATES)):
-        return f"gave {fault}; a state is one of {', '.join(map(str, range(len(STATES))))}"
-    if isinstance(fault, Slow):
-        fine = (fault.factor == 0 or fault.factor >= 1) and fault.end < NEVER
-        return None if fine else f"gave {fault}; a factor is 0 or at least 1, and it ends"
-    if isinstance(fault, Worn):
-        shares = (fault.loss, fault.twice, fault.begins, fault.ends, fault.bad)
-        fine = all(0 <= share <= 1 for share in shares) and 0 <= fault.delay < NEVER and fault.slower >= 1
-        fine = fine and (fault.ends > 0 or not fault.begins)
-        return None if fine else f"gave {fault}; shares lie from 0 to 1, and nothing is quicker"
-    return None
