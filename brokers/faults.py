@@ -128,6 +128,17 @@ class Schedule:
 NOTHING = Schedule()
 
 
+def at_a_stretch(crashes: Iterable[Crash]) -> list[Crash]:
+    """Crashes of a broker that overlap or touch are one, and of what it knew the least is left."""
+    found: list[Crash] = []
+    for crash in sorted(crashes, key=lambda each: (each.broker, each.begin)):
+        if found and found[-1].broker == crash.broker and crash.begin <= found[-1].end:
+            last = found.pop()
+            crash = last._replace(end=max(last.end, crash.end), state=max(last.state, crash.state))
+        found.append(crash)
+    return found
+
+
 def noticed(broken: list[tuple[int, int]], detect_ns: int) -> list[tuple[int, int]]:
     """From when until when a link counts as down that is broken then: later by the time it takes to notice."""
     joined: list[list[int]] = []
