@@ -93,6 +93,19 @@ def test_what_cannot_be_is_refused_at_its_place(entry, said):
     assert "faults.schedule[1]" in str(refused.value) and "<text>:8:" in str(refused.value)
 
 
+@pytest.mark.parametrize(
+    ("detect", "said"),
+    [
+        ("-1 s", "faults.detect: a duration cannot be negative (got '-1 s'); it may also be 'never'"),
+        (".nan", "faults.detect: expected a duration such as '5 ms' (got nan); it may also be 'never'"),
+    ],
+)
+def test_what_is_neither_a_duration_nor_never_is_told_in_a_sentence(detect, said):
+    with pytest.raises(ScenarioErrors) as refused:
+        scenario(detect=detect)
+    assert said in str(refused.value)
+
+
 def test_a_resolved_scenario_reads_back_and_one_without_faults_is_as_before():
     made = scenario("{fault: crash, brokers: [b2], at: 1 s, lasts: 500 ms}", detect="100 ms")
     data = made.resolved()
