@@ -80,6 +80,23 @@ def limits_of(scenario: Scenario, overlay: Overlay) -> Limits:
     return Limits((*places, *[0] * (overlay.nodes - len(places))), WAYS.index(said.full), *limits[2:])
 
 
+def notes_of(scenario: Scenario, overlay: Overlay, faults: Schedule, limits: Limits) -> list[str]:
+    """What a scenario asks for that will do nothing."""
+    begins: dict[int, int] = {}
+    for each in (*faults.faults, *faults.opens):
+        begins[each.entry] = min(each.begin, begins.get(each.entry, each.begin))
+    duration = scenario.model.duration
+    found = [
+        f"faults.schedule[{i}] ({scenario.faults[i].name}) begins at {format_duration(begin)}, when clients do nothing "
+        f"any more: duration is {format_duration(duration)}"
+        for i, begin in sorted(begins.items())
+        if begin >= duration
+    ]
+    if (limits.messages or limits.bytes) and not overlay.bandwidth_bps.any():
+        found.append("queues.links has no effect: no link has a bandwidth, so nothing waits in front of one")
+    return found
+
+
 def stays_of(
     scenario: Scenario,
     overlay: Overlay,

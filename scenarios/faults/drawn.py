@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 
-from pydantic import ConfigDict, Field
+from pydantic import ConfigDict, Field, model_validator
 
 from brokers.faults import Crash, Fault, FaultContext, Slow, WrongFault
 from scenarios.faults.entry import At, Brokers, Ends, Entry, ForATime, Forgetting, between_brokers, cut_both
@@ -86,6 +86,14 @@ class RandomOf(Entry):
         keep_connected: Annotated[
             bool, Field(description="what would keep brokers that are up from reaching one another does not happen")
         ] = False
+
+        @model_validator(mode="after")
+        def _some_time(self) -> Any:
+            for name in ("until", "heal_by"):
+                last = getattr(self, name)
+                if last is not None and last <= self.begins:
+                    raise ValueError(f"`{name}` is not after `begins`, so that nothing happens")
+            return self
 
     def schedule(self) -> Iterator[Fault]:
         p, overlay, drawn = self.params, self.context.overlay, Draws(self.context)

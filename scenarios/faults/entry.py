@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StrictInt, StrictStr
+from pydantic import BaseModel, ConfigDict, Field, StrictInt, StrictStr, model_validator
 
-from brokers.faults import NEVER, STATES, Cut, Fault, FaultContext, Open
+from brokers.faults import NEVER, STATES, Cut, Fault, FaultContext, Open, WrongFault
 from topology.units import Duration, PositiveDuration
 
 Broker = StrictStr | StrictInt
@@ -53,6 +53,12 @@ class Forgetting(BaseModel):
         Field(description="what is left of what a broker that crashed knew: all, what its protocol stored, nothing"),
     ] = "kept"
 
+    @model_validator(mode="after")
+    def _of_what_crashes(self) -> Any:
+        if self.state != "kept" and getattr(self, "what", "crash") != "crash":
+            raise ValueError("`state` is of brokers that crash; leave it out, or say `what: crash`")
+        return self
+
     @property
     def left(self) -> int:
         """As a number."""
@@ -89,9 +95,15 @@ class Entry:
         self.params: Any = self.Params(**params)
         self.context = context
 
-    def brokers(self, key: str = "brokers") -> list[int]:
-        """Those that a parameter names, in its order, each once."""
-        return list(dict.fromkeys(self.context.broker(each, (key,)) for each in getattr(self.params, key)))
+    def brokers(self) -> list[int]:
+        """Those that the parameter `brokers` names, in its order; WrongFault if one stands there twice."""
+        found: dict[int, None] = {}
+        for i, each in enumerate(self.params.brokers):
+            broker = self.context.broker(each, ("brokers", i))
+            if broker in found:
+                raise WrongFault(f"broker {each!r} stands here twice", ("brokers", i))
+            found[broker] = None
+        return list(found)
 
     def schedule(self) -> Iterable[Fault | Open]:
         """What fails."""

@@ -83,6 +83,12 @@ def test_faults_know_their_entry_and_degrading_without_a_link_means_all():
         ("{fault: degrade, at: 1 s, lasts: 1 s}", "say what is worse"),
         ("{fault: degrade, at: 1 s, lasts: 1 s, loss: 2}", "a fraction lies between 0 and 1"),
         ("{fault: partition, sets: [[0], [0]], at: 1 s}", "broker 0 is in two of the sets"),
+        ("{fault: partition, sets: [[0, 1, 2, 3, 4, 5, 6]], at: 1 s}", "sets: all brokers are in one set"),
+        ("{fault: crash, brokers: [0, b1, b0], at: 1 s}", "brokers[2]: broker 'b0' stands here twice"),
+        ("{fault: rolling-restart, brokers: [b1, b1], at: 0, lasts: 1, every: 1}", "broker 'b1' stands here twice"),
+        ("{fault: random, what: pause, rate: 1/s, lasts: 1 s, state: lost}", "`state` is of brokers that crash"),
+        ("{fault: random, what: cut, rate: 1/s, lasts: 1 s, begins: 2 s, until: 1 s}", "`until` is not after `begins`"),
+        ("{fault: random, what: cut, rate: 1/s, lasts: 1 s, begins: 2, heal_by: 2}", "`heal_by` is not after `begins`"),
         ("{fault: cut, link: [b0, b1], at: 1 s, durration: 1 s}", "durration"),
     ],
 )
@@ -126,6 +132,13 @@ def test_a_plan_says_what_fails_when():
     model = resolve(scenario("{fault: degrade, at: 0, lasts: 1 s, loss: 0.1, delay: 1 ms, slower: 2}"))
     (line,) = lines(model.faults, ["degrade"], model.overlay)
     assert line.startswith("0 ns to 1 s  degrade: links b0–b1, b0–b2, b1–b3, b1–b4, b2–b5, b2–b6: 0.1 of messages lost")
+
+
+def test_a_fault_that_begins_when_nobody_does_anything_is_noted():
+    late = "{fault: crash, brokers: [2], at: 4 s, lasts: 1 s}"
+    model = resolve(scenario("{fault: rolling-restart, at: 3 s, lasts: 1 s, every: 1 s}", late))
+    (note,) = model.facts["notes"]
+    assert note.startswith("faults.schedule[1] (crash) begins at 4 s, when clients do nothing any more")
 
 
 @pytest.mark.parametrize("protocol", ["flooding", "subscription", "covering"])
