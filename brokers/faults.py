@@ -130,6 +130,17 @@ class Schedule:
 NOTHING = Schedule()
 
 
+def at_a_stretch(crashes: Iterable[Crash]) -> list[Crash]:
+    """Crashes of a broker that overlap or touch are one, and of what it knew the least is left."""
+    found: list[Crash] = []
+    for crash in sorted(crashes, key=lambda each: (each.broker, each.begin)):
+        if found and found[-1].broker == crash.broker and crash.begin <= found[-1].end:
+            last = found.pop()
+            crash = last._replace(end=max(last.end, crash.end), state=max(last.state, crash.state))
+        found.append(crash)
+    return found
+
+
 def noticed(broken: list[tuple[int, int]], detect_ns: int) -> list[tuple[int, int]]:
     """From when until when a link counts as down that is broken then: later by the time it takes to notice."""
     joined: list[list[int]] = []
@@ -150,7 +161,7 @@ def noticed(broken: list[tuple[int, int]], detect_ns: int) -> list[tuple[int, in
 class WrongFault(InvalidInput):
     """An entry of a schedule that does not go with the network; `path` leads to what is wrong in it."""
 
-    def __init__(self, message: str, path: tuple[str | int, ...]) -> None:
+    def __init__(self, message: str, path: tuple[str | int, ...] = ()) -> None:
         super().__init__(message)
         self.path = path
 

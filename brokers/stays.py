@@ -40,7 +40,7 @@ class Stay(NamedTuple):
 class WrongMovement(InvalidInput):
     """A movement that does not go with the network; `path` leads to what is wrong in its section."""
 
-    def __init__(self, message: str, path: tuple[str | int, ...]) -> None:
+    def __init__(self, message: str, path: tuple[str | int, ...] = ()) -> None:
         super().__init__(message)
         self.path = path
 

@@ -6,13 +6,14 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from scenarios.problems import Path as DataPath
-from scenarios.schema import Scenario
+from scenarios.schema import ResolvedFault, Scenario
+from topology.units import format_duration
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from brokers.faults import Schedule
+    from brokers.faults import Fault, FaultContext, Open, Schedule
     from brokers.limits import Limits
     from brokers.stays import Stay, Stays
     from topology.overlay import Overlay
@@ -20,25 +21,45 @@ if TYPE_CHECKING:
 
 def faults_of(scenario: Scenario, overlay: Overlay) -> Schedule:
     """What fails, entry by entry."""
-    from brokers.faults import NEVER, FaultContext, Schedule, WrongFault
-    from scenarios.faults.entry import amiss
+    from brokers.faults import NEVER, FaultContext, Open, Schedule, WrongFault
+    from scenarios.faults.given import one_too_many
 
     model = scenario.model
     faults: list[Any] = []
     for i, each in enumerate(scenario.faults):
         path: DataPath = ("faults", "schedule", i)
-        context = FaultContext(model.seed, i, overlay, model.duration)
         try:
-            made = list(each.fault.object(each.params, context).schedule())
+            made = _made(each, FaultContext(model.seed, i, overlay, model.duration))
         except WrongFault as error:
             raise scenario.wrong((*path, *error.path), str(error)) from error
         except Exception as error:  # whatever a third party's class does
             raise scenario.wrong(path, f"cannot be set up: {type(error).__name__}: {error}") from error
-        if wrong := next(filter(None, (amiss(fault, overlay) for fault in made)), None):
-            raise scenario.wrong(path, wrong)
         faults += [fault._replace(entry=i) for fault in made]
+    if found := one_too_many([fault for fault in faults if isinstance(fault, Open)], overlay):
+        one, broker = found
+        told = f"opens one link of {overlay.names[broker]} too many at {format_duration(one.begin)}"
+        most = f"`links.latent.most` lets a broker have {overlay.open_most} open at once"
+        raise scenario.wrong(("faults", "schedule", one.entry), f"{told}; {most}")
     detect = model.faults.detect
     return Schedule.made_of(faults, NEVER if detect == "never" else detect)
+
+
+def _made(entry: ResolvedFault, context: FaultContext) -> list[Fault | Open]:
+    """What an entry has fail; WrongFault if that is nothing to rely on."""
+    from brokers.faults import WrongFault
+    from scenarios.faults.given import taken
+    from scenarios.faults.registry import FAULTS
+
+    def asked() -> list[Fault | Open]:
+        return taken(entry.fault.object(entry.params, context).schedule(), context.overlay)
+
+    made = asked()
+    if entry.name not in FAULTS and asked() != made:
+        raise WrongFault(
+            "gives other faults when it is asked again, and a run of this seed has to have the same each time; draw "
+            "from random.Random(context.seed), not from what all programs share"
+        )
+    return made
 
 
 def limits_of(scenario: Scenario, overlay: Overlay) -> Limits:
@@ -57,6 +78,23 @@ def limits_of(scenario: Scenario, overlay: Overlay) -> Limits:
         except TopologyError as error:
             raise scenario.wrong(("queues", "brokers", i), str(error).removeprefix("broker: ")) from error
     return Limits((*places, *[0] * (overlay.nodes - len(places))), WAYS.index(said.full), *limits[2:])
+
+
+def notes_of(scenario: Scenario, overlay: Overlay, faults: Schedule, limits: Limits) -> list[str]:
+    """What a scenario asks for that will do nothing."""
+    begins: dict[int, int] = {}
+    for each in (*faults.faults, *faults.opens):
+        begins[each.entry] = min(each.begin, begins.get(each.entry, each.begin))
+    duration = scenario.model.duration
+    found = [
+        f"faults.schedule[{i}] ({scenario.faults[i].name}) begins at {format_duration(begin)}, when clients do nothing "
+        f"any more: duration is {format_duration(duration)}"
+        for i, begin in sorted(begins.items())
+        if begin >= duration
+    ]
+    if (limits.messages or limits.bytes) and not overlay.bandwidth_bps.any():
+        found.append("queues.links has no effect: no link has a bandwidth, so nothing waits in front of one")
+    return found
 
 
 def stays_of(

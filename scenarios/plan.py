@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 
 from brokers.errors import InvalidInput
 from brokers.programs import spelling
-from scenarios.adversities import faults_of, limits_of, stays_of
+from scenarios.adversities import faults_of, limits_of, notes_of, stays_of
 from scenarios.checks import check_promises, check_samples, check_service, check_source
 from scenarios.problems import Path as DataPath
 from scenarios.schema import ResolvedService, Scenario
@@ -66,7 +66,7 @@ def resolve(scenario: Scenario) -> Model:
     stays, client_broker = stays_of(scenario, overlay, placed, groups, faults)
     server_of = {name: brokers.brokers + i for i, name in enumerate(model.servers)}
     files: dict[str, str] = {}
-    notes: list[str] = []
+    notes = notes_of(scenario, overlay, faults, limits)
     services = []
     for i, service in enumerate(scenario.services):
         params = _params(scenario, i, service, files)

@@ -72,6 +72,10 @@ def got(value: object) -> str:
     return f"(got {text if len(text) <= 60 else text[:57] + '...'})"
 
 
+def _counted(count: int, one: str, many: str) -> str:
+    return f"{count} {one if count == 1 else many}"
+
+
 _Words = str | Callable[[dict[str, Any]], str]
 _WORDS: dict[str, _Words] = {
     "missing": "is missing",
@@ -85,8 +89,8 @@ _WORDS: dict[str, _Words] = {
     "bool_type": "must be true or false",
     "bool_parsing": "must be true or false",
     "string_type": "must be a text",
-    "string_too_short": lambda ctx: f"must have at least {ctx['min_length']} characters",
-    "string_too_long": lambda ctx: f"must have at most {ctx['max_length']} characters",
+    "string_too_short": lambda ctx: f"must have at least {_counted(ctx['min_length'], 'character', 'characters')}",
+    "string_too_long": lambda ctx: f"must have at most {_counted(ctx['max_length'], 'character', 'characters')}",
     "list_type": "must be a list",
     "tuple_type": "must be a list",
     "dict_type": "must be a section (key: value)",
@@ -97,8 +101,8 @@ _WORDS: dict[str, _Words] = {
     "greater_than_equal": lambda ctx: f"must be at least {ctx['ge']}",
     "less_than": lambda ctx: f"must be less than {ctx['lt']}",
     "less_than_equal": lambda ctx: f"must be at most {ctx['le']}",
-    "too_short": lambda ctx: f"must have at least {ctx['min_length']} entries",
-    "too_long": lambda ctx: f"must have at most {ctx['max_length']} entries",
+    "too_short": lambda ctx: f"must have at least {_counted(ctx['min_length'], 'entry', 'entries')}",
+    "too_long": lambda ctx: f"must have at most {_counted(ctx['max_length'], 'entry', 'entries')}",
     "literal_error": lambda ctx: f"must be {ctx['expected']}",
     "enum": lambda ctx: f"must be {ctx['expected']}",
     "union_tag_not_found": lambda ctx: f"needs the key {ctx['discriminator']}",
@@ -147,11 +151,20 @@ def explain(
         found.setdefault((path, False), []).append(message)
     result = []
     for (path, about_key), messages in found.items():
-        text = " or ".join(dict.fromkeys(messages))  # one mistake against several forms of a union
+        text = _one_sentence(list(dict.fromkeys(messages)))
         if not about_key and text != "is missing" and "(got " not in text:
             text += f"{hints.get(path, '')} {got(_value_at(path, data))}"
         result.append((path, about_key, text))
     return result
+
+
+def _one_sentence(messages: list[str]) -> str:
+    """One mistake against the forms of a union: what it has to be, or what is wrong with it and what else it may be."""
+    told = [each for each in messages if not each.startswith("must be ")]
+    if not told:
+        return " or ".join(messages)
+    others = [each.removeprefix("must be ") for each in messages if each.startswith("must be ")]
+    return " or ".join(told) + (f"; it may also be {' or '.join(others)}" if others else "")
 
 
 def _in_data(location: tuple[int | str, ...], data: object, kind: str) -> Path:

@@ -24,6 +24,7 @@ from pydantic import (
     WithJsonSchema,
     field_validator,
     model_serializer,
+    model_validator,
 )
 
 from brokers.metrics import Metric
@@ -252,6 +253,13 @@ class Queues(Section):
     )
     links: LinkQueues = LinkQueues()
 
+    @model_validator(mode="after")
+    def _places_to_be_full(self) -> Queues:
+        idle = sorted({"full", "brokers"} & self.model_fields_set)
+        if idle and "places" not in self.model_fields_set:
+            raise ValueError(f"`{idle[0]}` goes with `places`: say how many messages a broker holds")
+        return self
+
 
 class ScenarioModel(Section):
     """A brokerlab scenario."""
@@ -380,8 +388,9 @@ class Scenario:
             data["clients"][each.group][each.sort] = {"kind": each.name, **each.params}
         if not data["links"]["regions"]:
             del data["links"]["regions"]
-        if self.model.queues != Queues():
-            data["queues"] = self.model.queues.model_dump(mode="json", exclude_defaults=True)
+        idle = {"full", "brokers"} if self.model.queues.places is None else set[str]()
+        if queues := self.model.queues.model_dump(mode="json", exclude_defaults=True, exclude=idle):
+            data["queues"] = queues
         if self.faults:
             schedule = [{"fault": each.name, **each.params} for each in self.faults]
             data["faults"] = {"detect": self.model.faults.detect, "schedule": schedule}

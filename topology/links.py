@@ -181,6 +181,12 @@ class Latent(Section):
         default=None, description="how many a broker may have open at once; any number unless given"
     )
 
+    @model_validator(mode="after")
+    def _some(self) -> Latent:
+        if not self.pairs and self.hops is None:
+            raise ValueError("names no links: say `pairs` or `hops`, or leave it out")
+        return self
+
 
 class Links(Section):
     """Delay, jitter, bandwidth and loss of the links between brokers."""

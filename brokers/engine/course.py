@@ -24,7 +24,7 @@ from brokers.engine import layout as L
 from brokers.engine.collect import NO_TIMERS, Sends
 from brokers.engine.crossing import Crossing
 from brokers.engine.gather import gather
-from brokers.engine.model import Model, ServiceSpec, as_shard, protocol_class
+from brokers.engine.model import Model, ServiceSpec, protocol_class, why_plain
 from brokers.errors import EndlessWalk, ProtocolFault
 from brokers.records import Held
 
@@ -49,7 +49,7 @@ def will_be_compiled(model: Model) -> bool:
         if not issubclass(protocol, ShardProtocol) or handler_of(protocol) is None:
             return False
         options: Any = spec.options if protocol.Options is None else protocol.Options(**spec.options)
-        return as_shard(protocol, options, model)
+        return not why_plain(protocol, options, model)
 
     return 0 < len(model.services) <= compiled.HANDLERS_MOST and all(map(compiles, model.services))
 

@@ -118,9 +118,12 @@ def protocol_class(spec: ServiceSpec) -> Any:
     return protocol
 
 
-def as_shard(protocol: Any, options: Any, model: Model) -> bool:
-    """Whether a `ShardProtocol` is written for these options, this overlay and what becomes of brokers and clients."""
-    keeps = model.stays is not None and bool(model.stays.keep_ns.any())
-    if (keeps and protocol.hands_over) or (model.faults.forgetful and not protocol.forgets):
-        return False
-    return bool(protocol.suits(options, model.counted_on))
+def why_plain(protocol: Any, options: Any, model: Model) -> str:
+    """Why the plain form of a `ShardProtocol` runs in its place; empty where it is written for what is asked of it."""
+    if model.faults.forgetful and not protocol.forgets:
+        return "brokers of this schedule forget what they knew"
+    if protocol.hands_over and model.stays is not None and model.stays.keep_ns.any():
+        return "clients have sessions"
+    if not protocol.suits(options, model.counted_on):
+        return "its options, or links that may lose messages, call for its plain form"
+    return ""

@@ -30,7 +30,7 @@ from brokers.engine.layout import (
     Z_SLOWER,
     Z_TWICE,
 )
-from brokers.faults import CRASHED, CUT_OFF, KEPT, ON_LINK, Crash, Cut, Schedule, Slow, Worn
+from brokers.faults import CRASHED, CUT_OFF, KEPT, ON_LINK, Crash, Cut, Schedule, Slow, Worn, at_a_stretch
 from brokers.fingerprint import draw, scramble
 
 _THOUSAND = 1000
@@ -50,7 +50,7 @@ class Outages:
     def __init__(self, schedule: Schedule, brokers: int, links: int) -> None:
         self.any = bool(schedule)
         self._faulty = np.array([self.any])
-        downs = [(crash.broker, crash) for crash in _at_a_stretch(schedule.of(Crash))]
+        downs = [(crash.broker, crash) for crash in at_a_stretch(schedule.of(Crash))]
         self.downs = _stretches(brokers, downs, lambda crashes: [0])
         self.forgets = _stretches(brokers, [each for each in downs if each[1].state != KEPT], lambda c: [c[0].state])
         self._paces = _stretches(brokers, [(f.broker, f) for f in schedule.of(Slow)], _pace)
@@ -95,17 +95,6 @@ class Outages:
         if not self.any:
             return broker_state[:, B_BUSY]
         return np.asarray(_busy_until(*self.downs, broker_state, at))
-
-
-def _at_a_stretch(crashes: Sequence[Crash]) -> list[Crash]:
-    """Crashes of a broker that overlap or touch are one, and of what it knew the least is left."""
-    found: list[Crash] = []
-    for crash in sorted(crashes, key=lambda each: (each.broker, each.begin)):
-        if found and found[-1].broker == crash.broker and crash.begin <= found[-1].end:
-            last = found.pop()
-            crash = last._replace(end=max(last.end, crash.end), state=max(last.state, crash.state))
-        found.append(crash)
-    return found
 
 
 def _pace(slow: Sequence[Slow]) -> list[int]:

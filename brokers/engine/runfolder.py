@@ -65,6 +65,7 @@ __all__ = [
 ]
 
 _LATEST = "latest"
+_SHOWN = 5  # runs in a message
 _PACKAGES = ("brokerlab", "numpy", "numba", "networkx", "simpy", "msgpack", "pyarrow", "pydantic", "ray")
 _NAME_CHARACTERS_MAX = 60
 
@@ -125,10 +126,11 @@ def reopen_run(path: str | Path) -> NewRun:
     """The folder of a run that did not finish, locked, to go on with it. Nothing in it has changed yet."""
     folder = Path(path)
     if not folder.is_dir():
-        raise InvalidInput(f"{folder}: no such run folder; list them with: ls {folder.parent}")
+        told = f"{folder}: no such run folder"
+        raise InvalidInput(told + (_unfinished_in(folder.parent) or f"; list them with: ls {folder.parent}"))
     folder = folder.resolve()
     if (folder / _SUCCESS).exists():
-        raise InvalidInput(f"{folder} is a finished run; there is nothing to resume")
+        raise InvalidInput(f"{folder} is a finished run; there is nothing to resume{_unfinished_in(Path(path).parent)}")
     if not (folder / _MANIFEST).is_file():
         if (folder / "tables").is_dir() or (folder / "checkpoints").is_dir():
             raise RunDamaged.at(folder, f"{_MANIFEST} is missing")
@@ -149,6 +151,13 @@ def reopen_run(path: str | Path) -> NewRun:
         os.close(lock)
         raise
     return NewRun(folder, lock, facts, wanted)
+
+
+def _unfinished_in(folder: Path) -> str:
+    """The runs that can be resumed there, as the end of a sentence: `latest` is one that has finished."""
+    runs = [each.parent for each in folder.glob(f"*/{_MANIFEST}") if not (each.parent / _SUCCESS).exists()]
+    shown = ", ".join(str(each) for each in sorted(runs)[:_SHOWN])
+    return f"; not finished: {shown}{', ...' if len(runs) > _SHOWN else ''}" if runs else ""
 
 
 def _choose(folder: Path, name: str, overwrite: bool) -> Path:

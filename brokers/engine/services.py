@@ -32,7 +32,7 @@ from brokers.engine.clock import Clock
 from brokers.engine.collect import Answers
 from brokers.engine.inputs import Inputs
 from brokers.engine.links import Links
-from brokers.engine.model import Model, ServiceSpec, as_shard, protocol_class
+from brokers.engine.model import Model, ServiceSpec, protocol_class, why_plain
 from brokers.engine.movers import Movers
 from brokers.engine.notices import Notices
 from brokers.engine.outages import Outages
@@ -204,7 +204,7 @@ class Services:
         if issubclass(protocol, BrokerProtocol):
             return PlainAdaptor(env, protocol, runs=spec.view != "message")
         if issubclass(protocol, ShardProtocol):
-            if protocol.plain is not None and not as_shard(protocol, options, model):
+            if protocol.plain is not None and why_plain(protocol, options, model):
                 return PlainAdaptor(env, protocol.plain)
             if env.forgetful and not protocol.forgets:
                 raise InvalidInput(

@@ -23,7 +23,7 @@ from brokers.engine.course import Stopped
 from brokers.engine.crossing import Crossing
 from brokers.engine.inline import InlineShards
 from brokers.engine.meeting import Meeting
-from brokers.engine.model import Model
+from brokers.engine.model import Model, why_plain
 from brokers.engine.services import Common
 from brokers.engine.shard import SWEEP_EVERY, Shard, Window
 from brokers.errors import InvalidInput
@@ -56,22 +56,14 @@ class ThreadShards(InlineShards):
                 for each in self.shards:
                     each.close()
                 raise InvalidInput(
-                    "the engine threads needs protocols with a compiled handler, and these have none: "
-                    f"{', '.join(self._plain(model, shard))}. Use the engine inline or ray"
+                    f"the engine threads needs protocols with a compiled handler{_lacking(model, shard)}. Use the "
+                    "engine inline or ray"
                 )
             shard.course.crossing = Crossing(self._meeting, number, shard.links.peer_of, lookahead_ns)
             self._courses.append(shard.course)
         self._pool = ThreadPoolExecutor(max(1, count - 1), thread_name_prefix="shard")
         self._since_sweep = 0
         self._rounds, self._cpu_ns = np.zeros(count, np.int64), np.zeros(count, np.int64)
-
-    @staticmethod
-    def _plain(model: Model, shard: Shard) -> list[str]:
-        from brokers.compiled import handler_of
-
-        named = zip(model.services, shard.services.protocols)
-        plain = [spec for spec, made in named if handler_of(type(made)) is None]
-        return [f"{shown(spec.protocol_target)} of {spec.name!r}" for spec in plain]
 
     @property
     def windows(self) -> int:
@@ -184,3 +176,22 @@ class ThreadShards(InlineShards):
     def close(self) -> None:
         super().close()
         self._pool.shutdown()
+
+
+def _lacking(model: Model, shard: Shard) -> str:
+    """What keeps the protocols of a model from running in compiled code."""
+    from brokers.compiled import HANDLERS_MOST, handler_of
+
+    none, off = [], []
+    for spec, made in zip(model.services, shard.services.protocols):
+        protocol, name = spec.protocol_class, f"{shown(spec.protocol_target)} of {spec.name!r}"
+        if handler_of(type(made)) is not None:
+            continue
+        if handler_of(protocol) is None:
+            none.append(name)
+            continue
+        options: Any = spec.options if protocol.Options is None else protocol.Options(**spec.options)
+        why = why_plain(protocol, options, model) or "`view` or `tables` asks for its plain form"
+        off.append(f"; that of {name} is not used here, since {why}")
+    told = f", and these have none: {', '.join(none)}" if none else ""
+    return told + "".join(off) or f", {HANDLERS_MOST} of them at most"

@@ -20,8 +20,8 @@ ENTRIES_SHOWN = 20
 def command(arguments: list[str]) -> int:
     result = parser(
         "inspect",
-        "Show a broker's tables and queue at a moment of a finished run. The run is repeated in this process "
-        "up to that moment: everything before it has happened, nothing at it.",
+        "Show a broker's tables and queue at a moment of a finished run, and what is broken there. The run is repeated "
+        "in this process up to that moment: everything before it has happened, nothing at it.",
         """
         brokerlab inspect runs/latest --broker 7 --at '2.5 s'
         brokerlab inspect runs/latest --broker Geneva --at 10s --json
@@ -49,7 +49,8 @@ def command(arguments: list[str]) -> int:
 
 
 def inspect(scenario: Scenario, broker: str, at_ns: int) -> dict[str, Any]:
-    """A broker's links, clients, queue and tables at a moment, as plain data."""
+    """A broker's links, clients, faults, queue and tables at a moment, as plain data."""
+    from scenarios.faults.telling import now
     from scenarios.plan import resolve
     from scenarios.running import execute
     from topology.overlay import broker_label
@@ -77,6 +78,7 @@ def inspect(scenario: Scenario, broker: str, at_ns: int) -> dict[str, Any]:
         "name": overlay.names[number],
         "at_ns": at_ns,
         "neighbours": [broker_label(each, overlay.names) for each in sorted(neighbours)],
+        "faults": now(model.faults, [each.name for each in scenario.faults], overlay, number, at_ns),
         "clients": int((model.client_broker[: model.clients] == number).sum()),
         **seen,
     }
@@ -90,6 +92,7 @@ def text(state: dict[str, Any]) -> str:
         f"broker {state['broker']} ({state['name']}) at {format_duration(state['at_ns'])}",
         f"  neighbours  {', '.join(state['neighbours']) or 'none'}",
         f"  clients     {state['clients']}",
+        *(f"  fault       {each}" for each in state["faults"]),
         f"  queue       {state['queued']} messages begun or waiting, {format_duration(state['backlog_ns'])} of work",
     ]
     for name, described in state["services"].items():

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 
-from pydantic import ConfigDict, Field
+from pydantic import ConfigDict, Field, model_validator
 
 from brokers.faults import Crash, Fault, FaultContext, Slow, WrongFault
 from scenarios.faults.entry import At, Brokers, Ends, Entry, ForATime, Forgetting, between_brokers, cut_both
+from scenarios.faults.given import FAULTS_MAX
 from topology import draws
 from topology.units import Duration, Fraction, PositiveDuration, Rate
 
 _NS_PER_S = 1_000_000_000
-_MOST = 1_000_000  # faults of one entry; each takes some hundred bytes
 
 
 class Draws:
@@ -87,12 +87,20 @@ class RandomOf(Entry):
             bool, Field(description="what would keep brokers that are up from reaching one another does not happen")
         ] = False
 
+        @model_validator(mode="after")
+        def _some_time(self) -> Any:
+            for name in ("until", "heal_by"):
+                last = getattr(self, name)
+                if last is not None and last <= self.begins:
+                    raise ValueError(f"`{name}` is not after `begins`, so that nothing happens")
+            return self
+
     def schedule(self) -> Iterator[Fault]:
         p, overlay, drawn = self.params, self.context.overlay, Draws(self.context)
         until = min(self.context.duration_ns if p.until is None else p.until, self.context.duration_ns)
-        if p.rate * (until - p.begins) / _NS_PER_S > _MOST:
-            raise WrongFault(f"makes more than {_MOST:,} faults", ("rate",))
         on_links = p.what == "cut"
+        if (1 + on_links) * p.rate * (until - p.begins) / _NS_PER_S > FAULTS_MAX:
+            raise WrongFault(f"makes more than {FAULTS_MAX:,} faults", ("rate",))
         places = [link for link, _, _ in between_brokers(overlay)] if on_links else [*range(overlay.brokers)]
         whole = _Whole(overlay)
         over: dict[int, int] = {}  # when those places are whole again that are not now
@@ -154,8 +162,8 @@ class FlappingOf(Entry):
         p = self.params
         link = self.context.between(p.link)
         until = min(self.context.duration_ns if p.until is None else p.until, self.context.duration_ns)
-        if (until - p.at) // (p.down + p.up) > _MOST:
-            raise WrongFault(f"goes down more than {_MOST:,} times", ("down",))
+        if 2 * (until - p.at) // (p.down + p.up) > FAULTS_MAX:
+            raise WrongFault(f"makes more than {FAULTS_MAX:,} faults", ("down",))
         for begin in range(p.at, until, p.down + p.up):
             yield from cut_both(link // 2, begin, min(begin + p.down, until))
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StrictInt, StrictStr
+from pydantic import BaseModel, ConfigDict, Field, StrictInt, StrictStr, model_validator
 
-from brokers.faults import NEVER, STATES, Crash, Cut, Fault, FaultContext, Open, Slow, Worn
+from brokers.faults import NEVER, STATES, Cut, Fault, FaultContext, Open, WrongFault
 from topology.units import Duration, PositiveDuration
 
 Broker = StrictStr | StrictInt
@@ -53,6 +53,12 @@ class Forgetting(BaseModel):
         Field(description="what is left of what a broker that crashed knew: all, what its protocol stored, nothing"),
     ] = "kept"
 
+    @model_validator(mode="after")
+    def _of_what_crashes(self) -> Any:
+        if self.state != "kept" and getattr(self, "what", "crash") != "crash":
+            raise ValueError("`state` is of brokers that crash; leave it out, or say `what: crash`")
+        return self
+
     @property
     def left(self) -> int:
         """As a number."""
@@ -89,9 +95,15 @@ class Entry:
         self.params: Any = self.Params(**params)
         self.context = context
 
-    def brokers(self, key: str = "brokers") -> list[int]:
-        """Those that a parameter names, in its order, each once."""
-        return list(dict.fromkeys(self.context.broker(each, (key,)) for each in getattr(self.params, key)))
+    def brokers(self) -> list[int]:
+        """Those that the parameter `brokers` names, in its order; WrongFault if one stands there twice."""
+        found: dict[int, None] = {}
+        for i, each in enumerate(self.params.brokers):
+            broker = self.context.broker(each, ("brokers", i))
+            if broker in found:
+                raise WrongFault(f"broker {each!r} stands here twice", ("brokers", i))
+            found[broker] = None
+        return list(found)
 
     def schedule(self) -> Iterable[Fault | Open]:
         """What fails."""
@@ -108,32 +120,3 @@ def between_brokers(overlay: Any) -> list[tuple[int, int, int]]:
     """(number, lower end, higher end) of all undirected links but those of servers."""
     ends = zip(overlay.link_a.tolist(), overlay.link_b.tolist())
     return [(number, a, b) for number, (a, b) in enumerate(ends) if b < overlay.brokers]
-
-
-def amiss(fault: Any, overlay: Any) -> str | None:
-    """What keeps something from being a fault of this network, whose tables kernels trust; None if nothing does."""
-    if not isinstance(fault, Crash | Slow | Cut | Worn | Open):
-        return f"gave a {type(fault).__name__}, which is no fault"
-    if not all(type(value) in (int, float) for value in fault) or not 0 <= fault.begin < fault.end <= NEVER:
-        return f"gave {fault}, which lasts from no time to another"
-    if isinstance(fault, Crash | Slow):
-        there, most, one = fault.broker, overlay.nodes, "broker"
-    else:
-        there, most, one = fault.link, 2 * overlay.links, "directed link"
-        if isinstance(fault, Open):
-            most, one = overlay.links, "link"
-    if not 0 <= there < most:
-        return f"gave {fault}, and there is no {one} {there}"
-    if isinstance(fault, Open) and (overlay.latent is None or not overlay.latent[fault.link]):
-        return f"gave {fault}, and that link is not latent"
-    if isinstance(fault, Crash) and fault.state not in range(len(STATES)):
-        return f"gave {fault}; a state is one of {', '.join(map(str, range(len(STATES))))}"
-    if isinstance(fault, Slow):
-        fine = (fault.factor == 0 or fault.factor >= 1) and fault.end < NEVER
-        return None if fine else f"gave {fault}; a factor is 0 or at least 1, and it ends"
-    if isinstance(fault, Worn):
-        shares = (fault.loss, fault.twice, fault.begins, fault.ends, fault.bad)
-        fine = all(0 <= share <= 1 for share in shares) and 0 <= fault.delay < NEVER and fault.slower >= 1
-        fine = fine and (fault.ends > 0 or not fault.begins)
-        return None if fine else f"gave {fault}; shares lie from 0 to 1, and nothing is quicker"
-    return None

@@ -8,7 +8,7 @@ from __future__ import annotations
 from brokers.registry import Entry
 
 FAULTS: dict[str, Entry] = {
-    "crash": Entry("scenarios.faults.single:CrashOf", "brokers are down for a time or for good; they keep their state"),
+    "crash": Entry("scenarios.faults.single:CrashOf", "brokers are down for a time or for good, and may forget"),
     "open": Entry("scenarios.faults.single:OpenOf", "a latent link carries messages for a time or for good"),
     "pause": Entry("scenarios.faults.single:PauseOf", "brokers do nothing for a time, and go on where they were"),
     "slow": Entry("scenarios.faults.single:SlowOf", "brokers take several times as long"),

@@ -138,6 +138,8 @@ class PartitionOf(Entry):
                 if set_of[broker]:
                     raise WrongFault(f"broker {each!r} is in two of the sets", ("sets", number - 1, i))
                 set_of[broker] = number
+        if len({*set_of[: overlay.brokers]}) == 1:
+            raise WrongFault("all brokers are in one set, so that nothing is cut", ("sets",))
         for link, a, b in between_brokers(overlay):
             if set_of[a] != set_of[b]:
                 yield from cut_both(link, begin, end)

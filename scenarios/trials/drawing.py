@@ -26,7 +26,7 @@ from brokers.kinds import manifests
 from brokers.limits import WAYS, Limits
 from brokers.stays import Stay, numbered
 from protocols.conformance import REHEARSALS, Dice, rehearse
-from scenarios.faults.entry import amiss
+from scenarios.faults.given import amiss
 from topology.latent import with_latent
 from topology.links import Latent
 

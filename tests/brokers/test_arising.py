@@ -208,6 +208,8 @@ def test_what_is_sent_over_a_closed_link_is_the_fault_of_the_protocol(monkeypatc
         ("{hops: 1}", "at least 2"),
         ("{hops: 2, most: 0}", "at least 1"),
         ("{hop: 2}", "unknown key"),
+        ("{}", "names no links: say `pairs` or `hops`"),
+        ("{pairs: [], most: 1}", "names no links: say `pairs` or `hops`"),
     ],
 )
 def test_what_is_wrong_with_latent_links_is_told(said, why):

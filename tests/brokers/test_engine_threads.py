@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,12 +11,14 @@ import pytest
 
 from brokers.engine import crossing
 from brokers.engine.batching import Cutting
-from brokers.engine.course import Course
+from brokers.engine.course import Course, will_be_compiled
 from brokers.engine.meeting import Meeting, others_rest, publish
 from brokers.engine.runfolder import create_run, same_rows
 from brokers.engine.shard import Shard
 from brokers.engine.simulate import FileTraces, MemoryTraces, simulate, tables_of
 from brokers.errors import Interrupted, InvalidInput, ProtocolFault
+from brokers.faults import LOST, NOTHING, Crash, Schedule
+from brokers.stays import Stay, numbered
 from protocols.conformance import REHEARSALS, Recorded, rehearse
 from protocols.content.flooding import Flooding
 
@@ -184,6 +187,27 @@ def test_control_c_between_windows_leaves_no_thread():
 def test_protocols_without_a_compiled_handler_are_refused_by_name():
     with pytest.raises(InvalidInput, match=r"needs protocols with a compiled handler.*'service'"):
         in_threads(rehearse(TREE, "topk-ingress", view="message"))
+
+
+@pytest.mark.parametrize(
+    ("more", "why"),
+    [
+        ({"options": {"recover": True}}, "its options, or links"),
+        ({"view": "message"}, "`view` or `tables` asks"),
+        ({"faults": Schedule((Crash(1, 10, 20, LOST),))}, "brokers of this schedule forget"),
+    ],
+)
+def test_why_a_compiled_handler_is_not_used_is_said(more, why):
+    faults = more.pop("faults", NOTHING)
+    with pytest.raises(InvalidInput, match=f"that of .*Subscription of 'service' is not used here, since {why}"):
+        in_threads(replace(rehearse(TREE, "subscription", **more), faults=faults))
+
+
+def test_subscriptions_of_clients_with_sessions_do_not_count_as_compiled():
+    model = rehearse(TREE, "subscription")
+    assert will_be_compiled(model)
+    stays, client_broker = numbered([Stay(0, 1, 0, 5, keep_ns=9), Stay(0, 2, 7)], model.client_broker)
+    assert not will_be_compiled(replace(model, stays=stays, client_broker=client_broker))
 
 
 def test_who_wants_to_be_alone_waits_until_all_others_rest():

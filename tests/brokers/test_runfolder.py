@@ -99,6 +99,16 @@ def test_latest_points_to_the_last_finished_run_even_when_the_root_moves(tmp_pat
     assert latest.path.name == second.path.name and latest.manifest["seed"] == 2
 
 
+def test_whoever_resumes_latest_is_told_which_runs_did_not_finish(tmp_path: Path) -> None:
+    stopped = begin(tmp_path)
+    stopped.fail("interrupted")
+    with pytest.raises(InvalidInput, match=f"latest: no such run folder; not finished: {stopped.path}$"):
+        reopen_run(stopped.path.parent / "latest")
+    finished = written(tmp_path)
+    with pytest.raises(InvalidInput, match=f"{finished.path} is a finished run; .*; not finished: {stopped.path}$"):
+        reopen_run(finished.path.parent / "latest")
+
+
 def test_a_folder_called_latest_costs_no_run(tmp_path: Path) -> None:
     (tmp_path / "latest").mkdir()
     assert written(tmp_path).rows("losses") == 10

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import random
 import sys
-from itertools import accumulate
+from itertools import accumulate, count
 from types import SimpleNamespace
 
 import networkx as nx
+import numpy as np
 import pytest
 
-from brokers.faults import NEVER, Crash, Cut, Slow, Worn
+from brokers.faults import NEVER, Crash, Cut, Slow, Worn, WrongFault
 from scenarios.faults.telling import lines
 from scenarios.loader import from_data, loads
 from scenarios.plan import plan, resolve
@@ -81,6 +83,12 @@ def test_faults_know_their_entry_and_degrading_without_a_link_means_all():
         ("{fault: degrade, at: 1 s, lasts: 1 s}", "say what is worse"),
         ("{fault: degrade, at: 1 s, lasts: 1 s, loss: 2}", "a fraction lies between 0 and 1"),
         ("{fault: partition, sets: [[0], [0]], at: 1 s}", "broker 0 is in two of the sets"),
+        ("{fault: partition, sets: [[0, 1, 2, 3, 4, 5, 6]], at: 1 s}", "sets: all brokers are in one set"),
+        ("{fault: crash, brokers: [0, b1, b0], at: 1 s}", "brokers[2]: broker 'b0' stands here twice"),
+        ("{fault: rolling-restart, brokers: [b1, b1], at: 0, lasts: 1, every: 1}", "broker 'b1' stands here twice"),
+        ("{fault: random, what: pause, rate: 1/s, lasts: 1 s, state: lost}", "`state` is of brokers that crash"),
+        ("{fault: random, what: cut, rate: 1/s, lasts: 1 s, begins: 2 s, until: 1 s}", "`until` is not after `begins`"),
+        ("{fault: random, what: cut, rate: 1/s, lasts: 1 s, begins: 2, heal_by: 2}", "`heal_by` is not after `begins`"),
         ("{fault: cut, link: [b0, b1], at: 1 s, durration: 1 s}", "durration"),
     ],
 )
@@ -89,6 +97,19 @@ def test_what_cannot_be_is_refused_at_its_place(entry, said):
         resolve(scenario("{fault: crash, brokers: [1], at: 1 s}", entry))
     assert said in str(refused.value)
     assert "faults.schedule[1]" in str(refused.value) and "<text>:8:" in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("detect", "said"),
+    [
+        ("-1 s", "faults.detect: a duration cannot be negative (got '-1 s'); it may also be 'never'"),
+        (".nan", "faults.detect: expected a duration such as '5 ms' (got nan); it may also be 'never'"),
+    ],
+)
+def test_what_is_neither_a_duration_nor_never_is_told_in_a_sentence(detect, said):
+    with pytest.raises(ScenarioErrors) as refused:
+        scenario(detect=detect)
+    assert said in str(refused.value)
 
 
 def test_a_resolved_scenario_reads_back_and_one_without_faults_is_as_before():
@@ -113,6 +134,13 @@ def test_a_plan_says_what_fails_when():
     assert line.startswith("0 ns to 1 s  degrade: links b0–b1, b0–b2, b1–b3, b1–b4, b2–b5, b2–b6: 0.1 of messages lost")
 
 
+def test_a_fault_that_begins_when_nobody_does_anything_is_noted():
+    late = "{fault: crash, brokers: [2], at: 4 s, lasts: 1 s}"
+    model = resolve(scenario("{fault: rolling-restart, at: 3 s, lasts: 1 s, every: 1 s}", late))
+    (note,) = model.facts["notes"]
+    assert note.startswith("faults.schedule[1] (crash) begins at 4 s, when clients do nothing any more")
+
+
 @pytest.mark.parametrize("protocol", ["flooding", "subscription", "covering"])
 @pytest.mark.parametrize("entry", ["{fault: crash, brokers: [1], at: 1 s}", "{fault: cut, link: [0, 1], at: 1 s}"])
 def test_a_schedule_that_never_heals_and_a_service_that_recovers_are_refused_at_its_place(protocol, entry):
@@ -131,6 +159,19 @@ def test_a_schedule_that_never_heals_and_a_service_that_recovers_are_refused_at_
 def test_when_it_recovers_is_said_only_of_what_recovers(option):
     with pytest.raises(ScenarioErrors, match="are for services with `recover: true`"):
         loads(TEXT.replace("protocol: flooding", "protocol: subscription, options: {" + option + "}"))
+
+
+@pytest.mark.parametrize(("ends", "at", "fits"), [("[b1, b4]", 1, False), ("[b1, b4]", 2, True), ("[b4, b6]", 1, True)])
+def test_a_schedule_may_open_no_more_links_of_a_broker_than_it_may_have_open(ends, at, fits):
+    text = TEXT.replace("delay: 5 ms", "delay: 5 ms, latent: {pairs: [[b1, b3], [b1, b4], [b4, b6]], most: 1}")
+    text = text.replace("balanced-tree, branching: 2, height: 2", "line, nodes: 7")
+    entries = "{fault: open, link: [b1, b3], at: 1 s, lasts: 1 s}, " * 2 + f"{{fault: open, link: {ends}, at: {at} s}}"
+    made = loads(text + f"faults: {{schedule: [{entries}]}}\n")
+    if fits:
+        assert len(resolve(made).faults.opens) == 3
+        return
+    with pytest.raises(ScenarioErrors, match=r"faults.schedule\[2\]: opens one link of b1 too many at 1 s"):
+        resolve(made)
 
 
 # ---- drawn ------------------------------------------------------------------------------------------
@@ -275,7 +316,12 @@ def test_a_class_from_outside_gives_faults_and_what_it_gives_is_in_the_id_of_the
         (Cut(12, S), "there is no directed link 12"),
         (Crash(0, 2 * S, S), "lasts from no time to another"),
         (Crash(0, -S, S), "lasts from no time to another"),
-        (Crash("b0", S), "lasts from no time to another"),
+        (Crash("b0", S), "broker has to be the number of a broker, which `context.broker` gives (got 'b0')"),
+        (Crash(True, S), "broker has to be the number of a broker, which `context.broker` gives (got True)"),
+        (Crash(0, 1000.5), "begin has to be a whole number of nanoseconds (got 1000.5)"),
+        (Slow(0, S, 2 * S, "10"), "factor has to be a number (got '10')"),
+        (Slow(0, S, 2 * S, 1e300), "a factor is 0 or at least 1, and it ends"),
+        (WrongFault("not today"), "faults.schedule[0]: not today"),
         (Slow(0, S, 2 * S, 0.5), "a factor is 0 or at least 1"),
         (Slow(0, S, NEVER, 0.0), "a factor is 0 or at least 1, and it ends"),
         (Worn(0, S, 2 * S, loss=1.5), "shares lie from 0 to 1"),
@@ -288,6 +334,32 @@ def test_what_a_class_from_outside_may_not_give_is_told_at_its_entry(fault, said
     with pytest.raises(ScenarioErrors) as refused:
         given(monkeypatch, fault)
     assert said in str(refused.value) and "faults.schedule[0]" in str(refused.value)
+
+
+def test_numbers_of_numpy_are_numbers(monkeypatch):
+    crash, slow = Crash(np.int64(1), np.int32(S), np.int64(2 * S)), Slow(np.int8(1), S, 2 * S, np.float64(2.0))
+    faults = given(monkeypatch, crash, slow).faults.faults
+    assert faults == (Crash(1, S, 2 * S), Slow(1, S, 2 * S, 2.0))
+    assert {type(value) for fault in faults for value in fault} == {int, float}
+
+
+def outside(monkeypatch, schedule):
+    """The model of a scenario whose schedule is what a function gives."""
+    made = type("Outside", (), {"__init__": lambda self, params, context: None, "schedule": lambda self: schedule()})
+    monkeypatch.setitem(sys.modules, "somebody", SimpleNamespace(Outside=made))
+    return resolve(loads(TEXT + "faults: {schedule: [{fault: 'somebody:Outside'}]}\n", trust=True))
+
+
+def test_a_schedule_that_never_ends_is_refused(monkeypatch):
+    monkeypatch.setattr("scenarios.faults.given.FAULTS_MAX", 1000)
+    with pytest.raises(ScenarioErrors, match=r"faults.schedule\[0\]: makes more than 1,000 faults"):
+        outside(monkeypatch, lambda: (Crash(0, S + n, S + n + 1) for n in count()))
+
+
+def test_a_schedule_that_is_another_each_time_is_refused(monkeypatch):
+    with pytest.raises(ScenarioErrors, match=r"faults.schedule\[0\]: gives other faults when it is asked again"):
+        outside(monkeypatch, lambda: [Crash(0, random.randrange(S), 2 * S)])
+    outside(monkeypatch, lambda: [Crash(0, random.Random(7).randrange(S), 2 * S)])
 
 
 def test_a_class_from_outside_is_not_imported_unless_it_is_trusted():

@@ -154,7 +154,7 @@ def test_everything_wrong_with_a_sweep_file_is_shown_at_once_where_it_stands(stu
         "routing.yaml:2:1: repets: unknown key; did you mean 'repeats'?",
         "routing.yaml:3:10: repeats: must be at least 1 (got 0)",
         "routing.yaml:5:15: vary.links.loss: a value stands here twice (got 0.1)",
-        "routing.yaml:6:17: vary.links.jitter: must have at least 1 entries (got a list of 0)",
+        "routing.yaml:6:17: vary.links.jitter: must have at least 1 entry (got a list of 0)",
     ]
 
 

@@ -44,6 +44,8 @@ def test_a_section_makes_limits(said, made):
         ("{links: {messages: -1}}", ":7:28: ", "messages"),
         ("{links: {bytes: many}}", ":7:25: ", "bytes"),
         ("{place: 3}", ":7:10: ", "place"),
+        ("{full: refuse}", ":7:9: ", "`full` goes with `places`"),
+        ("{brokers: [b1], links: {messages: 3}}", ":7:9: ", "`brokers` goes with `places`"),
     ],
 )
 def test_what_is_wrong_with_it_is_told_with_its_place(said, place, why):
@@ -51,6 +53,14 @@ def test_what_is_wrong_with_it_is_told_with_its_place(said, place, why):
         resolve(loads(f"{TEXT}queues: {said}\n"))
     assert place in str(told.value) and why in str(told.value)
     assert len(told.value.problems) == 1
+
+
+def test_limits_that_do_nothing_are_noted_or_left_out_of_what_a_run_is():
+    none = loads(f"{TEXT}queues: {{places: null, full: oldest}}\n")  # a limit that a sweep lifts
+    assert "queues" not in from_data(none.resolved()).resolved() and not resolve(none).limits
+    links = f"{TEXT}queues: {{links: {{messages: 5}}}}\n"
+    assert "queues.links has no effect" in resolve(loads(links)).facts["notes"][0]
+    assert not resolve(loads(links, ["links.bandwidth=1Mbit/s"])).facts["notes"]
 
 
 def test_no_section_leaves_the_run_what_it_was():

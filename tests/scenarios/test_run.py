@@ -135,6 +135,32 @@ def test_inspect_shows_a_brokers_tables_and_queue_at_a_moment(scenario, capsys):
     assert "broker 3 (b3) at 500 ms" in capsys.readouterr().out
 
 
+FAULTS = (
+    "[{fault: crash, brokers: [b1], at: 300 ms, lasts: 200 ms, state: lost}, "
+    "{fault: partition, sets: [[b1, b3, b4]], at: 100 ms, lasts: 250 ms}, "
+    "{fault: cut, link: [b1, b3], way: there, at: 100 ms}, {fault: pause, brokers: [b0], at: 0, lasts: 1 s}, "
+    "{fault: slow, brokers: [b2], at: 0, lasts: 1 s, factor: 2.5}]"
+)
+
+
+def test_inspect_says_what_is_broken_then(scenario, capsys):
+    done = inline(scenario, overrides=[f"faults.schedule={FAULTS}"])
+
+    def at(broker, time):
+        assert cli.main(["inspect", str(done.path), "--broker", broker, "--at", time, "--json"]) == 0
+        return json.loads(capsys.readouterr().out)["faults"]
+
+    cut = "link b1→b3 cut for good (cut)"
+    halves = "link b0–b1 cut until 350 ms (partition)"
+    assert at("b1", "200 ms") == [halves, cut]
+    assert at("b1", "300 ms") == ["down until 500 ms (crash, state lost)", halves, cut]
+    assert at("b1", "500 ms") == ["comes back now (crash, state lost)", cut]
+    assert at("b3", "600 ms") == [cut] and at("b4", "400 ms") == []
+    assert at("b0", "400 ms") == ["paused until 1 s (pause)"]
+    assert cli.main(["inspect", str(done.path), "--broker", "b2", "--at", "0.5 s"]) == 0
+    assert "\n  fault       2.5 times as slow until 1 s (slow)\n" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
