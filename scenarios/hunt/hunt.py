@@ -1,0 +1,209 @@
+"""The hunt: draw or branch, aim, run, judge, and make smaller what fails.
+
+    from scenarios.hunt.hunt import hunt
+
+    report = hunt("my.module:Mine", seed=1, runs=200)
+    for finding in report.findings:
+        print(finding.judge, finding.told, finding.case)
+
+Everything follows from seed and number of the run: two hunts of so many `runs` find the same. `seconds` end it as well.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from protocols.rehearsing import Dice
+from scenarios.hunt.behaviour import marks
+from scenarios.hunt.case import Case
+from scenarios.hunt.drawing import Prey, draw
+from scenarios.hunt.judges import Judge, Mistake, chosen, judged
+from scenarios.hunt.mutating import mutate
+from scenarios.hunt.running import Outcome, Stopwatch, run
+from scenarios.hunt.shrinking import SECONDS_MOST, shrink
+
+_KEPT_MOST = 200  # cases that are branched from
+Schedules = Literal["aimed", "random"]
+
+
+@dataclass
+class Finding:
+    """A mistake, with the smallest case that shows it."""
+
+    judge: str
+    sort: str
+    told: str  # a sentence
+    case: Case  # made smaller
+    run: int  # number of the run that found it
+    first: Case  # the case as it was found
+    minimal: bool = False
+    tried: int = 0  # candidates on the way
+    again: int = 0  # further runs that showed the same
+    digest: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.judge} ({self.sort}): {self.told}"
+
+
+@dataclass
+class Covered:
+    """What the runs did."""
+
+    types: Counter[tuple[int, int]] = field(default_factory=Counter)  # (kind of event, type) -> how many
+    options: Counter[str] = field(default_factory=Counter)  # drawn -> in how many runs
+    fresh: list[int] = field(default_factory=list)  # numbers of the runs that behaved in a new way
+    marks: set[Any] = field(default_factory=set)
+    deliveries: int = 0
+    events: int = 0
+    faulty: int = 0  # runs with faults
+
+    def note(self, number: int, outcome: Outcome) -> bool:
+        """Enter a run; whether it behaved in a new way."""
+        case = outcome.case
+        self.options.update(list(case.options))
+        self.events += outcome.events
+        self.faulty += bool(case.faults)
+        if outcome.tables:
+            hops = outcome.tables["hops"]
+            self.types.update(zip(hops["kind"].tolist(), hops["type"].tolist()))
+            self.deliveries += len(outcome.tables["deliveries"]["client"])
+        left = marks(outcome)
+        fresh = bool(left - self.marks)
+        self.marks |= left
+        if fresh:
+            self.fresh.append(number)
+        return fresh
+
+
+@dataclass
+class Report:
+    """What came of a hunt."""
+
+    protocol: str
+    seed: int
+    findings: list[Finding] = field(default_factory=list)
+    runs: int = 0
+    seconds: float = 0.0
+    covered: Covered = field(default_factory=Covered)
+    interrupted: bool = False
+
+
+def hunt(
+    protocol: str | type,
+    *,
+    seed: int = 1,
+    seconds: float | None = None,
+    runs: int | None = None,
+    kind: str | type | None = None,
+    options: Mapping[str, Any] | None = None,
+    judges: Sequence[str] | None = None,
+    schedules: Schedules = "aimed",
+    faults: bool = True,
+    enough: int | None = None,
+    shrink_seconds: float = SECONDS_MOST,
+    on_finding: Callable[[Finding], None] | None = None,
+    on_run: Callable[[Report], None] | None = None,
+) -> Report:
+    """Look for what is wrong with a protocol.
+
+    Parameters
+    ----------
+    protocol : a registered name, package.module:Class, or a class
+    seed : of everything that is drawn
+    seconds, runs : it ends after so long, or so many runs; by default after 60 seconds
+    kind : of the protocol, if it is not registered
+    options : of the protocol, in every run; others are drawn
+    judges : by name; by default all
+    schedules : "aimed" at what happened before, or plainly "random"
+    faults : whether anything fails
+    enough : it ends after so many findings
+    shrink_seconds : how long at most a case is made smaller; 0: not at all
+    on_finding, on_run : told as it goes
+
+    Raises
+    ------
+    InvalidInput
+        If there is no such protocol, kind, judge or option.
+    """
+    prey = Prey.of(protocol, kind, options, faults)
+    report = Report(prey.protocol, seed)
+    asked, watch = chosen(judges), Stopwatch()
+    seconds = 60.0 if seconds is None and runs is None else seconds
+    known: dict[tuple[str, str], Finding] = {}
+    try:
+        for number, case in _cases(prey, seed, schedules, report):
+            if (runs is not None and number >= runs) or (seconds is not None and watch.seconds >= seconds):
+                break
+            for finding in _one(number, case, asked, report, known, shrink_seconds):
+                report.findings.append(finding)
+                if on_finding is not None:
+                    on_finding(finding)
+            report.seconds = watch.seconds
+            if on_run is not None:
+                on_run(report)
+            if enough is not None and len(report.findings) >= enough:
+                break
+    except KeyboardInterrupt:
+        report.interrupted = True
+    report.seconds = watch.seconds
+    return report
+
+
+def _cases(prey: Prey, seed: int, schedules: Schedules, report: Report) -> Iterator[tuple[int, Case]]:
+    """Case after case, each with its number; branched from those that were worth keeping."""
+    kept: list[Case] = []
+    number = 0
+    while True:
+        dice = Dice(seed, number, "hunt/next")
+        if schedules == "random" or not kept or dice.below(3) == 0:
+            case = draw(prey, seed, number)
+        else:
+            case = mutate(prey, kept[-1 - dice.below(len(kept))], seed, number)
+        before = len(report.covered.fresh)
+        yield number, case
+        if len(report.covered.fresh) > before:
+            kept.append(case)
+            del kept[: max(0, len(kept) - _KEPT_MOST)]
+        number += 1
+
+
+def _one(
+    number: int, case: Case, asked: Mapping[str, Judge], report: Report, known: dict[tuple[str, str], Finding],
+    shrink_seconds: float,
+) -> Iterator[Finding]:  # fmt: skip
+    """Run and judge a case; the findings that are new."""
+    outcome = run(case)
+    report.runs += 1
+    fresh = report.covered.note(number, outcome)
+    mistakes = judged(outcome, asked)
+    if fresh and not mistakes:
+        mistakes = judged(outcome, asked, dear=True)
+    for mistake in mistakes:
+        if mistake.same in known:
+            known[mistake.same].again += 1
+            continue
+        known[mistake.same] = found = _smaller(number, case, mistake, asked, shrink_seconds)
+        yield found
+
+
+def _smaller(number: int, case: Case, mistake: Mistake, asked: Mapping[str, Judge], seconds: float) -> Finding:
+    """A finding, with its case made smaller."""
+    only = {mistake.judge: asked[mistake.judge]}
+
+    def against(candidate: Case) -> list[Mistake]:
+        outcome = run(candidate)
+        found = judged(outcome, only) + judged(outcome, only, dear=True)
+        return [each for each in found if each.same == mistake.same]
+
+    shrunk = shrink(case, lambda candidate: bool(against(candidate)), seconds=seconds)
+    left = against(shrunk.case) or [mistake]
+    digest = run(shrunk.case).digest
+    return Finding(
+        mistake.judge, mistake.sort, left[0].told, shrunk.case, number, case, shrunk.minimal, shrunk.tried, digest=digest
+    )
+
+
+__all__ = ["Covered", "Finding", "Report", "hunt"]
