@@ -13,12 +13,15 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+from pydantic import ValidationError
 
 from brokers import names
 from brokers.errors import BrokerlabError, InvalidInput
+from brokers.registry import did_you_mean
 from protocols.rehearsing import REHEARSALS, Dice, Rehearsal, service_of
 from scenarios.hunt.case import Act, Case, Edge
-from scenarios.hunt.options import draw_options
+from scenarios.hunt.options import draw_options, options_model
+from scenarios.problems import explain
 from topology.build import build
 from topology.links import Links
 
@@ -54,6 +57,7 @@ class Prey:
         found = spec.kind_class
         if not found.manifest.rehearsal:
             raise InvalidInput(f"the kind {found.name!r} has no rehearsal; name a function as `rehearsal` in its manifest")
+        _checked(spec.protocol_class, options or {})
         known = names.table("kinds")
         kind_name = found.name if found.name in known else spec.kind_target
         return cls(named, kind_name, dict(options or {}), faults)
@@ -65,6 +69,23 @@ class Prey:
     @cached_property
     def kind_class(self) -> Any:
         return names.find("kinds", self.kind, trust=True).object
+
+
+def _checked(protocol: Any, options: Mapping[str, Any]) -> None:
+    """InvalidInput where these are no options of the protocol."""
+    model = options_model(protocol)
+    if model is None:
+        if options:
+            raise InvalidInput(f"{protocol.__name__} has no options (got {', '.join(options)})")
+        return
+    for name in options:
+        if name not in model.model_fields:
+            raise InvalidInput(f"{protocol.__name__} has no option {name!r}; {did_you_mean(name, model.model_fields)}")
+    try:
+        model(**options)
+    except ValidationError as error:
+        told = "; ".join(message for _, _, message in explain(error, options, model))
+        raise InvalidInput(f"{protocol.__name__}: {', '.join(options)}: {told}") from None
 
 
 def draw(prey: Prey, seed: int, number: int) -> Case:

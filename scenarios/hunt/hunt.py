@@ -89,6 +89,7 @@ class Report:
     seconds: float = 0.0
     covered: Covered = field(default_factory=Covered)
     interrupted: bool = False
+    unused: list[str] = field(default_factory=list)  # what no run exercised, a sentence each
 
 
 def hunt(
