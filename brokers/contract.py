@@ -526,6 +526,7 @@ class BrokerProtocol(ABC):
     sees_load: ClassVar[bool] = False  # whether it reads `node.load`; its brokers get their events one at a time
     timer_min_ns: int = NEVER
     hands_over: ClassVar[bool] = False  # whether it heeds `env.sessions`
+    frugal: ClassVar[bool] = False  # on a tree a publication goes over a link only if somebody behind may get it
     state_version: ClassVar[int] = 1  # goes up when `load` would misread what `state` gave before
     # What attributes hold beside plain data: classes of records, functions that an `Aside` computes.
     keeps: ClassVar[tuple[Any, ...]] = ()

@@ -18,7 +18,7 @@ from scenarios.plan import resolve
 from scenarios.schema import Scenario
 
 SERVICE, CLIENTS = "service", "all"
-_DRAIN_NS = 5_000_000_000
+_DRAIN_NS = 12_000_000_000
 
 
 class Edge(NamedTuple):

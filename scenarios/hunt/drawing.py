@@ -99,11 +99,33 @@ def draw(prey: Prey, seed: int, number: int) -> Case:
 
 
 def runs(case: Case) -> bool:
-    """Whether the program takes it: not all that can be drawn goes together."""
+    """Whether clients may do this, and the program takes it: not all that can be drawn goes together."""
     try:
-        return case.model is not None
+        return orderly(case) and case.model is not None
     except InvalidInput:
         return False
+
+
+def orderly(case: Case) -> bool:
+    """Whether clients end only what they began, and begin once what cannot be replaced."""
+    kind = names.find("kinds", case.kind, trust=True).object
+    begun: set[Any] = set()
+    ended: set[Any] = set()
+    for act in sorted(case.acts, key=lambda act: act.at):
+        type_, about = kind.types[act.op], act.about
+        if act.word is not None and act.body is not None:
+            named = kind(dict(case.params)).word_of(type_, np.array([np.nan if each is None else each for each in act.body]))
+            if named is not None and named != act.word:
+                return False
+        if type_ in kind.revocations:
+            if about not in begun or about in ended:
+                return False
+            ended.add(about)
+        elif type_ in kind.interests:
+            if about in ended or (about in begun and type_ not in kind.replacements):
+                return False
+            begun.add(about)
+    return True
 
 
 def one_of(dice: Dice, things: Sequence[Any]) -> Any:
@@ -117,7 +139,7 @@ def share(dice: Dice) -> float:
 def _drawn(prey: Prey, dice: Dice, plain: bool) -> Case:
     seed = 1 + dice.below(_SCALE)
     brokers, edges = _network(prey, dice, seed, plain)
-    length = one_of(dice, _LENGTHS_MS) * MS
+    length = one_of(dice, _LENGTHS_MS[:3] if prey.kind_class.server else _LENGTHS_MS) * MS
     grid = one_of(dice, (1, 1, 1, 2 * MS, 10 * MS))
     settled = not plain and dice.below(6) == 0
     params = prey.kind_class.Params().model_dump(mode="json")
@@ -236,10 +258,10 @@ def at_rest(prey: Prey, case: Case, script: Sequence[Act], dice: Dice) -> Case:
     publications = {op for op, type_ in prey.kind_class.types.items() if type_ in prey.kind_class.publications}
     free = [act for act in script if act.op in publications]
     acts = [*case.acts]
-    probe = over + rest
+    probe = over + (rest // 10 if prey.kind_class.server else rest)
     for i in range(min(4, len(free))):
         acts.append(_anew(one_of(dice, free), i, probe + 1 + i * MS))
-    leave = probe + rest
+    leave = probe + (rest // 10 if prey.kind_class.server else rest)  # a server may have much to say all along
     going = _departures(prey, acts, script, leave, dice)
     if going:
         acts += going

@@ -25,6 +25,7 @@ from scenarios.hunt.mutating import mutate
 from scenarios.hunt.running import Outcome, Stopwatch, run
 from scenarios.hunt.shrinking import SECONDS_MOST, shrink
 
+_DEAR_EVERY, _DEAR_IF_NEW = 20, 5  # runs that dear judges are asked about, one of them in turn
 _KEPT_MOST = 200  # cases that are branched from
 Schedules = Literal["aimed", "random"]
 
@@ -180,8 +181,10 @@ def _one(
     report.runs += 1
     fresh = report.covered.note(number, outcome)
     mistakes = judged(outcome, asked)
-    if fresh and not mistakes:
-        mistakes = judged(outcome, asked, dear=True)
+    if not mistakes and (number % _DEAR_EVERY == 0 or (fresh and number % _DEAR_IF_NEW == 0)):
+        dear = [name for name, judge in asked.items() if judge.dear]
+        turn = {name: asked[name] for name in dear[number // _DEAR_IF_NEW % len(dear) :][:1]} if dear else {}
+        mistakes = judged(outcome, turn, dear=True)
     for mistake in mistakes:
         if mistake.same in known:
             known[mistake.same].again += 1

@@ -9,11 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from brokers.verdicts import FINDINGS
 from brokers.errors import InvalidInput
 from brokers.registry import did_you_mean
+from brokers.verdicts import FINDINGS
 from protocols.conformance import audit
+from scenarios.hunt.budget import budget
+from scenarios.hunt.rest import leaks, quiet
 from scenarios.hunt.running import Outcome
+from scenarios.hunt.sameness import cutting, isolation, resuming
 
 
 class Mistake(NamedTuple):
@@ -51,7 +54,7 @@ def storm(outcome: Outcome) -> Iterator[tuple[str, str]]:
 
 def delivery(outcome: Outcome) -> Iterator[tuple[str, str]]:
     """What the kit's audit finds that breaks a promise."""
-    if outcome.failed:
+    if outcome.failed or outcome.overloaded:
         return
     judged = audit(outcome.tables, outcome.kind, outcome.guarantees)
     for name, promise in FINDINGS.items():
@@ -64,6 +67,12 @@ JUDGES: dict[str, Judge] = {
     "fails": Judge("the protocol raises nothing and keeps the contract", fails),
     "storm": Judge("what clients do causes no messages without end", storm),
     "delivery": Judge("who must get a publication gets it, once and in order, and nobody else does", delivery),
+    "budget": Judge("a publication goes over a link once; of frugal protocols, only where somebody may get it", budget),
+    "leaks": Judge("nothing is left once all that was begun has ended", leaks),
+    "quiet": Judge("no messages or timers go on once all that was begun has ended", quiet),
+    "isolation": Judge("a run changes nothing that all brokers have in common: classes, modules", isolation),
+    "cutting": Judge("other cuttings, shards, tables and views give the same run", cutting, dear=True),
+    "resuming": Judge("a run that is stopped and gone on with is the same run", resuming, dear=True),
 }
 
 

@@ -13,6 +13,7 @@ from brokers.errors import BrokerlabError, NeverQuiet
 from brokers.promises import Faced, promised
 from brokers.thresholds import lowered
 from scenarios.hunt.case import Case
+from scenarios.hunt.shared import shared_state
 
 EVENTS_MOST = 20_000  # of one run; those that get quiet have some hundreds
 
@@ -31,6 +32,14 @@ class Outcome:
     described: list[Any] = field(default_factory=list)
     held: list[int] = field(default_factory=list)  # bodies that are kept, by broker and body
     events: int = 0
+    under_way: int = 0  # messages, at the end
+    stained: list[str] = field(default_factory=list)  # what all brokers have in common, and the run changed
+
+    @property
+    def overloaded(self) -> bool:
+        """Whether so much waits for slow links or brokers that it did not come through before the end."""
+        slow = bool(self.case.cost) or any(edge.bandwidth for edge in self.case.edges)
+        return slow and self.under_way > 0
 
     @cached_property
     def guarantees(self) -> Any:
@@ -58,6 +67,8 @@ def run(case: Case, cutting: Cutting | None = None) -> Outcome:
         outcome.held = [int(each) for each in protocol.held()]
 
     traces = MemoryTraces("full", tables_of(model))
+    protocol = model.services[0].protocol_class
+    before = shared_state(protocol)
     try:
         with lowered(case.thresholds):
             result: Result = simulate(model, trace=traces, cutting=cutting, observe=look)
@@ -67,8 +78,11 @@ def run(case: Case, cutting: Cutting | None = None) -> Outcome:
     except Exception as error:  # of the protocol, which may raise anything
         outcome.failed, outcome.sort = said(error), _place(error)
         return outcome
+    after = shared_state(protocol)
+    outcome.stained = [name for name, value in after.items() if before.get(name) != value]
     outcome.digest = result.digest
     outcome.tables = traces.tables()
+    outcome.under_way = int(result.metrics["network"]["in_flight_at_end"])
     outcome.events = len(outcome.tables["hops"]["time_ns"])
     return outcome
 

@@ -181,7 +181,7 @@ def _links(case: Case) -> Iterator[Case]:
 def _clients(case: Case) -> Iterator[Case]:
     """Without clients that do nothing; two clients of a broker as one; a client at the next broker."""
     idle = sorted(set(range(len(case.clients))) - {act.client for act in case.acts})
-    if len(case.clients) > 1:
+    if len(case.clients) > 1 and not any(act.word is not None for act in case.acts):  # words may name clients
         for gone in reversed(idle):
             yield case.but(
                 clients=_without(case.clients, gone),

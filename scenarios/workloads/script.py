@@ -103,7 +103,7 @@ class Script:
         mine = set(np.asarray(context.clients).tolist())
         self._standing = _emissions(each for each in said if each.time == 0)
         self._acts = _emissions(each for each in said if each.time and each.client in mine)
-        self._wake = min((int(each.time[0]) for each in self._acts), default=NEVER)
+        self._wake = min((int(each.time.min()) for each in self._acts), default=NEVER)
 
     def next_wake(self) -> int:
         return self._wake
@@ -196,7 +196,7 @@ def _emissions(said: Iterable[_Said]) -> list[Emission]:
                 None if group[0].data is None else [each.data for each in group],
             )
         )
-    return sorted(out, key=lambda each: int(each.time[0]))
+    return out  # rank after rank: those of a client at one time stay in order
 
 
 __all__ = ["Action", "Script", "ScriptParameters", "WrongAction"]
