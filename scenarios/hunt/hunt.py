@@ -14,9 +14,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import count
 from typing import Any, Literal
 
 from protocols.rehearsing import Dice
+from scenarios.hunt.aiming import Moment, aim, moments
 from scenarios.hunt.behaviour import marks
 from scenarios.hunt.case import Case
 from scenarios.hunt.drawing import Prey, draw
@@ -25,7 +27,7 @@ from scenarios.hunt.mutating import mutate
 from scenarios.hunt.running import Outcome, Stopwatch, run
 from scenarios.hunt.shrinking import SECONDS_MOST, shrink
 
-_DEAR_EVERY, _DEAR_IF_NEW = 20, 5  # runs that dear judges are asked about, one of them in turn
+_DEAR_EVERY, _DEAR_IF_NEW = 10, 3  # runs that dear judges are asked about, one of them in turn
 _KEPT_MOST = 200  # cases that are branched from
 Schedules = Literal["aimed", "random"]
 
@@ -135,11 +137,17 @@ def hunt(
     asked, watch = chosen(judges), Stopwatch()
     seconds = 60.0 if seconds is None and runs is None else seconds
     known: dict[tuple[str, str], Finding] = {}
+    kept = _Kept(prey, seed, schedules)
     try:
-        for number, case in _cases(prey, seed, schedules, report):
+        for number in count():
             if (runs is not None and number >= runs) or (seconds is not None and watch.seconds >= seconds):
                 break
-            for finding in _one(number, case, asked, report, known, shrink_seconds):
+            outcome = run(kept.next(number))
+            fresh = report.covered.note(number, outcome)
+            report.runs += 1
+            if fresh:
+                kept.keep(outcome)
+            for finding in _judged(number, outcome, fresh, asked, known, shrink_seconds):
                 report.findings.append(finding)
                 if on_finding is not None:
                     on_finding(finding)
@@ -154,42 +162,44 @@ def hunt(
     return report
 
 
-def _cases(prey: Prey, seed: int, schedules: Schedules, report: Report) -> Iterator[tuple[int, Case]]:
-    """Case after case, each with its number; branched from those that were worth keeping."""
-    kept: list[Case] = []
-    number = 0
-    while True:
-        dice = Dice(seed, number, "hunt/next")
-        if schedules == "random" or not kept or dice.below(3) == 0:
-            case = draw(prey, seed, number)
-        else:
-            case = mutate(prey, kept[-1 - dice.below(len(kept))], seed, number)
-        before = len(report.covered.fresh)
-        yield number, case
-        if len(report.covered.fresh) > before:
-            kept.append(case)
-            del kept[: max(0, len(kept) - _KEPT_MOST)]
-        number += 1
+class _Kept:
+    """Cases that are worth to go on from, with the moments to aim at."""
+
+    def __init__(self, prey: Prey, seed: int, schedules: Schedules) -> None:
+        self._prey, self._seed, self._schedules = prey, seed, schedules
+        self._cases: list[tuple[Case, list[Moment]]] = []
+
+    def next(self, number: int) -> Case:
+        """The case of this number."""
+        dice = Dice(self._seed, number, "hunt/next")
+        way = dice.below(6)
+        if self._schedules == "random" or not self._cases or way < 2:
+            return draw(self._prey, self._seed, number)
+        case, at = self._cases[-1 - dice.below(len(self._cases))]
+        aimed = aim(self._prey, case, at, self._seed, number) if way < 5 else None
+        return aimed or mutate(self._prey, case, self._seed, number)
+
+    def keep(self, outcome: Outcome) -> None:
+        """Go on from this one too."""
+        self._cases.append((outcome.case, moments(outcome)))
+        del self._cases[: max(0, len(self._cases) - _KEPT_MOST)]
 
 
-def _one(
-    number: int, case: Case, asked: Mapping[str, Judge], report: Report, known: dict[tuple[str, str], Finding],
+def _judged(
+    number: int, outcome: Outcome, fresh: bool, asked: Mapping[str, Judge], known: dict[tuple[str, str], Finding],
     shrink_seconds: float,
 ) -> Iterator[Finding]:  # fmt: skip
-    """Run and judge a case; the findings that are new."""
-    outcome = run(case)
-    report.runs += 1
-    fresh = report.covered.note(number, outcome)
+    """What judges have against a run, as findings where it is new."""
     mistakes = judged(outcome, asked)
-    if not mistakes and (number % _DEAR_EVERY == 0 or (fresh and number % _DEAR_IF_NEW == 0)):
+    if not mistakes and (number % _DEAR_EVERY < 2 or (fresh and number % _DEAR_IF_NEW == 0)):
         dear = [name for name, judge in asked.items() if judge.dear]
-        turn = {name: asked[name] for name in dear[number // _DEAR_IF_NEW % len(dear) :][:1]} if dear else {}
+        turn = {dear[number % len(dear)]: asked[dear[number % len(dear)]]} if dear else {}
         mistakes = judged(outcome, turn, dear=True)
     for mistake in mistakes:
         if mistake.same in known:
             known[mistake.same].again += 1
             continue
-        known[mistake.same] = found = _smaller(number, case, mistake, asked, shrink_seconds)
+        known[mistake.same] = found = _smaller(number, outcome.case, mistake, asked, shrink_seconds)
         yield found
 
 

@@ -13,7 +13,7 @@ from brokers.errors import BrokerlabError, NeverQuiet
 from brokers.promises import Faced, promised
 from brokers.thresholds import lowered
 from scenarios.hunt.case import Case
-from scenarios.hunt.shared import shared_state
+from scenarios.hunt.shared import Shared
 
 EVENTS_MOST = 20_000  # of one run; those that get quiet have some hundreds
 
@@ -68,18 +68,19 @@ def run(case: Case, cutting: Cutting | None = None) -> Outcome:
 
     traces = MemoryTraces("full", tables_of(model))
     protocol = model.services[0].protocol_class
-    before = shared_state(protocol)
+    shared = Shared(protocol)
     try:
         with lowered(case.thresholds):
             result: Result = simulate(model, trace=traces, cutting=cutting, observe=look)
     except NeverQuiet as error:
         outcome.failed, outcome.sort = str(error), "never quiet"
+        shared.changed()
         return outcome
     except Exception as error:  # of the protocol, which may raise anything
         outcome.failed, outcome.sort = said(error), _place(error)
+        shared.changed()
         return outcome
-    after = shared_state(protocol)
-    outcome.stained = [name for name, value in after.items() if before.get(name) != value]
+    outcome.stained = shared.changed()
     outcome.digest = result.digest
     outcome.tables = traces.tables()
     outcome.under_way = int(result.metrics["network"]["in_flight_at_end"])

@@ -10,13 +10,12 @@ from typing import Any
 
 from brokers.contract import ShardProtocol
 from brokers.engine.simulate import FileTraces, simulate, tables_of
-from brokers.errors import BrokerlabError
 from protocols.conformance import ORACLE, Variant, check_digests, variants
 from protocols.rehearsing import Dice
 from scenarios.hunt.running import Outcome, said
 
 _WAYS = 2
-_WINDOWS = 3  # at least, of a run that is stopped: each is a checkpoint
+_WINDOWS = 2  # at least, until a run is stopped: each is a checkpoint
 
 
 class _Stopped(Exception):
@@ -52,7 +51,8 @@ def resuming(outcome: Outcome) -> Iterator[tuple[str, str]]:
     if issubclass(protocol, ShardProtocol) and protocol.state is ShardProtocol.state:
         return
     dice = Dice(model.seed, len(outcome.case.acts), "hunt/stop")
-    until = dice.below(model.duration_ns)
+    times = sorted({act.at for act in outcome.case.acts}) or [model.duration_ns // 2]
+    until = times[dice.below(len(times))] + 1 + dice.below(20_000_000)
     shards = [1 + dice.below(min(3, model.overlay.brokers)) for _ in range(2)]
 
     def stop(now_ns: int, events: int, under_way: int) -> None:
@@ -65,11 +65,11 @@ def resuming(outcome: Outcome) -> Iterator[tuple[str, str]]:
             try:
                 digest = simulate(
                     model, actors=shards[0], trace=traces, progress=stop, checkpoint_every_s=0.0,
-                    max_window_ns=max(1, model.duration_ns // _WINDOWS),
+                    max_window_ns=max(1, until // _WINDOWS),
                 ).digest  # fmt: skip
             except _Stopped:
                 digest = simulate(model, actors=shards[1], trace=traces, resume=True, notice=_nothing).digest
-    except (BrokerlabError, Exception) as error:  # of the protocol, which may raise anything
+    except Exception as error:  # of the protocol, which may raise anything
         yield "fails when resumed", f"stopped at {until} ns and gone on with: {said(error)}"
         return
     if digest != outcome.digest:
