@@ -24,6 +24,7 @@ from scenarios.hunt.case import Case
 from scenarios.hunt.drawing import Prey, draw
 from scenarios.hunt.judges import Judge, Mistake, chosen, judged
 from scenarios.hunt.mutating import mutate
+from scenarios.hunt.options import options_model
 from scenarios.hunt.running import Outcome, Stopwatch, run
 from scenarios.hunt.shrinking import SECONDS_MOST, shrink
 
@@ -159,7 +160,20 @@ def hunt(
     except KeyboardInterrupt:
         report.interrupted = True
     report.seconds = watch.seconds
+    report.unused = list(_unused(prey, report.covered))
     return report
+
+
+def _unused(prey: Prey, covered: Covered) -> Iterator[str]:
+    """What no run exercised, a sentence each."""
+    kind = prey.kind_class
+    sent = {type_ for (_, type_) in covered.types}
+    if never := [op for op, type_ in kind.types.items() if type_ not in sent]:
+        yield f"never sent: {', '.join(never)}"
+    model = options_model(prey.protocol_class)
+    known = [] if model is None else [name for name in model.model_fields if name not in prey.options]
+    if never := [name for name in known if name not in covered.options]:
+        yield f"options never other than they are by default: {', '.join(never)}"
 
 
 class _Kept:
@@ -173,7 +187,7 @@ class _Kept:
         """The case of this number."""
         dice = Dice(self._seed, number, "hunt/next")
         way = dice.below(6)
-        if self._schedules == "random" or not self._cases or way < 2:
+        if self._schedules == "random" or not self._cases or way < 3:
             return draw(self._prey, self._seed, number)
         case, at = self._cases[-1 - dice.below(len(self._cases))]
         aimed = aim(self._prey, case, at, self._seed, number) if way < 5 else None

@@ -19,6 +19,7 @@ from scenarios.hunt.hunt import Covered, Finding, Report
 from scenarios.hunt.running import EVENTS_MOST
 from topology.units import format_duration
 
+_KINDS = ("fault", "message", "timer")
 ACTS_SHOWN = 30
 FILE = "scenario.yaml"
 
@@ -156,4 +157,7 @@ def covered(report: Report) -> Iterator[str]:
     late = sum(number >= last for number in found.fresh)
     told = f"{late} of them in the last tenth" if late else "none in the last tenth: more of the same finds little"
     yield f"  {len(found.fresh):,} runs behaved in a new way, {told}"
-    yield from report.unused
+    types = ", ".join(f"{_KINDS[kind]} {type_}: {count:,}" for (kind, type_), count in sorted(found.types.items()))
+    yield f"  handled by type: {types or 'nothing'}"
+    for sentence in report.unused:
+        yield f"  {sentence}"

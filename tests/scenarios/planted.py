@@ -135,16 +135,16 @@ class TrustsWithdrawals(PlainSubscription):
 
 
 class Blinks(PlainSubscription):
-    """For 200 us after a withdrawal came over a link, publications that come are dropped."""
+    """For 1 us after a withdrawal came over a link, publications that come are dropped."""
 
-    GAP_NS = 200_000
+    GAP_NS = 1_000
 
     def __init__(self, node: Any) -> None:
         super().__init__(node)
         self.blind_until = 0
 
     def on_message(self, message: Any) -> None:
-        if message.type == PUBLISH and message.time < self.blind_until:
+        if message.type == PUBLISH and self.blind_until - self.GAP_NS < message.time < self.blind_until:
             return
         if message.type == UNSUBSCRIBE and message.link >= 0:
             self.blind_until = message.time + self.GAP_NS
@@ -152,14 +152,14 @@ class Blinks(PlainSubscription):
 
 
 class Stumbles(PlainSubscription):
-    """A subscription that comes within 1 ms of another change over a link is not passed on."""
+    """A subscription that comes within 1 us of another change, and not with it, over a link is not passed on."""
 
     def __init__(self, node: Any) -> None:
         super().__init__(node)
         self.changed = -(10**9)
 
     def passes_on(self, message: Any, id: int, link: int) -> bool:
-        return message.time - self.changed > 1_000_000 or message.link < 0
+        return not 0 < message.time - self.changed < 1_000 or message.link < 0
 
     def on_message(self, message: Any) -> None:
         super().on_message(message)
@@ -168,7 +168,7 @@ class Stumbles(PlainSubscription):
 
 
 class MeetsItself(PlainSubscription):
-    """A withdrawal that comes within 100 us of the subscription is lost."""
+    """A withdrawal that comes within 100 ns of the subscription is lost."""
 
     def __init__(self, node: Any) -> None:
         super().__init__(node)
@@ -177,7 +177,7 @@ class MeetsItself(PlainSubscription):
     def on_message(self, message: Any) -> None:
         if message.type == SUBSCRIBE:
             self.since[message.word] = message.time
-        if message.type == UNSUBSCRIBE and message.time - self.since.get(message.word, -(10**9)) < 100_000:
+        if message.type == UNSUBSCRIBE and message.time - self.since.get(message.word, -(10**9)) < 100:
             return
         super().on_message(message)
 
