@@ -209,7 +209,7 @@ class Channels(Kind):
         if type == UNSUBSCRIBE:
             return None if row is None else "a message of this type has no body; leave it out"
         if row is None or row.size != 1 + 2 * self.dimensions:
-            return f"a query has a body of {1 + 2 * self.dimensions} numbers: its period in ns and two ends for each axis"
+            return f"a query has {1 + 2 * self.dimensions} numbers: its period in ns and two ends for each axis"
         return super().amiss(type, row)
 
     def oracle(self, interests: Mapping[int, Any], message: Any) -> set[int]:

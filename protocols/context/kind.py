@@ -131,7 +131,7 @@ class Context(Kind):
             return "it needs a body: values, or a context, attribute and value, or atoms"
         sizes = {PUBLISH: row.size == self.attributes, UPDATE: row.size == 3, SUBSCRIBE: row.size % ATOM == 0}
         if not sizes[type]:
-            told = {PUBLISH: f"{self.attributes} values", UPDATE: "context, attribute and value", SUBSCRIBE: "atoms of 7"}
+            told = {PUBLISH: f"{self.attributes} values", UPDATE: "context, attribute, value", SUBSCRIBE: "atoms of 7"}
             return f"{row.size} numbers, where there have to be {told[type]}"
         return super().amiss(type, row)
 

@@ -28,8 +28,8 @@ def command(arguments: list[str]) -> int:
 def _parser() -> argparse.ArgumentParser:
     result = parser(
         "hunt",
-        "Look for what is wrong with a protocol: small networks, scripts and faults are drawn, run and judged, and what "
-        "fails is made smaller until nothing can be left out. A protocol that is named module:Class is imported.",
+        "Look for what is wrong with a protocol: small networks, scripts and faults are drawn, run and judged, and "
+        "what fails is made smaller until nothing can be left out. A protocol that is named module:Class is imported.",
         """
         brokerlab hunt subscription --for 2min
         brokerlab hunt my.module:Mine --runs 500 --seed 7 --faults none
@@ -37,15 +37,26 @@ def _parser() -> argparse.ArgumentParser:
         brokerlab hunt my.module:Mine --replay hunts/mine-delivery-missed/scenario.yaml
         """,
     )
-    result.add_argument("protocol", metavar="PROTOCOL", help="a protocol of `brokerlab list`, or package.module:Class")
-    result.add_argument("--for", dest="time", metavar="T", help="how long, as in 2min (default: 60 s, or as --runs says)")
+    result.add_argument(
+        "protocol", metavar="PROTOCOL", help="a protocol of `brokerlab list`, or package.module:Class"
+    )
+    result.add_argument(
+        "--for", dest="time", metavar="T", help="how long, as in 2min (default: 60 s, or as --runs says)"
+    )
     result.add_argument("--runs", type=int, metavar="N", help="how many runs: the same are found each time")
     result.add_argument("--seed", type=int, default=1, help="of what is drawn (default: 1)")
     result.add_argument("--kind", help="its kind, package.module:Name, if that is not registered")
     result.add_argument(
-        "--set", metavar="option=value", action="append", default=[], dest="said", help="an option of the protocol"
+        "--set",
+        metavar="option=value",
+        action="append",
+        default=[],
+        dest="said",
+        help="an option of the protocol",
     )
-    result.add_argument("--faults", choices=("some", "none"), default="some", help="whether anything fails (default: some)")
+    result.add_argument(
+        "--faults", choices=("some", "none"), default="some", help="whether anything fails (default: some)"
+    )
     result.add_argument(
         "--schedules", choices=("aimed", "random"), default="aimed",
         help="aimed at what happened in runs before (default), or plainly random",
@@ -53,7 +64,9 @@ def _parser() -> argparse.ArgumentParser:
     result.add_argument("--judges", metavar="A,B", help="only these of `brokerlab list judges`")
     result.add_argument("--out", default="hunts", help="folder for what is found (default: hunts)")
     result.add_argument("--replay", metavar="FILE", help="run and judge the scenario of a finding again")
-    result.add_argument("--thresholds", type=int, metavar="N", help="with --replay: tables tidy themselves from so much")
+    result.add_argument(
+        "--thresholds", type=int, metavar="N", help="with --replay: tables tidy themselves from so much"
+    )
     result.add_argument("--json", action="store_true", help="one JSON object at the end")
     return result
 

@@ -20,8 +20,8 @@ _NOTHING = "nothing"  # is promised under faults
 def command(arguments: list[str]) -> int:
     result = parser(
         "list",
-        "Names that a scenario may use, each with a line of prose, and the judges of `brokerlab hunt`. Installed packages add to them by entry "
-        "points of the groups brokerlab.kinds, brokerlab.protocols, and so on.",
+        "Names that a scenario may use, each with a line of prose, and the judges of `brokerlab hunt`. Installed "
+        "packages add to them by entry points of the groups brokerlab.kinds, brokerlab.protocols, and so on.",
         """
         brokerlab list
         brokerlab list protocols

@@ -123,7 +123,9 @@ def _short_life(prey: Prey, case: Case, at: list[Moment], dice: Dice) -> Case:
 def _priorities(prey: Prey, case: Case, at: list[Moment], dice: Dice) -> Case:
     """Some links come after all others."""
     slow = one_of(dice, (5, 20, 60)) * MS
-    edges: Any = tuple(edge._replace(delay_ns=edge.delay_ns + slow) if dice.below(3) == 0 else edge for edge in case.edges)
+    edges: Any = tuple(
+        edge._replace(delay_ns=edge.delay_ns + slow) if dice.below(3) == 0 else edge for edge in case.edges
+    )
     return case.but(edges=edges) if edges != case.edges else case
 
 

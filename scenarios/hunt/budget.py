@@ -26,7 +26,10 @@ def budget(outcome: Outcome) -> Iterator[tuple[str, str]]:
     seen: set[tuple[int, int]] = set()
     for link, body in zip(links, bodies):
         if (link, body) in seen and body not in twice_ago:
-            yield "twice", f"{_publication(outcome, body)} went over the link {_link(outcome, link)} more than once"
+            yield (
+                "twice",
+                f"{_publication(outcome, body)} went over the link {_link(outcome, link)} more than once",
+            )
             break
         seen.add((link, body))
     if getattr(outcome.model.services[0].protocol_class, "frugal", False) and outcome.model.overlay.is_tree:

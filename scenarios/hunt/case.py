@@ -85,7 +85,13 @@ class Case:
     @cached_property
     def weight(self) -> tuple[int, ...]:
         """By which one case is smaller than another: its size, then how long and how large its numbers are."""
-        said = [self.settled, self.view != "auto", self.tables != "auto", self.thresholds is not None, bool(self.cost)]
+        said = [
+            self.settled,
+            self.view != "auto",
+            self.tables != "auto",
+            self.thresholds is not None,
+            bool(self.cost),
+        ]
         numbers = list(_numbers(asdict(self)))
         digits = sum(len(f"{number:.15g}".strip("0.")) for number in numbers)
         return (*self.size, sum(said), len(numbers), digits, int(sum(map(abs, numbers))))
@@ -107,7 +113,11 @@ class Case:
             "seed": self.seed,
             "duration": self.duration_ns,
             "drain": _DRAIN_NS,
-            "topology": {"kind": "explicit", "nodes": self.brokers, "links": [[e.a, e.b] for e in self.edges]},
+            "topology": {
+                "kind": "explicit",
+                "nodes": self.brokers,
+                "links": [[e.a, e.b] for e in self.edges],
+            },
             "links": {
                 **common,
                 **({"overrides": overrides} if (overrides := _overrides(self.edges, common)) else {}),
@@ -153,7 +163,14 @@ class Case:
         overlay = resolved.overlay
         ends = zip(overlay.link_a.tolist(), overlay.link_b.tolist())
         edges = tuple(
-            Edge(a, b, *(getattr(overlay, name)[i].item() for name in ("delay_ns", "jitter_ns", "bandwidth_bps", "loss")))
+            Edge(
+                a,
+                b,
+                *(
+                    getattr(overlay, name)[i].item()
+                    for name in ("delay_ns", "jitter_ns", "bandwidth_bps", "loss")
+                ),
+            )
             for i, (a, b) in enumerate(ends)
             if b < overlay.brokers
         )
@@ -227,7 +244,9 @@ def _overrides(edges: tuple[Edge, ...], common: Mapping[str, Any]) -> list[dict[
     found = []
     for edge in edges:
         other = {
-            key: getattr(edge, name) for key, name in _COLUMNS.items() if getattr(edge, name) != common.get(key, 0)
+            key: getattr(edge, name)
+            for key, name in _COLUMNS.items()
+            if getattr(edge, name) != common.get(key, 0)
         }
         if other:
             found.append({"between": [edge.a, edge.b], **other})

@@ -28,7 +28,8 @@ from topology.links import Links
 MS = 1_000_000
 _SCALE = 1 << 30
 _SHAPES: tuple[tuple[str, dict[str, Any]], ...] = (
-    ("line", {}), ("star", {}), ("random-tree", {}), ("random-tree", {}), ("ring", {}), ("erdos-renyi", {"probability": 0.4}),
+    ("line", {}), ("star", {}), ("random-tree", {}), ("random-tree", {}), ("ring", {}),
+    ("erdos-renyi", {"probability": 0.4}),
 )  # fmt: skip
 _LENGTHS_MS = (40, 300, 300, 1_500, 6_000)
 REST_NS = 1_500 * MS  # longer than what is on its way takes, on links as they are drawn
@@ -56,7 +57,9 @@ class Prey:
         named = protocol if isinstance(protocol, str) else spec.protocol_target
         found = spec.kind_class
         if not found.manifest.rehearsal:
-            raise InvalidInput(f"the kind {found.name!r} has no rehearsal; name a function as `rehearsal` in its manifest")
+            raise InvalidInput(
+                f"the kind {found.name!r} has no rehearsal; name a function as `rehearsal` in its manifest"
+            )
         _checked(spec.protocol_class, options or {})
         known = names.table("kinds")
         kind_name = found.name if found.name in known else spec.kind_target
@@ -80,7 +83,9 @@ def _checked(protocol: Any, options: Mapping[str, Any]) -> None:
         return
     for name in options:
         if name not in model.model_fields:
-            raise InvalidInput(f"{protocol.__name__} has no option {name!r}; {did_you_mean(name, model.model_fields)}")
+            raise InvalidInput(
+                f"{protocol.__name__} has no option {name!r}; {did_you_mean(name, model.model_fields)}"
+            )
     try:
         model(**options)
     except ValidationError as error:
@@ -114,7 +119,9 @@ def orderly(case: Case) -> bool:
     for act in sorted(case.acts, key=lambda act: act.at):
         type_, about = kind.types[act.op], act.about
         if act.word is not None and act.body is not None:
-            named = kind(dict(case.params)).word_of(type_, np.array([np.nan if each is None else each for each in act.body]))
+            named = kind(dict(case.params)).word_of(
+                type_, np.array([np.nan if each is None else each for each in act.body])
+            )
             if named is not None and named != act.word:
                 return False
         if type_ in kind.revocations:
@@ -151,7 +158,11 @@ def _drawn(prey: Prey, dice: Dice, plain: bool) -> Case:
     script = _script(prey, rehearsal, nodes, len(clients), params, seed)
     acts = _thinned(script, dice)
     faults, detect = _faults(prey, edges, brokers, length, dice) if prey.faults and not plain else ((), None)
-    options = dict(prey.options) if plain or dice.below(2) else draw_options(prey.protocol_class, prey.options, dice)
+    options = (
+        dict(prey.options)
+        if plain or dice.below(2)
+        else draw_options(prey.protocol_class, prey.options, dice)
+    )
     costly = not plain and dice.below(5) == 0
     case = Case(
         protocol=prey.protocol, kind=prey.kind, brokers=brokers, edges=edges, clients=clients, acts=tuple(acts),
@@ -255,13 +266,17 @@ def at_rest(prey: Prey, case: Case, script: Sequence[Act], dice: Dice) -> Case:
     """The case with what follows once all that was drawn is over: probes, all leave, probes again."""
     over = max([case.duration_ns, *(_ends(each) for each in case.faults)])
     rest = REST_NS + _recovery_ns(prey, case)
-    publications = {op for op, type_ in prey.kind_class.types.items() if type_ in prey.kind_class.publications}
+    publications = {
+        op for op, type_ in prey.kind_class.types.items() if type_ in prey.kind_class.publications
+    }
     free = [act for act in script if act.op in publications]
     acts = [*case.acts]
     probe = over + (rest // 10 if prey.kind_class.server else rest)
     for i in range(min(4, len(free))):
         acts.append(_anew(one_of(dice, free), i, probe + 1 + i * MS))
-    leave = probe + (rest // 10 if prey.kind_class.server else rest)  # a server may have much to say all along
+    leave = probe + (
+        rest // 10 if prey.kind_class.server else rest
+    )  # a server may have much to say all along
     going = _departures(prey, acts, script, leave, dice)
     if going:
         acts += going
@@ -289,7 +304,9 @@ def _recovery_ns(prey: Prey, case: Case) -> int:
     try:
         model = case.model
         spec = model.services[0]
-        found = promised(spec.protocol_class, spec.options, model.overlay, Faced.of(model.faults, model.overlay))
+        found = promised(
+            spec.protocol_class, spec.options, model.overlay, Faced.of(model.faults, model.overlay)
+        )
     except BrokerlabError:
         return 0
     return min(int(found.recovers_ns), 20_000 * MS) if found.under_faults == "recovers" else 0

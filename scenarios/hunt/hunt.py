@@ -217,7 +217,9 @@ def _judged(
         yield found
 
 
-def _smaller(number: int, case: Case, mistake: Mistake, asked: Mapping[str, Judge], seconds: float) -> Finding:
+def _smaller(
+    number: int, case: Case, mistake: Mistake, asked: Mapping[str, Judge], seconds: float
+) -> Finding:
     """A finding, with its case made smaller."""
     only = {mistake.judge: asked[mistake.judge]}
 
@@ -230,7 +232,15 @@ def _smaller(number: int, case: Case, mistake: Mistake, asked: Mapping[str, Judg
     left = against(shrunk.case) or [mistake]
     digest = run(shrunk.case).digest
     return Finding(
-        mistake.judge, mistake.sort, left[0].told, shrunk.case, number, case, shrunk.minimal, shrunk.tried, digest=digest
+        mistake.judge,
+        mistake.sort,
+        left[0].told,
+        shrunk.case,
+        number,
+        case,
+        shrunk.minimal,
+        shrunk.tried,
+        digest=digest,
     )
 
 

@@ -66,8 +66,12 @@ def delivery(outcome: Outcome) -> Iterator[tuple[str, str]]:
 JUDGES: dict[str, Judge] = {
     "fails": Judge("the protocol raises nothing and keeps the contract", fails),
     "storm": Judge("what clients do causes no messages without end", storm),
-    "delivery": Judge("who must get a publication gets it, once and in order, and nobody else does", delivery),
-    "budget": Judge("a publication goes over a link once; of frugal protocols, only where somebody may get it", budget),
+    "delivery": Judge(
+        "who must get a publication gets it, once and in order, and nobody else does", delivery
+    ),
+    "budget": Judge(
+        "a publication goes over a link once; of frugal protocols, only where somebody may get it", budget
+    ),
     "leaks": Judge("nothing is left once all that was begun has ended", leaks),
     "quiet": Judge("no messages or timers go on once all that was begun has ended", quiet),
     "isolation": Judge("a run changes nothing that all brokers have in common: classes, modules", isolation),

@@ -100,7 +100,11 @@ def _said_of(info: Any) -> list[Any]:
     ahead = [annotation]
     while ahead:
         each = ahead.pop()
-        found += [more for said in getattr(each, "__metadata__", ()) for more in (said, *getattr(said, "metadata", ()))]
+        found += [
+            more
+            for said in getattr(each, "__metadata__", ())
+            for more in (said, *getattr(said, "metadata", ()))
+        ]
         ahead += [inner for inner in get_args(each) if not isinstance(inner, str | int | float)]
     return found
 
@@ -110,8 +114,15 @@ def _unit_ns(name: str, info: Any) -> int | None:
     for suffix, unit in _UNITS.items():
         if name.endswith(suffix):
             return unit
-    prose = (info.description or "") + " ".join(str(getattr(each, "description", "") or "") for each in _said_of(info))
-    if "nanoseconds" in prose or " ns " in prose or "a duration" in str(_said_of(info)) or "duration" in prose:
+    prose = (info.description or "") + " ".join(
+        str(getattr(each, "description", "") or "") for each in _said_of(info)
+    )
+    if (
+        "nanoseconds" in prose
+        or " ns " in prose
+        or "a duration" in str(_said_of(info))
+        or "duration" in prose
+    ):
         return 1
     usual = info.default
     big = usual is not PydanticUndefined and isinstance(usual, int) and usual >= 1_000_000

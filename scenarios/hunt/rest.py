@@ -26,9 +26,15 @@ def leaks(outcome: Outcome) -> Iterator[tuple[str, str]]:
     names = outcome.model.overlay.names
     for broker, (left, usual) in enumerate(zip(outcome.entries, never.entries)):
         if left > usual:
-            yield "entries", f"broker {names[broker]} keeps {left} entries after all have left; without them it has {usual}"
+            yield (
+                "entries",
+                f"broker {names[broker]} keeps {left} entries after all have left; without them it has {usual}",
+            )
     if len(outcome.held) > len(never.held):
-        yield "bodies", f"{len(outcome.held)} bodies are kept after all have left; without them it would be {len(never.held)}"
+        yield (
+            "bodies",
+            f"{len(outcome.held)} bodies are kept after all have left; without them it would be {len(never.held)}",
+        )
     for broker, (told, usual) in enumerate(zip(outcome.described, never.described)):
         where = _more(told, usual)
         if where and outcome.entries[broker] <= never.entries[broker]:
@@ -63,11 +69,21 @@ def _late(outcome: Outcome) -> int:
 def _all_gone(outcome: Outcome) -> bool:
     """Whether nothing that somebody began still stands, and no loss excuses what is left of it."""
     case, kind = outcome.case, outcome.kind
-    if outcome.failed or outcome.overloaded or not case.acts or max(act.at for act in case.acts) + _CALM_NS > case.duration_ns:
+    if (
+        outcome.failed
+        or outcome.overloaded
+        or not case.acts
+        or max(act.at for act in case.acts) + _CALM_NS > case.duration_ns
+    ):
         return False
-    if (case.faults or len(outcome.tables["losses"]["link"])) and outcome.guarantees.under_faults != "recovers":
+    if (
+        case.faults or len(outcome.tables["losses"]["link"])
+    ) and outcome.guarantees.under_faults != "recovers":
         return False
-    if any(int(each["at"]) + int(each.get("lasts") or 1 << 62) + _CALM_NS > case.duration_ns for each in case.faults):
+    if any(
+        int(each["at"]) + int(each.get("lasts") or 1 << 62) + _CALM_NS > case.duration_ns
+        for each in case.faults
+    ):
         return False
     begin = {op for op, type_ in kind.types.items() if type_ in kind.interests}
     end = {op for op, type_ in kind.types.items() if type_ in kind.revocations}
@@ -92,7 +108,9 @@ def _without_what_went(outcome: Outcome) -> Case:
 def _more(told: Mapping[str, Any], usual: Mapping[str, Any]) -> str:
     """The first collection that has more in it; single numbers may well count what has been."""
     for key, each in told.items():
-        other = usual.get(key)
-        if isinstance(each, dict | list | tuple | set) and len(each) > (len(other) if hasattr(other, "__len__") else 0):
+        other: Any = usual.get(key)
+        if isinstance(each, dict | list | tuple | set) and len(each) > (
+            len(other) if hasattr(other, "__len__") else 0
+        ):
             return f"{key}: {str(each)[:160]}"
     return ""

@@ -23,7 +23,7 @@ class _Stopped(Exception):
 
 
 def cutting(outcome: Outcome) -> Iterator[tuple[str, str]]:
-    """Other cuttings, shards, tables and views: some of the kit's ways of running a model, one of them the same again."""
+    """Other cuttings, shards, tables and views, and simply once more: some of the kit's ways of running a model."""
     if outcome.failed:
         return
     model = replace(outcome.model, messages_max=1 << 62)
@@ -37,7 +37,9 @@ def cutting(outcome: Outcome) -> Iterator[tuple[str, str]]:
             yield "fails otherwise", f"{way.name}: {said(error)}"
             return
         if not same:
-            told = next((each.told for each in check_digests(model, [ORACLE, way])), "two runs of one case differ")
+            told = next(
+                (each.told for each in check_digests(model, [ORACLE, way])), "two runs of one case differ"
+            )
             yield "digest", f"{way.name}: {told}"
             return
 
@@ -83,4 +85,7 @@ def _nothing(sentence: str) -> None:
 def isolation(outcome: Outcome) -> Iterator[tuple[str, str]]:
     """What a run left in classes or modules, where every broker would find it."""
     for name in sorted(outcome.stained):
-        yield "shared", f"{name} is another after the run: brokers must not have anything in common that changes"
+        yield (
+            "shared",
+            f"{name} is another after the run: brokers must not have anything in common that changes",
+        )

@@ -17,7 +17,9 @@ class Shared:
 
     def __init__(self, protocol: Any) -> None:
         self._protocol = protocol
-        self._was = {name: (owner, key, value, _copied(value)) for name, owner, key, value in _places(protocol)}
+        self._was = {
+            name: (owner, key, value, _copied(value)) for name, owner, key, value in _places(protocol)
+        }
 
     def changed(self) -> list[str]:
         """The names of those that are other now; all of them are put back."""

@@ -192,9 +192,10 @@ def _clients(case: Case) -> Iterator[Case]:
 def _settings(case: Case) -> Iterator[Case]:
     for name in case.options:
         yield case.but(options={key: value for key, value in case.options.items() if key != name})
-    for changes in (
+    plain: tuple[dict[str, Any], ...] = (
         {"cost": {}}, {"settled": False}, {"view": "auto"}, {"tables": "auto"}, {"thresholds": None}, {"seed": 1},
-    ):  # fmt: skip
+    )  # fmt: skip
+    for changes in plain:
         yield case.but(**changes)
 
 
@@ -284,9 +285,8 @@ def _rounds(time: int) -> Iterator[int]:
     """Rounder times near this one, the roundest first."""
     for unit in (1_000 * MS, 100 * MS, 10 * MS, MS):
         for at in (time - time % unit, _up(time, unit)):
-            if 0 < at != time:
-                if time % unit:
-                    yield at
+            if 0 < at != time and time % unit:
+                yield at
 
 
 _STRUCTURE = (_faults, _halves, _things, _acts, _brokers, _links, _clients, _settings)

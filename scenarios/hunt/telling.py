@@ -30,7 +30,9 @@ def told(finding: Finding) -> str:
     lines = [f"run {finding.run}: {finding}"]
     lines += [f"    {line}" for line in lines_of(case)]
     least = "nothing single can be left out" if finding.minimal else "more could be left out, given more time"
-    lines.append(f"    from {len(finding.first.acts)} actions to {len(case.acts)} by {finding.tried} runs; {least}")
+    lines.append(
+        f"    from {len(finding.first.acts)} actions to {len(case.acts)} by {finding.tried} runs; {least}"
+    )
     return "\n".join(lines)
 
 
@@ -64,7 +66,9 @@ def lines_of(case: Case) -> Iterator[str]:
 
 def _act(act: Any) -> str:
     of = "" if act.number is None else f" #{act.number}"
-    body = "" if act.body is None else " [" + ", ".join("-" if v is None else f"{v:g}" for v in act.body) + "]"
+    body = (
+        "" if act.body is None else " [" + ", ".join("-" if v is None else f"{v:g}" for v in act.body) + "]"
+    )
     return f"client {act.client}: {act.op}{of}{body}"
 
 
@@ -104,8 +108,10 @@ def scenario_text(finding: Finding, command: str) -> str:
     lines = [f"# {finding.told}", f"# {command}", f"# digest {finding.digest}"] if finding.digest else [
         f"# {finding.told}", f"# {command}",
     ]  # fmt: skip
-    return "\n".join(line.replace("\n", " ") for line in lines) + "\n" + yaml.dump(
-        data, Dumper=_Dumper, sort_keys=False, default_flow_style=None, width=150
+    return (
+        "\n".join(line.replace("\n", " ") for line in lines)
+        + "\n"
+        + yaml.dump(data, Dumper=_Dumper, sort_keys=False, default_flow_style=None, width=150)
     )
 
 
@@ -126,7 +132,7 @@ def _test(finding: Finding, name: str) -> str:
 
 
 def keep_run(folder: Path) -> Path | None:
-    """Run the scenario of a finding into its folder, for `brokerlab explain`; None where it does not come to its end."""
+    """Run the scenario of a finding into its folder, for `brokerlab explain`; None where it does not end well."""
     from scenarios.running import run
 
     try:
@@ -155,9 +161,15 @@ def covered(report: Report) -> Iterator[str]:
     yield f"  {found.events:,} events, {found.deliveries:,} deliveries, {found.faulty:,} runs with faults"
     last = max(0, report.runs - max(1, report.runs // 10))
     late = sum(number >= last for number in found.fresh)
-    told = f"{late} of them in the last tenth" if late else "none in the last tenth: more of the same finds little"
+    told = (
+        f"{late} of them in the last tenth"
+        if late
+        else "none in the last tenth: more of the same finds little"
+    )
     yield f"  {len(found.fresh):,} runs behaved in a new way, {told}"
-    types = ", ".join(f"{_KINDS[kind]} {type_}: {count:,}" for (kind, type_), count in sorted(found.types.items()))
+    types = ", ".join(
+        f"{_KINDS[kind]} {type_}: {count:,}" for (kind, type_), count in sorted(found.types.items())
+    )
     yield f"  handled by type: {types or 'nothing'}"
     for sentence in report.unused:
         yield f"  {sentence}"

@@ -6,9 +6,9 @@
           - {at: 1 ms, client: 0, op: subscribe, body: [0, 0.2, 0.4]}
           - {at: 2 s, client: 1, op: publish, body: [0.3, null, null, null]}
 
-`op` is a message of the kind (`docs/contract.md`), `body` its numbers, `data` a body of plain data instead. What begins,
-changes or ends something with an id of its client's own names it by `number`. Actions of one client at one time happen
-in the order of the list. At time 0 stands what was there from the start, of services with `subscriptions: settled`.
+`op` is a message of the kind (`docs/contract.md`), `body` its numbers, `data` a body of plain data instead. What
+begins, changes or ends something with an id of its client's own names it by `number`. Actions of one client at one time
+happen in the order of the list. At time 0 stands what was there from the start, of services with `subscriptions: settled`.
 """
 
 from __future__ import annotations
@@ -39,7 +39,9 @@ class Action(Parameters):
     word: Annotated[int, Field(ge=-(2**63), lt=2**63)] | None = Field(
         None, description="the word of the message itself, in place of a number"
     )
-    body: list[float | None] | None = Field(None, description="the numbers of its body; null where one is missing")
+    body: list[float | None] | None = Field(
+        None, description="the numbers of its body; null where one is missing"
+    )
     data: Any = Field(None, description="or a body of plain data")
 
     @model_serializer(mode="wrap")
@@ -122,7 +124,9 @@ def _message(number: int, action: Action, params: ScriptParameters, context: Sou
     kind = context.kind
     assert kind is not None
     if action.op not in kind.types:
-        raise WrongAction(number, "op", f"no {action.op!r} in the kind {kind.name!r}; {did_you_mean(action.op, kind.types)}")
+        raise WrongAction(
+            number, "op", f"no {action.op!r} in the kind {kind.name!r}; {did_you_mean(action.op, kind.types)}"
+        )
     if action.client >= context.population:
         last = context.population - 1
         raise WrongAction(number, "client", f"the group has clients 0 to {last} (got {action.client})")
@@ -176,7 +180,9 @@ def _emissions(said: Iterable[_Said]) -> list[Emission]:
     if not every:
         return []
     form = np.array([each.type * 4 + 2 * (each.row is not None) + (each.data is not None) for each in every])
-    client, time = (np.array([getattr(each, name) for each in every], np.int64) for name in ("client", "time"))
+    client, time = (
+        np.array([getattr(each, name) for each in every], np.int64) for name in ("client", "time")
+    )
     key = ranks(client, time, form) * (int(form.max()) + 1) + form
     out = []
     for one in np.unique(key).tolist():

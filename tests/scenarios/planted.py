@@ -129,7 +129,11 @@ class TrustsWithdrawals(PlainSubscription):
     """It stumbles over the withdrawal of what has no second client."""
 
     def _unsubscribe(self, message: Any) -> None:
-        others = [id_ for id_ in self.came_by if client_of(self.node.env, id_) != client_of(self.node.env, message.word)]
+        others = [
+            id_
+            for id_ in self.came_by
+            if client_of(self.node.env, id_) != client_of(self.node.env, message.word)
+        ]
         assert others or message.type != UNSUBSCRIBE, "somebody is left"
         super()._unsubscribe(message)
 

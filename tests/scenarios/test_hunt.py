@@ -14,6 +14,7 @@ from brokers import names, thresholds
 from brokers.errors import InvalidInput
 from brokers.tables import InterestStore
 from protocols.content.subscription import PlainSubscription
+from protocols.rehearsing import Dice
 from scenarios.cli import main
 from scenarios.hunt.case import Act, Case, Edge
 from scenarios.hunt.drawing import Prey, draw, orderly
@@ -25,7 +26,6 @@ from scenarios.hunt.running import run
 from scenarios.hunt.shrinking import shrink
 from scenarios.hunt.telling import again, scenario_text, write
 from scenarios.running import run as run_scenario
-from protocols.rehearsing import Dice
 from tests.scenarios.planted import FOUND_BY, RACES, ForgetsALink, ForgetsToWithdraw
 
 
@@ -90,7 +90,10 @@ def test_the_scenario_of_a_finding_has_the_digest_of_the_case_and_fails_again(tm
     again_found = replay(folder / "scenario.yaml")
     assert again_found.digest == found.digest
     assert [each.same for each in again_found.mistakes] == [("delivery", "missed")]
-    assert run_scenario(folder / "scenario.yaml", engine="inline", out=tmp_path, trust=True).digest == found.digest
+    assert (
+        run_scenario(folder / "scenario.yaml", engine="inline", out=tmp_path, trust=True).digest
+        == found.digest
+    )
 
 
 def test_the_scenario_of_a_finding_says_what_fails_and_how_to_see_it(tmp_path, forgetful_report):
@@ -100,12 +103,24 @@ def test_the_scenario_of_a_finding_says_what_fails_and_how_to_see_it(tmp_path, f
     assert yaml.safe_load(text)["expect"] == ["verdict == valid"]
 
 
-def test_the_test_of_a_finding_fails_with_the_protocol_and_passes_with_the_right_one(tmp_path, forgetful_report):
+def test_the_test_of_a_finding_fails_with_the_protocol_and_passes_with_the_right_one(
+    tmp_path, forgetful_report
+):
     (found,) = forgetful_report.findings
     folder = write(found, tmp_path, "planted")
     (test,) = folder.glob("test_*.py")
     assert len(test.read_text().splitlines()) <= 7
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", str(folder), str(test)]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        "--rootdir",
+        str(folder),
+        str(test),
+    ]
     root = Path(__file__).parents[2]
     assert subprocess.run(command, cwd=root, capture_output=True).returncode == 1
     scenario = folder / "scenario.yaml"
@@ -147,9 +162,13 @@ def test_shrinking_ends_at_one_action_where_one_is_enough():
 
 
 def test_options_are_drawn_by_type_and_bounds():
-    drawn = [draw_options(names.find("protocols", "spatial").object, {}, Dice(1, i, "test")) for i in range(40)]
+    drawn = [
+        draw_options(names.find("protocols", "spatial").object, {}, Dice(1, i, "test")) for i in range(40)
+    ]
     assert {"shrink_every", "boxes"} == {name for each in drawn for name in each}
-    assert all(each.get("shrink_every", 10**6) >= 10**6 and 1 <= each.get("boxes", 1) <= 256 for each in drawn)
+    assert all(
+        each.get("shrink_every", 10**6) >= 10**6 and 1 <= each.get("boxes", 1) <= 256 for each in drawn
+    )
 
 
 def test_lowered_thresholds_hold_within_and_not_after():
@@ -184,7 +203,9 @@ def test_the_command_says_what_it_found_and_leaves_a_folder(tmp_path, capsys):
     told = capsys.readouterr().out
     assert "delivery (missed): client" in told and "nothing single can be left out" in told
     (folder,) = tmp_path.iterdir()
-    assert main(["hunt", "tests.scenarios.planted:ForgetsALink", "--replay", str(folder / "scenario.yaml")]) == 1
+    assert (
+        main(["hunt", "tests.scenarios.planted:ForgetsALink", "--replay", str(folder / "scenario.yaml")]) == 1
+    )
     assert main(["hunt", "subscription", "--replay", str(folder / "scenario.yaml")]) == 0
 
 

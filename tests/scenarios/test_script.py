@@ -33,7 +33,9 @@ PUBLISH = {"at": "2 s", "client": 2, "op": "publish", "body": [0.3]}
 
 def carried_out(tmp_path, actions: list[dict[str, Any]], **service: Any) -> dict[str, Any]:
     (tmp_path / "s.yaml").write_text(yaml.safe_dump(scenario(actions, **service)))
-    found: dict[str, Any] = run(tmp_path / "s.yaml", engine="inline", out=tmp_path).metrics["services"]["news"]
+    found: dict[str, Any] = run(tmp_path / "s.yaml", engine="inline", out=tmp_path).metrics["services"][
+        "news"
+    ]
     return found
 
 
@@ -56,7 +58,9 @@ def test_actions_of_a_client_at_one_time_keep_their_order(tmp_path):
 
 def test_at_0_stands_what_was_there_from_the_start(tmp_path):
     stands = {**SUBSCRIBE, "at": 0}
-    assert carried_out(tmp_path, [stands, {**PUBLISH, "at": "1 ms"}], subscriptions="settled")["deliveries"] == 1
+    assert (
+        carried_out(tmp_path, [stands, {**PUBLISH, "at": "1 ms"}], subscriptions="settled")["deliveries"] == 1
+    )
 
 
 @pytest.mark.parametrize(
@@ -101,7 +105,12 @@ BODIES = {
     ),
     "spatial": (
         [("publish", [1, 1, 2, 100, 3]), ("subscribe", [1, 1, 3])],
-        [("publish", [1, 1, 99, 100, 3]), ("publish", [1, 1]), ("subscribe", [1, 1, 1000]), ("subscribe", [1, 1])],
+        [
+            ("publish", [1, 1, 99, 100, 3]),
+            ("publish", [1, 1]),
+            ("subscribe", [1, 1, 1000]),
+            ("subscribe", [1, 1]),
+        ],
     ),
 }
 
