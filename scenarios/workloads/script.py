@@ -8,7 +8,8 @@
 
 `op` is a message of the kind (`docs/contract.md`), `body` its numbers, `data` a body of plain data instead. What
 begins, changes or ends something with an id of its client's own names it by `number`. Actions of one client at one time
-happen in the order of the list. At time 0 stands what was there from the start, of services with `subscriptions: settled`.
+happen in the order of the list. At time 0 stands what was there from the start, of services with
+`subscriptions: settled`.
 """
 
 from __future__ import annotations
