@@ -7,10 +7,11 @@ import json
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from brokers.errors import InvalidInput
-from scenarios.commands import parser, shown
+from scenarios.commands import add_trust, parser, shown
 
 if TYPE_CHECKING:
     from scenarios.hunt.hunt import Finding, Report
@@ -21,7 +22,11 @@ FOUND, NOTHING = 1, 0
 
 def command(arguments: list[str]) -> int:
     """Exit code 0: nothing was found; 1: something was."""
+    from brokers.names import beside
+
     options = _parser().parse_args(arguments)
+    if ":" in options.protocol:  # whoever names code here trusts it; it may lie where they are
+        beside.look_in([str(Path.cwd())])
     return _replay(options) if options.replay else _hunt(options)
 
 
@@ -67,6 +72,7 @@ def _parser() -> argparse.ArgumentParser:
     result.add_argument(
         "--thresholds", type=int, metavar="N", help="with --replay: tables tidy themselves from so much"
     )
+    add_trust(result)
     result.add_argument("--json", action="store_true", help="one JSON object at the end")
     return result
 
@@ -95,7 +101,7 @@ def _hunt(options: argparse.Namespace) -> int:
         options.protocol, seed=options.seed, seconds=_seconds(options.time), runs=options.runs, kind=options.kind,
         options=_options(options.said), judges=options.judges.split(",") if options.judges else None,
         schedules=options.schedules, faults=options.faults == "some", on_finding=on_finding,
-        on_run=None if options.json else _progress(),
+        on_run=_progress() if sys.stderr.isatty() and not options.json else None,
     )  # fmt: skip
     print(json.dumps(as_data(report, folders), indent=2) if options.json else summary(report))
     return FOUND if report.findings else NOTHING
@@ -166,9 +172,11 @@ def _options(said: list[str]) -> dict[str, Any]:
 
 
 def _replay(options: argparse.Namespace) -> int:
-    from scenarios.hunt.replaying import replay
+    from scenarios.hunt.replaying import refuse_code, replay
     from scenarios.hunt.telling import lines_of
 
+    if not options.trust:
+        refuse_code(options.replay, {options.protocol, options.kind})
     found = replay(
         options.replay, protocol=options.protocol, thresholds=options.thresholds,
         judges=options.judges.split(",") if options.judges else None,

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from brokers.errors import InvalidInput
+from scenarios.document import read
 from scenarios.hunt.case import Case
 from scenarios.hunt.judges import Mistake, chosen, judged
 from scenarios.hunt.running import Outcome, run
-from scenarios.loader import load
+from scenarios.loader import load, locate
+
+_NAMES = ("kind", "protocol", "index", "source", "fault")
 
 
 @dataclass(frozen=True)
@@ -43,3 +47,28 @@ def replay(
     except InvalidInput as error:
         raise InvalidInput(f"{file}: {error}") from error
     return Replayed(case, outcome.digest, judged(outcome, asked) + judged(outcome, asked, dear=True))
+
+
+def refuse_code(file: str | Path, known: Set[str | None]) -> None:
+    """InvalidInput where a scenario names code from outside that its reader has not named too. Nothing is imported."""
+    for name in _named(read(locate(file).read_bytes(), str(file)).data):
+        if name not in known:
+            raise InvalidInput(
+                f"{file} names {name!r}, code from outside brokerlab, which was not looked at; if you trust whoever "
+                "wrote it, say --trust"
+            )
+
+
+def _named(data: Any) -> Iterator[str]:
+    """Every text where the name of code may stand."""
+    if isinstance(data, dict):
+        for key, value in data.items():
+            if key in _NAMES and isinstance(value, str) and ":" in value:
+                yield value
+            elif key == "metrics" and isinstance(value, list):
+                yield from (each for each in value if isinstance(each, str) and ":" in each)
+            else:
+                yield from _named(value)
+    elif isinstance(data, list):
+        for each in data:
+            yield from _named(each)

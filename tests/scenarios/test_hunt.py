@@ -196,7 +196,9 @@ def test_the_command_says_what_it_found_and_leaves_a_folder(tmp_path, capsys):
     assert (
         main(["hunt", "tests.scenarios.planted:ForgetsALink", "--replay", str(folder / "scenario.yaml")]) == 1
     )
-    assert main(["hunt", "subscription", "--replay", str(folder / "scenario.yaml")]) == 0
+    assert main(["hunt", "subscription", "--replay", str(folder / "scenario.yaml")]) == 3
+    assert "say --trust" in capsys.readouterr().err
+    assert main(["hunt", "subscription", "--trust", "--replay", str(folder / "scenario.yaml")]) == 0
 
 
 def test_the_command_answers_in_json_and_with_0_where_it_finds_nothing(tmp_path, capsys):
