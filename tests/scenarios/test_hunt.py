@@ -184,6 +184,16 @@ def test_a_withdrawal_that_is_forgotten_is_a_leak_and_the_right_protocol_has_non
     assert [each.same for each in judged(run(bad), JUDGES)] == [("leaks", "entries")]
 
 
+# ---- what hunts found ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["context-edge", "context-replicated", "context-escalated"])
+def test_a_context_service_is_gone_on_with_from_before_anybody_had_a_profile(name):
+    acts = (Act(900_000_000, 0, "publish", body=(0.0, 0.0, 0.0, 0.0)),)
+    case = Case(name, "context", 2, (Edge(0, 1, 10**6),), (1,), acts, 3 * 10**9)
+    assert list(JUDGES["resuming"].ask(run(case))) == []
+
+
 # ---- the command --------------------------------------------------------------------------------------
 
 
