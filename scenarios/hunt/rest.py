@@ -43,7 +43,7 @@ def leaks(outcome: Outcome) -> Iterator[tuple[str, str]]:
 
 def quiet(outcome: Outcome) -> Iterator[tuple[str, str]]:
     """Messages and timers that go on when there is nothing left to do."""
-    if not _all_gone(outcome):
+    if outcome.slow or not _all_gone(outcome):  # what waits in queues is late, and not without end
         return
     late = _late(outcome)
     if not late:

@@ -38,8 +38,12 @@ class Outcome:
     @property
     def overloaded(self) -> bool:
         """Whether so much waits for slow links or brokers that it did not come through before the end."""
-        slow = bool(self.case.cost) or any(edge.bandwidth for edge in self.case.edges)
-        return slow and self.under_way > 0
+        return self.slow and self.under_way > 0
+
+    @property
+    def slow(self) -> bool:
+        """Whether messages wait for links or brokers."""
+        return bool(self.case.cost) or any(edge.bandwidth for edge in self.case.edges)
 
     @cached_property
     def guarantees(self) -> Any:
