@@ -169,6 +169,24 @@ class Kind(ABC):
         """A numeric body as its author sees it; by default the row itself."""
         return row
 
+    def amiss(self, type: int, row: Floats | None) -> str | None:
+        """What keeps a numeric body (None: no body) from being one of this type; None if nothing does.
+
+        Asked of what a person wrote, before kernels trust it.
+        """
+        if row is None:
+            return None
+        try:
+            self.row_bytes(type, row[None, :])
+            self.row_to_object(type, row)
+        except Exception as error:  # whatever a third party's kind makes of it
+            return f"the kind cannot read this body: {error}"
+        return None
+
+    def word_of(self, type: int, row: Floats) -> int | None:
+        """The word of a message that follows from its body; None where none does."""
+        return None
+
     def spelled(self, type: int, row: Sequence[float]) -> list[Any]:
         """A numeric body for people: None where there is nothing, words in the place of the numbers of text."""
         return [None if value != value else value for value in row]
@@ -513,6 +531,7 @@ class BrokerProtocol(ABC):
     sees_load: ClassVar[bool] = False  # whether it reads `node.load`; its brokers get their events one at a time
     timer_min_ns: int = NEVER
     hands_over: ClassVar[bool] = False  # whether it heeds `env.sessions`
+    frugal: ClassVar[bool] = False  # on a tree a publication goes over a link only if somebody behind may get it
     state_version: ClassVar[int] = 1  # goes up when `load` would misread what `state` gave before
     # What attributes hold beside plain data: classes of records, functions that an `Aside` computes.
     keeps: ClassVar[tuple[Any, ...]] = ()

@@ -24,6 +24,7 @@ from brokers.columns import BadState
 from brokers.contract import Floats, Ints, Ints32, ShardEnv
 from brokers.indexes.contract import RowIndex
 from brokers.indexes.ids import IdMap, find_one
+from brokers.thresholds import usually
 from brokers.views import INTS, NARROW
 
 # What a compiled handler finds of a store in its record: `InterestStore.columns()`.
@@ -63,7 +64,7 @@ class InterestStore:
         self._generation = np.full(1024, -1, np.int32)
         self._now = np.zeros(1, np.int64)  # the version
         self._all_known = 0  # the version up to which `learn_all` was done
-        self.hits = np.empty(4096, np.int64)
+        self.hits = np.empty(usually(4096), np.int64)
         self._hits_used = 0
         self._born = np.zeros(1024, np.int64)  # per body: removals before it was first matched
         self._removals = 0
@@ -100,7 +101,7 @@ class InterestStore:
     def add(self, ids: Ints, clients: Ints, rows: Floats) -> Ints:
         """New interests; returns their slots."""
         n = ids.size
-        if self._waiting > max(_RECLAIM_FROM, self.count // 4):
+        if self._waiting > max(usually(_RECLAIM_FROM), self.count // 4):
             self._reclaim()
         again = self._free[:n]
         self._free = self._free[again.size :]

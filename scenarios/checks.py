@@ -114,7 +114,7 @@ def _tried(scenario: Scenario, path: Path, act: Callable[[], Any]) -> Any:
     except ScenarioErrors:
         raise
     except BrokerlabError as error:
-        raise scenario.wrong(path, str(error)) from error
+        raise scenario.wrong((*path, *getattr(error, "path", ())), str(error)) from error
     except Exception as error:  # whatever a third party's class does with what it is given
         raise scenario.wrong(path, f"cannot be set up: {type(error).__name__}: {error}") from error
 

@@ -75,6 +75,7 @@ def page() -> str:
     parts += _group("connections", "Params")
     parts += ["## Parameters of mobility", "They stand beside `kind` in the section `mobility` of a group."]
     parts += _group("mobility", "Params")
+    parts.append(SCRIPTS)
     parts += _files()
     return "\n\n".join(parts) + "\n"
 
@@ -101,6 +102,29 @@ its name where the service has `names`; the value of a named attribute is called
 | `client` | which client of the group, counted from 0 |
 | `op` | what it does: one of those below |
 """
+
+
+SCRIPTS = """\
+## Bodies in scripts
+
+What the workload `script` takes as `body`, numbers in this order; null where one is missing. Where a service has text,
+numbers are those of words. What begins or ends something goes by the client's own `number` of it.
+
+| kind | op | body |
+|---|---|---|
+| `content` | `publish` | a value for each attribute |
+| | `subscribe` | attribute, low, high for each range |
+| `topk` | `publish` | a value for each attribute; behind them upper ends, for intervals; behind these weights |
+| | `subscribe`, `reweight` | attribute, low, high, weight for each range |
+| `context` | `publish` | a value for each attribute |
+| | `update` | context, attribute, value; of the client whose context it is |
+| | `subscribe` | conjunct, attribute, operator, context, its attribute, constant, epsilon for each atom |
+| `channels` | `subscribe` | period in ns, low and high for each axis |
+| `spatial` | `publish` | x, y, k, bytes, keywords; its `number` is none of the client's subscriptions |
+| | `subscribe` | x, y, keywords |
+
+`unsubscribe` and `expire` have none. [contract.md](contract.md#which-part-each-kind-leans-on) leads to what the kinds
+make of them."""
 
 
 def _files() -> Iterator[str]:

@@ -57,9 +57,11 @@ from brokers.engine.tallies import Tallies
 from brokers.engine.tracing import Tracing
 from brokers.engine.world import World
 from brokers.records import Held
+from brokers.thresholds import usually
 
 NONE = range(0)  # no sample is due
 LISTEN_EVERY = 256  # rounds after which it is asked whether this will ever get quiet
+MESSAGES_FEW = 1_000_000  # where the run may have no more than so many, it is asked after each round
 SWEEP_EVERY = 256  # events after which bodies that nobody needs are looked for
 
 
@@ -214,7 +216,7 @@ class Shard:
         rounds = self._advance(end, samples)
         self.settle_down(end)
         self._since_sweep += self.queues.handled - handled
-        if self._since_sweep > SWEEP_EVERY:
+        if self._since_sweep > usually(SWEEP_EVERY):
             self._since_sweep = 0
             self.services.bodies.sweep(self.services.held())
         return rounds
@@ -283,12 +285,13 @@ class Shard:
     def _rounds(self, end: int) -> int:
         """Handle everything before `end`; returns in how many rounds."""
         rounds = 0
+        messages_few = self.services.model.messages_max < MESSAGES_FEW
         self.renew_world()
         while size := gather(self._world, 0, end):
             if size > 0:
                 self.round(size)
                 rounds += 1
-                if rounds % LISTEN_EVERY == 0:
+                if rounds % LISTEN_EVERY == 0 or messages_few:
                     self.listen(end)
             if self.crowding.any:
                 self.write_drops()

@@ -28,6 +28,7 @@ from brokers.engine.services import Common
 from brokers.engine.shard import SWEEP_EVERY, Shard, Window
 from brokers.errors import InvalidInput
 from brokers.programs.spelling import shown
+from brokers.thresholds import usually
 
 
 class ThreadShards(InlineShards):
@@ -115,7 +116,7 @@ class ThreadShards(InlineShards):
         for shard in self.shards:
             shard.settle_down(end)
         self._since_sweep += sum(shard.queues.handled for shard in self.shards) - handled
-        if self._since_sweep > SWEEP_EVERY:
+        if self._since_sweep > usually(SWEEP_EVERY):
             self._since_sweep = 0
             self._bodies.sweep([held for shard in self.shards for held in shard.services.held()])
 

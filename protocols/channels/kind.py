@@ -205,6 +205,13 @@ class Channels(Kind):
         asked = self.asked(row)
         return {"period_ns": asked.period_ns, "box": np.stack([asked.low, asked.high], axis=1).tolist()}
 
+    def amiss(self, type: int, row: Floats | None) -> str | None:
+        if type == UNSUBSCRIBE:
+            return None if row is None else "a message of this type has no body; leave it out"
+        if row is None or row.size != 1 + 2 * self.dimensions:
+            return f"a query has {1 + 2 * self.dimensions} numbers: its period in ns and two ends for each axis"
+        return super().amiss(type, row)
+
     def oracle(self, interests: Mapping[int, Any], message: Any) -> set[int]:
         """Which queries (id -> row) an object at the point `message` answers."""
         found = set()

@@ -40,6 +40,7 @@ from brokers.out import Out
 from brokers.promises import Faced, Recovery
 from brokers.records import Record, reader
 from brokers.tables import STORE, InterestStore, check_ids, interests_of, is_known, slot_of, unknown
+from brokers.thresholds import usually
 from brokers.views import FLAGS, INTS, NARROW, WORDS_TABLE
 from protocols.content.kind import PUBLISH, SUBSCRIBE, UNSUBSCRIBE
 from protocols.content.resync import Recovers
@@ -137,7 +138,7 @@ class PlainFlooding(BrokerProtocol):
         if message.time >= sent + self.remember_ns or publication in self.seen:
             return True
         self.seen[publication] = sent + self.remember_ns
-        if len(self.seen) > 4096:
+        if len(self.seen) > usually(4096):
             self.seen = {p: until for p, until in self.seen.items() if until > message.time}
         return False
 

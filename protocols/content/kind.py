@@ -98,6 +98,10 @@ class Content(Kind):
         triples = row.reshape(-1, 3).tolist()
         return {int(a): (low, high) for a, low, high in triples if a == a}
 
+    def amiss(self, type: int, row: Floats | None) -> str | None:
+        attributes = int(self.params.get("attributes", 4))
+        return amiss_of_ranges(type == PUBLISH, type == SUBSCRIBE, row, attributes, (1,), 3)
+
     def spelled(self, type: int, row: Sequence[float]) -> list[Any]:
         words, told = words_of(self.params), super().spelled(type, row)
         if type == PUBLISH:
@@ -122,3 +126,28 @@ def _ranges(row: Any) -> list[list[float]]:
     """(attribute, low, high) of a row; in a trace it is as long as that of the service with the longest."""
     found: list[list[float]] = np.reshape(row[: len(row) // 3 * 3], (-1, 3)).tolist()
     return found
+
+
+def amiss_of_ranges(
+    publishes: bool, asks: bool, row: Floats | None, attributes: int, times: tuple[int, ...], width: int
+) -> str | None:
+    """What is wrong with a publication of values, so many times one for each attribute, or with ranges side by side."""
+    if not publishes and not asks:
+        return None if row is None else "a message of this type has no body; leave it out"
+    if row is None:
+        return "it needs a body: " + ("values, one for each attribute" if publishes else "ranges of attributes")
+    if publishes:
+        if row.size in [n * attributes for n in times]:
+            return None
+        sizes = " or ".join(str(n * attributes) for n in times)
+        return f"{row.size} values for {attributes} attributes; give {sizes}, null where one is missing"
+    if row.size % width:
+        told = "attribute, low, high" + (", weight" if width == 4 else "")
+        return f"{row.size} numbers are no ranges of {told}"
+    ranges = row.reshape(-1, width)
+    for attribute, low, high, *_ in ranges[~np.isnan(ranges[:, 0])].tolist():
+        if not (0 <= attribute < attributes and attribute == int(attribute)):
+            return f"there is no attribute {attribute:g}; there are 0 to {attributes - 1}"
+        if not low <= high:
+            return f"the range {low:g} to {high:g} of attribute {attribute:g} does not run from low to high"
+    return None

@@ -100,6 +100,7 @@ class PlainSubscription(Resynchronising):
     kind: ClassVar[str] = "content"
     Options: ClassVar[type[BaseModel] | None] = Options
     hands_over: ClassVar[bool] = True
+    frugal: ClassVar[bool] = True
     remade: ClassVar[tuple[str, ...]] = ("handing", "timer_min_ns")
 
     def __init__(self, node: Any) -> None:
@@ -437,6 +438,7 @@ class Subscription(ShardProtocol):
     kind: ClassVar[str] = "content"
     Options: ClassVar[type[BaseModel] | None] = Options
     plain: ClassVar[type[BrokerProtocol] | None] = PlainSubscription
+    frugal: ClassVar[bool] = True
     hands_over: ClassVar[bool] = True  # as `plain`, which runs where there are sessions
     compiled: ClassVar[Handler | None] = _route
 

@@ -124,6 +124,20 @@ class Context(Kind):
             return list(self.update(row))
         return self.profile(row)
 
+    def amiss(self, type: int, row: Floats | None) -> str | None:
+        if type == UNSUBSCRIBE:
+            return None if row is None else "a message of this type has no body; leave it out"
+        if row is None:
+            return "it needs a body: values, or a context, attribute and value, or atoms"
+        sizes = {PUBLISH: row.size == self.attributes, UPDATE: row.size == 3, SUBSCRIBE: row.size % ATOM == 0}
+        if not sizes[type]:
+            told = {PUBLISH: f"{self.attributes} values", UPDATE: "context, attribute, value", SUBSCRIBE: "atoms of 7"}
+            return f"{row.size} numbers, where there have to be {told[type]}"
+        return super().amiss(type, row)
+
+    def word_of(self, type: int, row: Floats) -> int | None:
+        return value_word(int(row[0]), int(row[1])) if type == UPDATE else None
+
     def message(self, row: Floats) -> dict[str, float]:
         """A publication as an index takes it."""
         return {str(a): v for a, v in enumerate(np.asarray(row)[: self.attributes].tolist()) if v == v}

@@ -322,4 +322,4 @@ def _rows_of(atoms: Floats, counts: Ints) -> Floats:
     rows = np.full((counts.size, int(counts.max(initial=1)), ATOM), np.nan)
     owner = np.repeat(np.arange(counts.size), counts)
     rows[owner, np.arange(len(atoms)) - np.repeat(np.cumsum(counts) - counts, counts)] = atoms
-    return rows.reshape(counts.size, -1)
+    return rows.reshape(counts.size, rows.shape[1] * ATOM)

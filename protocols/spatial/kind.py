@@ -150,6 +150,20 @@ class Spatial(Kind):
         if wrong.size:
             raise InvalidInput(f"keyword {wrong[0]:g} is none of 0..{self.params['keywords'] - 1}")
 
+    def amiss(self, type: int, row: Floats | None) -> str | None:
+        if type not in _ROWS:
+            return None if row is None else "a message of this type has no body; leave it out"
+        start = OBJECT_KEYWORDS if type == PUBLISH else SUBSCRIPTION_KEYWORDS
+        if row is None or row.size < start:
+            return f"it needs a body: an {_ROWS[type]}" if type == PUBLISH else f"it needs a body: a {_ROWS[type]}"
+        try:
+            self.check(row, start)
+            if type == PUBLISH:
+                self.asked(row)
+        except InvalidInput as error:
+            return str(error)
+        return super().amiss(type, row)
+
     def row_bytes(self, type: int, rows: Floats) -> Ints:
         start = {PUBLISH: OBJECT_KEYWORDS, SUBSCRIBE: SUBSCRIPTION_KEYWORDS}.get(type, 0)
         if rows.shape[1] < start:

@@ -25,6 +25,7 @@ from brokers.indexes.topk.contract import Answer, Query, RankedMessage, message
 from brokers.indexes.topk.scan import Scan
 from brokers.kinds import KindManifest
 from brokers.schema import Column, Table
+from protocols.content.kind import amiss_of_ranges
 from protocols.topk.manifest import TOPK
 
 PUBLISH, SUBSCRIBE, UNSUBSCRIBE, REWEIGHT = 0, 1, 2, 3
@@ -143,6 +144,15 @@ class TopK(Kind):
             return {a: [low, high] for a, (low, high) in pairs if low == low}
         quadruples = row.reshape(-1, 4).tolist()
         return {int(a): (low, high, weight) for a, low, high, weight in quadruples if a == a}
+
+    def amiss(self, type: int, row: Floats | None) -> str | None:
+        asks = type in (SUBSCRIBE, REWEIGHT)
+        wrong = amiss_of_ranges(type == PUBLISH, asks, row, self.attributes, (1, 2, 3), 4)
+        if wrong is None and row is not None and asks and np.isnan(row.reshape(-1, 4)).any(axis=1).any():
+            whole = row.reshape(-1, 4)
+            if np.isnan(whole[~np.isnan(whole[:, 0])]).any():
+                return "a range of a filter has an attribute, low, high and a weight"
+        return wrong
 
     def oracle(self, interests: Mapping[int, Any], message: Any) -> set[int]:
         """Which filters are in the answer if these are all there are, and no publisher is excluded."""

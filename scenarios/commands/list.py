@@ -10,7 +10,7 @@ from scenarios.commands import parser
 
 GROUPS = (
     "kinds", "protocols", "topologies", "workloads", "indexes", "faults", "connections", "mobility", "metrics",
-    "scenarios",
+    "scenarios", "judges",
 )  # fmt: skip
 
 
@@ -20,8 +20,8 @@ _NOTHING = "nothing"  # is promised under faults
 def command(arguments: list[str]) -> int:
     result = parser(
         "list",
-        "Names that a scenario may use, each with a line of prose. Installed packages add to them by entry "
-        "points of the groups brokerlab.kinds, brokerlab.protocols, and so on.",
+        "Names that a scenario may use, each with a line of prose, and the judges of `brokerlab hunt`. Installed "
+        "packages add to them by entry points of the groups brokerlab.kinds, brokerlab.protocols, and so on.",
         """
         brokerlab list
         brokerlab list protocols
@@ -53,6 +53,10 @@ def names_of(group: str) -> dict[str, dict[str, object]]:
         from scenarios.loader import shipped, title_of
 
         return {name: {"prose": title_of(path)} for name, path in shipped().items()}
+    if group == "judges":
+        from scenarios.hunt.judges import JUDGES
+
+        return {name: {"prose": judge.prose} for name, judge in JUDGES.items()}
     from brokers.kinds import installed_manifests, manifests
     from brokers.names import table
 

@@ -10,4 +10,9 @@ WORKLOADS: dict[str, Entry] = {
         "timed events from a CSV or Parquet file of any size: numbers or text, dates or numbers as times",
         {"kinds": None},  # every kind, those of third parties too
     ),
+    "script": Entry(
+        "scenarios.workloads.script:Script",
+        "what each client does when, written down in the scenario",
+        {"kinds": None},
+    ),
 }

@@ -154,7 +154,7 @@ class Replay(GroupSource):
     def _emissions(self, piece: Piece, begin: int, end: int) -> list[Emission]:
         chunk = slice(begin, end)
         client, op = piece.client[chunk], piece.op[chunk]
-        rank = _ranks(client, piece.time[chunk], op)
+        rank = ranks(client, piece.time[chunk], op)
         kinds = rank * len(self._numbered) + op
         out = []
         for each in np.unique(kinds).tolist():
@@ -179,7 +179,7 @@ class Replay(GroupSource):
         return subscription_ids(self.context, clients, np.maximum(piece.number[rows], NOT_SAID + 1))
 
 
-def _ranks(client: Ints, time: Ints, op: Ints) -> Ints:
+def ranks(client: Ints, time: Ints, op: Ints) -> Ints:
     """How often a client changed its op before, at the same time: rank by rank keeps the file's order."""
     order = np.argsort(client, kind="stable")  # times are sorted already
     client, time, op = client[order], time[order], op[order]
@@ -192,4 +192,4 @@ def _ranks(client: Ints, time: Ints, op: Ints) -> Ints:
     return ranks
 
 
-__all__ = ["FOUND", "Found", "Replay", "ReplayParameters"]
+__all__ = ["FOUND", "Found", "Replay", "ReplayParameters", "ranks"]

@@ -13,6 +13,7 @@ from brokers import names
 from brokers.errors import EnvironmentProblem, RunIncomplete
 from scenarios import cli, document
 from scenarios.commands.list import GROUPS
+from scenarios.hunt.judges import JUDGES
 from scenarios.loader import shipped
 from scenarios.many import metrics
 
@@ -219,10 +220,11 @@ def test_the_schema_refuses_what_the_loader_refuses(override, small, capsys):
 def test_list_covers_every_registered_name_with_a_line_of_prose(capsys):
     assert cli.main(["list", "--json"]) == 0
     listed = json.loads(capsys.readouterr().out)
-    for group in set(GROUPS) - {"metrics", "scenarios"}:
+    for group in set(GROUPS) - {"metrics", "scenarios", "judges"}:
         assert set(listed[group]) == set(names.table(group))
     assert set(listed["metrics"]) == {*metrics.SERVICE, *metrics.AUDIT}
     assert set(listed["scenarios"]) == set(shipped())
+    assert set(listed["judges"]) == set(JUDGES)
     prose = [entry["prose"] for group in listed.values() for entry in group.values()]
     assert all(line and "\n" not in line for line in prose)
     assert cli.main(["list"]) == 0
@@ -231,7 +233,7 @@ def test_list_covers_every_registered_name_with_a_line_of_prose(capsys):
 
 
 def test_every_registered_name_stands_for_what_the_contract_of_its_group_says():
-    for group in set(GROUPS) - {"metrics", "scenarios"}:
+    for group in set(GROUPS) - {"metrics", "scenarios", "judges"}:
         for name in names.table(group):
             target, loaded = names.find(group, name)  # which refuses anything else
             assert ":" in target

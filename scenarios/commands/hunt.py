@@ -1,0 +1,195 @@
+"""`brokerlab hunt PROTOCOL`: look for what is wrong with a protocol, and show it small."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from brokers.errors import InvalidInput
+from scenarios.commands import add_trust, parser, shown
+
+if TYPE_CHECKING:
+    from scenarios.hunt.hunt import Finding, Report
+
+_SHOWN_EVERY_S = 5.0
+FOUND, NOTHING = 1, 0
+
+
+def command(arguments: list[str]) -> int:
+    """Exit code 0: nothing was found; 1: something was."""
+    from brokers.names import beside
+
+    options = _parser().parse_args(arguments)
+    if ":" in options.protocol:  # whoever names code here trusts it; it may lie where they are
+        beside.look_in([str(Path.cwd())])
+    return _replay(options) if options.replay else _hunt(options)
+
+
+def _parser() -> argparse.ArgumentParser:
+    result = parser(
+        "hunt",
+        "Look for what is wrong with a protocol: small networks, scripts and faults are drawn, run and judged, and "
+        "what fails is made smaller until nothing can be left out. A protocol that is named module:Class is imported.",
+        """
+        brokerlab hunt subscription --for 2min
+        brokerlab hunt my.module:Mine --runs 500 --seed 7 --faults none
+        brokerlab hunt covering --set recover=true --judges delivery,leaks
+        brokerlab hunt my.module:Mine --replay hunts/mine-delivery-missed/scenario.yaml
+        """,
+    )
+    result.add_argument(
+        "protocol", metavar="PROTOCOL", help="a protocol of `brokerlab list`, or package.module:Class"
+    )
+    result.add_argument(
+        "--for", dest="time", metavar="T", help="how long, as in 2min (default: 60 s, or as --runs says)"
+    )
+    result.add_argument("--runs", type=int, metavar="N", help="how many runs: the same are found each time")
+    result.add_argument("--seed", type=int, default=1, help="of what is drawn (default: 1)")
+    result.add_argument("--kind", help="its kind, package.module:Name, if that is not registered")
+    result.add_argument(
+        "--set",
+        metavar="option=value",
+        action="append",
+        default=[],
+        dest="said",
+        help="an option of the protocol",
+    )
+    result.add_argument(
+        "--faults", choices=("some", "none"), default="some", help="whether anything fails (default: some)"
+    )
+    result.add_argument(
+        "--schedules", choices=("aimed", "random"), default="aimed",
+        help="aimed at what happened in runs before (default), or plainly random",
+    )  # fmt: skip
+    result.add_argument("--judges", metavar="A,B", help="only these of `brokerlab list judges`")
+    result.add_argument("--out", default="hunts", help="folder for what is found (default: hunts)")
+    result.add_argument("--replay", metavar="FILE", help="run and judge the scenario of a finding again")
+    result.add_argument(
+        "--thresholds", type=int, metavar="N", help="with --replay: tables tidy themselves from so much"
+    )
+    add_trust(result)
+    result.add_argument("--json", action="store_true", help="one JSON object at the end")
+    return result
+
+
+def _hunt(options: argparse.Namespace) -> int:
+    from scenarios.hunt.hunt import hunt
+    from scenarios.hunt.telling import again, keep_run, summary, told, write
+
+    if options.runs is not None and options.runs < 1:
+        raise InvalidInput(f"--runs: at least 1 (got {options.runs})")
+    if options.thresholds is not None:
+        raise InvalidInput("--thresholds goes with --replay")
+    folders: list[str] = []
+
+    def on_finding(found: Finding) -> None:
+        folder = write(found, options.out, options.protocol)
+        kept = keep_run(folder)
+        folders.append(str(folder))
+        if not options.json:
+            print(told(found))
+            print(f"    again: {again(found, options.protocol, folder / 'scenario.yaml')}")
+            if kept is not None:
+                print(f"    the run: {shown(kept)}", flush=True)
+
+    report = hunt(
+        options.protocol, seed=options.seed, seconds=_seconds(options.time), runs=options.runs, kind=options.kind,
+        options=_options(options.said), judges=options.judges.split(",") if options.judges else None,
+        schedules=options.schedules, faults=options.faults == "some", on_finding=on_finding,
+        on_run=_progress() if sys.stderr.isatty() and not options.json else None,
+    )  # fmt: skip
+    print(json.dumps(as_data(report, folders), indent=2) if options.json else summary(report))
+    return FOUND if report.findings else NOTHING
+
+
+def as_data(report: Report, folders: list[str]) -> dict[str, Any]:
+    """A report as plain data, for --json."""
+    return {
+        "protocol": report.protocol,
+        "seed": report.seed,
+        "runs": report.runs,
+        "interrupted": report.interrupted,
+        "findings": [
+            {
+                "judge": each.judge, "sort": each.sort, "told": each.told, "run": each.run, "again": each.again,
+                "minimal": each.minimal, "folder": folder, "digest": each.digest, "scenario": each.case.scenario(),
+            }
+            for each, folder in zip(report.findings, folders)
+        ],
+        "events": report.covered.events,
+        "fresh": report.covered.fresh,
+        "unused": report.unused,
+        "seconds": report.seconds,
+    }  # fmt: skip
+
+
+def _progress() -> Callable[[Report], None]:
+    """A line on stderr now and then."""
+    last = time.monotonic()
+
+    def tell(report: Report) -> None:
+        nonlocal last
+        if time.monotonic() - last > _SHOWN_EVERY_S:
+            last = time.monotonic()
+            print(
+                f"{report.runs:,} runs in {report.seconds:.0f} s, {len(report.covered.fresh):,} behaved in a new way, "
+                f"{len(report.findings)} findings", file=sys.stderr, flush=True,
+            )  # fmt: skip
+
+    return tell
+
+
+def _seconds(text: str | None) -> float | None:
+    from topology.units import QuantityError, parse_duration
+
+    if text is None:
+        return None
+    try:
+        return parse_duration(text) / 1e9
+    except QuantityError as error:
+        raise InvalidInput(f"--for: {error}") from None
+
+
+def _options(said: list[str]) -> dict[str, Any]:
+    """`option=value`, the values as YAML has them."""
+    import yaml
+
+    found = {}
+    for each in said:
+        name, sign, value = each.partition("=")
+        if not sign or not name:
+            raise InvalidInput(f"--set: expected option=value (got {each!r})")
+        try:
+            found[name] = yaml.safe_load(value)
+        except yaml.YAMLError:
+            raise InvalidInput(f"--set: {name}: not a value (got {value!r})") from None
+    return found
+
+
+def _replay(options: argparse.Namespace) -> int:
+    from scenarios.hunt.replaying import refuse_code, replay
+    from scenarios.hunt.telling import lines_of
+
+    if not options.trust:
+        refuse_code(options.replay, {options.protocol, options.kind})
+    found = replay(
+        options.replay, protocol=options.protocol, thresholds=options.thresholds,
+        judges=options.judges.split(",") if options.judges else None,
+    )  # fmt: skip
+    mistakes = [{"judge": each.judge, "sort": each.sort, "told": each.told} for each in found.mistakes]
+    if options.json:
+        print(json.dumps({"digest": found.digest, "mistakes": mistakes}, indent=2))
+        return FOUND if mistakes else NOTHING
+    for line in lines_of(found.case):
+        print(line)
+    for each in found.mistakes:
+        print(f"{each.judge} ({each.sort}): {each.told}")
+    if not mistakes:
+        print("no judge has anything against it")
+    print(f"digest {found.digest or 'none: it did not come to its end'}")
+    return FOUND if mistakes else NOTHING

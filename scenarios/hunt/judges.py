@@ -1,0 +1,100 @@
+"""What is asked of every case, each question by a name.
+
+A judge gets what came of a case and gives its mistakes. A mistake has a sort besides its sentence: while a case is made
+smaller, judge and sort stay, or one bug would slip into another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from brokers.errors import InvalidInput
+from brokers.registry import did_you_mean
+from brokers.verdicts import FINDINGS
+from protocols.conformance import audit
+from scenarios.hunt.budget import budget
+from scenarios.hunt.rest import leaks, quiet
+from scenarios.hunt.running import Outcome
+from scenarios.hunt.sameness import cutting, isolation, resuming
+
+
+class Mistake(NamedTuple):
+    """What a judge has against a run."""
+
+    judge: str
+    sort: str
+    told: str  # a sentence
+
+    @property
+    def same(self) -> tuple[str, str]:
+        """What two mistakes have in common that count as one."""
+        return self.judge, self.sort
+
+
+class Judge(NamedTuple):
+    """A question that is asked of every case."""
+
+    prose: str
+    ask: Callable[[Outcome], Iterator[tuple[str, str]]]  # (sort, sentence)
+    dear: bool = False  # asked of a few cases only: it runs them again
+
+
+def fails(outcome: Outcome) -> Iterator[tuple[str, str]]:
+    """What was raised."""
+    if outcome.failed and outcome.sort != "never quiet":
+        yield outcome.sort, f"it failed: {outcome.failed}"
+
+
+def storm(outcome: Outcome) -> Iterator[tuple[str, str]]:
+    """More messages than clients can have caused."""
+    if outcome.sort == "never quiet":
+        yield "storm", outcome.failed.removeprefix("verdict invalid: ")
+
+
+def delivery(outcome: Outcome) -> Iterator[tuple[str, str]]:
+    """What the kit's audit finds that breaks a promise."""
+    if outcome.failed or outcome.overloaded:
+        return
+    judged = audit(outcome.tables, outcome.kind, outcome.guarantees)
+    for name, promise in FINDINGS.items():
+        found = getattr(judged, name)
+        if found.count and getattr(outcome.guarantees, promise):
+            yield name, found.examples[0]
+
+
+JUDGES: dict[str, Judge] = {
+    "fails": Judge("the protocol raises nothing and keeps the contract", fails),
+    "storm": Judge("what clients do causes no messages without end", storm),
+    "delivery": Judge(
+        "who must get a publication gets it, once and in order, and nobody else does", delivery
+    ),
+    "budget": Judge(
+        "a publication goes over a link once; of frugal protocols, only where somebody may get it", budget
+    ),
+    "leaks": Judge("nothing is left once all that was begun has ended", leaks),
+    "quiet": Judge("no messages or timers go on once all that was begun has ended", quiet),
+    "isolation": Judge("a run changes nothing that all brokers have in common: classes, modules", isolation),
+    "cutting": Judge("other cuttings, shards, tables and views give the same run", cutting, dear=True),
+    "resuming": Judge("a run that is stopped and gone on with is the same run", resuming, dear=True),
+}
+
+
+def chosen(names: Sequence[str] | None) -> dict[str, Judge]:
+    """The judges of these names, or all; InvalidInput where there is none."""
+    if names is None:
+        return JUDGES
+    for name in names:
+        if name not in JUDGES:
+            raise InvalidInput(f"no judge named {name!r}; {did_you_mean(name, JUDGES)}")
+    return {name: JUDGES[name] for name in JUDGES if name in names}
+
+
+def judged(outcome: Outcome, judges: Mapping[str, Judge], dear: bool = False) -> list[Mistake]:
+    """What these judges have against a run, the cheap ones or the dear ones."""
+    return [
+        Mistake(name, sort, told)
+        for name, judge in judges.items()
+        if judge.dear == dear
+        for sort, told in judge.ask(outcome)
+    ]

@@ -1,0 +1,116 @@
+"""Judges of what is left once all that clients asked for is over: nothing, as if it had never been.
+
+They compare the end of a run with the end of the same run without anything that was begun and ended. They say nothing
+where something still stands, or where something was lost that the protocol does not recover from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from scenarios.hunt.case import Case
+from scenarios.hunt.running import Outcome, run
+
+_CALM_NS = 1_000_000_000  # from the last thing that happens to the end, at least
+_TAIL_NS = 9_000_000_000  # after the end of the run, when there is nothing left to be said
+
+
+def leaks(outcome: Outcome) -> Iterator[tuple[str, str]]:
+    """Entries, bodies and whatever else brokers tell of themselves that all have left behind."""
+    if not _all_gone(outcome) or _nothing(outcome):
+        return
+    never = run(_without_what_went(outcome))
+    if never.failed:
+        return
+    names = outcome.model.overlay.names
+    for broker, (left, usual) in enumerate(zip(outcome.entries, never.entries)):
+        if left > usual:
+            yield (
+                "entries",
+                f"broker {names[broker]} keeps {left} entries after all have left; without them it has {usual}",
+            )
+    if len(outcome.held) > len(never.held):
+        yield (
+            "bodies",
+            f"{len(outcome.held)} bodies are kept after all have left; without them it would be {len(never.held)}",
+        )
+    for broker, (told, usual) in enumerate(zip(outcome.described, never.described)):
+        where = _more(told, usual)
+        if where and outcome.entries[broker] <= never.entries[broker]:
+            yield "described", f"broker {names[broker]} tells of more once all have left: {where}"
+
+
+def quiet(outcome: Outcome) -> Iterator[tuple[str, str]]:
+    """Messages and timers that go on when there is nothing left to do."""
+    if outcome.slow or not _all_gone(outcome):  # what waits in queues is late, and not without end
+        return
+    late = _late(outcome)
+    if not late:
+        return
+    never = run(_without_what_went(outcome))
+    if not never.failed and late > _late(never):
+        yield "restless", (
+            f"{late} messages and timers are handled more than {_TAIL_NS / 1e9:g} s after the end, when all have left; "
+            f"without them it would be {_late(never)}"
+        )  # fmt: skip
+
+
+def _nothing(outcome: Outcome) -> bool:
+    """Whether it is plain that nothing is left."""
+    told = [value for each in outcome.described for value in each.values() if hasattr(value, "__len__")]
+    return not any(outcome.entries) and not outcome.held and not any(told)
+
+
+def _late(outcome: Outcome) -> int:
+    return int((outcome.tables["hops"]["time_ns"] > outcome.case.duration_ns + _TAIL_NS).sum())
+
+
+def _all_gone(outcome: Outcome) -> bool:
+    """Whether nothing that somebody began still stands, and no loss excuses what is left of it."""
+    case, kind = outcome.case, outcome.kind
+    if (
+        outcome.failed
+        or outcome.overloaded
+        or not case.acts
+        or max(act.at for act in case.acts) + _CALM_NS > case.duration_ns
+    ):
+        return False
+    if (
+        case.faults or len(outcome.tables["losses"]["link"])
+    ) and outcome.guarantees.under_faults != "recovers":
+        return False
+    if any(
+        int(each["at"]) + int(each.get("lasts") or 1 << 62) + _CALM_NS > case.duration_ns
+        for each in case.faults
+    ):
+        return False
+    begin = {op for op, type_ in kind.types.items() if type_ in kind.interests}
+    end = {op for op, type_ in kind.types.items() if type_ in kind.revocations}
+    stands: set[Any] = set()
+    ended = False
+    for act in sorted(case.acts, key=lambda act: act.at):
+        if act.op in end:
+            stands.discard(act.about)
+            ended = True
+        elif act.op in begin:
+            stands.add(act.about)
+    return ended and not stands
+
+
+def _without_what_went(outcome: Outcome) -> Case:
+    """The case without all that was begun and ended; what cannot be ended, as values, stays."""
+    case, kind = outcome.case, outcome.kind
+    went = kind.interests | kind.revocations
+    return case.but(acts=tuple(act for act in case.acts if kind.types[act.op] not in went))
+
+
+def _more(told: Mapping[str, Any], usual: Mapping[str, Any]) -> str:
+    """The first collection that has more in it; single numbers may well count what has been."""
+    for key, each in told.items():
+        other: Any = usual.get(key)
+        if isinstance(each, dict | list | tuple | set) and len(each) > (
+            len(other) if hasattr(other, "__len__") else 0
+        ):
+            return f"{key}: {str(each)[:160]}"
+    return ""

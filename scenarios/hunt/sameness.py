@@ -1,0 +1,91 @@
+"""Judges that run a case once more, otherwise: nothing of how it is run may show."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from brokers.contract import ShardProtocol
+from brokers.engine.simulate import FileTraces, simulate, tables_of
+from protocols.conformance import ORACLE, Variant, check_digests, variants
+from protocols.rehearsing import Dice
+from scenarios.hunt.running import Outcome, said
+
+_WAYS = 2
+_WINDOWS = 2  # at least, until a run is stopped: each is a checkpoint
+
+
+class _Stopped(Exception):
+    """A run that was stopped on purpose."""
+
+
+def cutting(outcome: Outcome) -> Iterator[tuple[str, str]]:
+    """Other cuttings, shards, tables and views, and simply once more: some of the kit's ways of running a model."""
+    if outcome.failed:
+        return
+    model = replace(outcome.model, messages_max=1 << 62)
+    dice = Dice(model.seed, len(outcome.case.acts), "hunt/ways")
+    left = [way for way in variants(model) if way.engine == "inline"]
+    ways = [left.pop(dice.below(len(left))) for _ in range(min(_WAYS, len(left)))]
+    for way in [Variant("once more"), *ways]:
+        try:
+            same = way.run(model).digest == outcome.digest
+        except Exception as error:  # of the protocol, which may raise anything
+            yield "fails otherwise", f"{way.name}: {said(error)}"
+            return
+        if not same:
+            told = next(
+                (each.told for each in check_digests(model, [ORACLE, way])), "two runs of one case differ"
+            )
+            yield "digest", f"{way.name}: {told}"
+            return
+
+
+def resuming(outcome: Outcome) -> Iterator[tuple[str, str]]:
+    """A run that is stopped and gone on with, from what its brokers say of their state."""
+    if outcome.failed:
+        return
+    model = replace(outcome.model, messages_max=1 << 62)
+    protocol: Any = model.services[0].protocol_class
+    if issubclass(protocol, ShardProtocol) and protocol.state is ShardProtocol.state:
+        return
+    dice = Dice(model.seed, len(outcome.case.acts), "hunt/stop")
+    times = sorted({act.at for act in outcome.case.acts}) or [model.duration_ns // 2]
+    until = times[dice.below(len(times))] + 1 + dice.below(20_000_000)
+    shards = [1 + dice.below(min(3, model.overlay.brokers)) for _ in range(2)]
+
+    def stop(now_ns: int, events: int, under_way: int) -> None:
+        if now_ns >= until:
+            raise _Stopped
+
+    try:
+        with tempfile.TemporaryDirectory(prefix="brokerlab-hunt-") as folder:
+            traces = FileTraces(str(Path(folder)), "none", tables_of(model))
+            try:
+                digest = simulate(
+                    model, actors=shards[0], trace=traces, progress=stop, checkpoint_every_s=0.0,
+                    max_window_ns=max(1, until // _WINDOWS),
+                ).digest  # fmt: skip
+            except _Stopped:
+                digest = simulate(model, actors=shards[1], trace=traces, resume=True, notice=_nothing).digest
+    except Exception as error:  # of the protocol, which may raise anything
+        yield "fails when resumed", f"stopped at {until} ns and gone on with: {said(error)}"
+        return
+    if digest != outcome.digest:
+        yield "resumed", f"stopped at {until} ns and gone on with it has another digest"
+
+
+def _nothing(sentence: str) -> None:
+    """What a run says as it goes on is of no interest here."""
+
+
+def isolation(outcome: Outcome) -> Iterator[tuple[str, str]]:
+    """What a run left in classes or modules, where every broker would find it."""
+    for name in sorted(outcome.stained):
+        yield (
+            "shared",
+            f"{name} is another after the run: brokers must not have anything in common that changes",
+        )

@@ -1,0 +1,175 @@
+"""A finding for people: a sentence, the case in some lines, and a folder that shows it again.
+
+The folder has the scenario, with an expectation that fails where a run by itself can tell, a test, and the run, which
+`brokerlab explain` takes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from brokers.errors import BrokerlabError
+from scenarios.hunt.case import Case
+from scenarios.hunt.hunt import Covered, Finding, Report
+from scenarios.hunt.running import EVENTS_MOST
+from topology.units import format_duration
+
+_KINDS = ("fault", "message", "timer")
+ACTS_SHOWN = 30
+FILE = "scenario.yaml"
+
+
+def told(finding: Finding) -> str:
+    """A finding in some lines."""
+    case = finding.case
+    lines = [f"run {finding.run}: {finding}"]
+    lines += [f"    {line}" for line in lines_of(case)]
+    least = "nothing single can be left out" if finding.minimal else "more could be left out, given more time"
+    lines.append(
+        f"    from {len(finding.first.acts)} actions to {len(case.acts)} by {finding.tried} runs; {least}"
+    )
+    return "\n".join(lines)
+
+
+def lines_of(case: Case) -> Iterator[str]:
+    """A case for people."""
+    links = ", ".join(
+        f"{edge.a}-{edge.b} {format_duration(edge.delay_ns)}"
+        + (f" + {format_duration(edge.jitter_ns)}" if edge.jitter_ns else "")
+        + (f" loses {edge.loss:g}" if edge.loss else "")
+        for edge in case.edges
+    )
+    yield f"{case.brokers} brokers, links {links or 'none'}"
+    yield "clients " + ", ".join(f"{i} at {broker}" for i, broker in enumerate(case.clients))
+    said = {name: value for name, value in (("cost", case.cost), ("options", case.options)) if value}
+    if case.settled:
+        said["subscriptions"] = {"": "settled"}
+    for name in ("view", "tables"):
+        if getattr(case, name) != "auto":
+            said[name] = {"": getattr(case, name)}
+    if case.thresholds is not None:
+        said["thresholds"] = {"": case.thresholds}
+    for name, each in said.items():
+        yield f"{name} " + ", ".join(f"{key} {value}".strip() for key, value in each.items())
+    happens = [(act.at, _act(act)) for act in case.acts]
+    happens += [(int(each["at"]), _fault(each)) for each in case.faults]
+    for at, line in sorted(happens, key=lambda pair: pair[0])[:ACTS_SHOWN]:
+        yield f"{format_duration(at):>12}  {line}"
+    if len(happens) > ACTS_SHOWN:
+        yield f"... and {len(happens) - ACTS_SHOWN} more"
+
+
+def _act(act: Any) -> str:
+    of = "" if act.number is None else f" #{act.number}"
+    body = (
+        "" if act.body is None else " [" + ", ".join("-" if v is None else f"{v:g}" for v in act.body) + "]"
+    )
+    return f"client {act.client}: {act.op}{of}{body}"
+
+
+def _fault(fault: Any) -> str:
+    rest = ", ".join(f"{key} {value}" for key, value in fault.items() if key not in ("fault", "at"))
+    return f"{fault['fault']}: {rest}"
+
+
+# ---- a folder ----------------------------------------------------------------------------------------
+
+
+def write(finding: Finding, out: str | Path, protocol: str) -> Path:
+    """Write a finding's folder; returns its path."""
+    name = re.sub(r"[^A-Za-z0-9]+", "-", f"{protocol} {finding.judge} {finding.sort}").strip("-").lower()
+    folder = Path(out) / name[:80]
+    folder.mkdir(parents=True, exist_ok=True)
+    file = folder / FILE
+    file.write_text(scenario_text(finding, again(finding, protocol, file)), "utf-8")
+    (folder / f"test_{name.replace('-', '_')[:60]}.py").write_text(_test(finding, name), "utf-8")
+    return folder
+
+
+def again(finding: Finding, protocol: str, file: Path) -> str:
+    """The command that shows a finding again."""
+    lowered = "" if finding.case.thresholds is None else f" --thresholds {finding.case.thresholds}"
+    return f"brokerlab hunt {protocol} --replay {file}{lowered}"
+
+
+def scenario_text(finding: Finding, command: str) -> str:
+    """The scenario of a finding, with what is expected and fails."""
+    data = finding.case.scenario()
+    data["title"] = f"{finding.judge} ({finding.sort})"
+    if finding.judge == "delivery":
+        data["expect"] = ["verdict == valid"]
+    if finding.judge == "storm":
+        data["engine"] = {"messages_max": EVENTS_MOST}
+    lines = [f"# {finding.told}", f"# {command}", f"# digest {finding.digest}"] if finding.digest else [
+        f"# {finding.told}", f"# {command}",
+    ]  # fmt: skip
+    return (
+        "\n".join(line.replace("\n", " ") for line in lines)
+        + "\n"
+        + yaml.dump(data, Dumper=_Dumper, sort_keys=False, default_flow_style=None, width=150)
+    )
+
+
+class _Dumper(yaml.SafeDumper):
+    """Without anchors: what is said twice is written twice."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
+
+
+def _test(finding: Finding, name: str) -> str:
+    lowered = "" if finding.case.thresholds is None else f", thresholds={finding.case.thresholds}"
+    return (
+        "from pathlib import Path\n\nfrom scenarios.hunt.replaying import replay\n\n\n"
+        f"def test_{name.replace('-', '_')}():\n"
+        f'    assert replay(Path(__file__).with_name("{FILE}"), judges=["{finding.judge}"]{lowered}).mistakes == []\n'
+    )
+
+
+def keep_run(folder: Path) -> Path | None:
+    """Run the scenario of a finding into its folder, for `brokerlab explain`; None where it does not end well."""
+    from scenarios.running import run
+
+    try:
+        done = run(folder / FILE, engine="inline", out=folder / "runs", trust=True, overwrite=True)
+    except BrokerlabError:
+        return None
+    return done.path
+
+
+# ---- the end -----------------------------------------------------------------------------------------
+
+
+def summary(report: Report) -> str:
+    """What came of a hunt, and what it covered."""
+    runs, seconds = report.runs, report.seconds
+    speed = f", {runs / seconds:.0f} a second" if seconds > 0 else ""
+    stopped = "interrupted: " if report.interrupted else ""
+    count = len(report.findings)
+    findings = f"{count} finding{'s' if count != 1 else ''}" if count else "nothing found"
+    return "\n".join([f"{stopped}{runs:,} runs in {seconds:.1f} s{speed}: {findings}", *covered(report)])
+
+
+def covered(report: Report) -> Iterator[str]:
+    """What the runs did, and what none of them did."""
+    found: Covered = report.covered
+    yield f"  {found.events:,} events, {found.deliveries:,} deliveries, {found.faulty:,} runs with faults"
+    last = max(0, report.runs - max(1, report.runs // 10))
+    late = sum(number >= last for number in found.fresh)
+    told = (
+        f"{late} of them in the last tenth"
+        if late
+        else "none in the last tenth: more of the same finds little"
+    )
+    yield f"  {len(found.fresh):,} runs behaved in a new way, {told}"
+    types = ", ".join(
+        f"{_KINDS[kind]} {type_}: {count:,}" for (kind, type_), count in sorted(found.types.items())
+    )
+    yield f"  handled by type: {types or 'nothing'}"
+    for sentence in report.unused:
+        yield f"  {sentence}"

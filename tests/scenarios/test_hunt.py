@@ -1,0 +1,240 @@
+"""The hunt finds what is planted, makes it small, shows it again, and has nothing against protocols that are right."""
+
+from __future__ import annotations
+
+import json
+import runpy
+
+import pytest
+import yaml
+
+from brokers import names, thresholds
+from brokers.errors import InvalidInput
+from brokers.tables import InterestStore
+from protocols.content.subscription import PlainSubscription
+from protocols.rehearsing import Dice
+from scenarios.cli import main
+from scenarios.hunt.case import Act, Case, Edge
+from scenarios.hunt.drawing import Prey, draw, orderly
+from scenarios.hunt.hunt import hunt
+from scenarios.hunt.judges import JUDGES, judged
+from scenarios.hunt.options import draw_options
+from scenarios.hunt.replaying import replay
+from scenarios.hunt.running import run
+from scenarios.hunt.shrinking import shrink
+from scenarios.hunt.telling import again, scenario_text, write
+from scenarios.running import run as run_scenario
+from tests.scenarios.planted import FOUND_BY, Blinks, ForgetsALink, ForgetsToWithdraw
+
+
+@pytest.fixture(scope="module")
+def forgetful_report():
+    return hunt(ForgetsALink, runs=60, faults=False, enough=1)
+
+
+# ---- what is planted is found -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("bug", FOUND_BY, ids=lambda bug: bug.__name__)
+def test_a_planted_bug_is_found_by_the_judge_that_it_is_for(bug):
+    report = hunt(bug, runs=60, faults=False, enough=1, shrink_seconds=0)
+    assert next(each.judge for each in report.findings) in FOUND_BY[bug]
+
+
+def test_the_protocol_that_bugs_were_planted_in_has_nothing_against_it():
+    report = hunt(PlainSubscription, runs=60)
+    assert report.findings == [] and report.runs == 60
+
+
+@pytest.mark.parametrize("name", ["flooding", "covering", "topk-gather", "spatial", "context-edge"])
+def test_a_built_in_protocol_has_nothing_against_it(name):
+    assert hunt(name, runs=12, seed=5).findings == []
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("faults", [False, True])
+@pytest.mark.parametrize("name", sorted(names.table("protocols")))
+def test_no_built_in_protocol_has_anything_against_it_in_many_runs(name, faults):
+    assert hunt(name, runs=400, seed=11, faults=faults).findings == []
+
+
+def test_aimed_schedules_find_a_race_that_as_many_random_ones_do_not():
+    def found(schedules: str) -> bool:
+        report = hunt(
+            Blinks, runs=110, seed=3, faults=False, enough=1, judges=["delivery"], shrink_seconds=0, schedules=schedules
+        )
+        return bool(report.findings)
+
+    assert found("aimed") and not found("random")
+
+
+# ---- what is found ------------------------------------------------------------------------------------
+
+
+def test_a_finding_is_small_and_nothing_single_can_be_left_out(forgetful_report):
+    (found,) = forgetful_report.findings
+    assert found.minimal
+    assert [act.op for act in found.case.acts] == ["subscribe", "publish"]
+    assert found.case.brokers == 4  # a broker with three neighbours is what it takes
+
+
+def test_the_same_seed_and_runs_find_the_same(forgetful_report):
+    second = hunt(ForgetsALink, runs=60, faults=False, enough=1)
+    assert [(each.run, each.told) for each in second.findings] == [
+        (each.run, each.told) for each in forgetful_report.findings
+    ]
+
+
+def test_the_scenario_of_a_finding_has_the_digest_of_the_case_and_fails_again(tmp_path, forgetful_report):
+    (found,) = forgetful_report.findings
+    folder = write(found, tmp_path, "planted")
+    again_found = replay(folder / "scenario.yaml")
+    assert again_found.digest == found.digest
+    assert [each.same for each in again_found.mistakes] == [("delivery", "missed")]
+    assert (
+        run_scenario(folder / "scenario.yaml", engine="inline", out=tmp_path, trust=True).digest
+        == found.digest
+    )
+
+
+def test_the_scenario_of_a_finding_says_what_fails_and_how_to_see_it(tmp_path, forgetful_report):
+    (found,) = forgetful_report.findings
+    text = scenario_text(found, again(found, "mine:Mine", tmp_path / "scenario.yaml"))
+    assert text.startswith(f"# {found.told}\n# brokerlab hunt mine:Mine --replay ")
+    assert yaml.safe_load(text)["expect"] == ["verdict == valid"]
+
+
+def test_the_test_of_a_finding_fails_with_the_protocol_and_passes_with_the_right_one(
+    tmp_path, forgetful_report
+):
+    (found,) = forgetful_report.findings
+    folder = write(found, tmp_path, "planted")
+    (test,) = folder.glob("test_*.py")
+    assert len(test.read_text().splitlines()) <= 7
+    (ask,) = (each for name, each in runpy.run_path(str(test)).items() if name.startswith("test_"))
+    with pytest.raises(AssertionError):
+        ask()
+    scenario = folder / "scenario.yaml"
+    scenario.write_text(scenario.read_text().replace(found.case.protocol, "subscription"))
+    ask()
+
+
+def test_a_case_is_the_case_of_its_scenario():
+    for number in range(12):
+        case = draw(Prey.of("subscription"), 3, number)
+        assert run(Case.of(case.loaded())).digest == run(case).digest != ""
+
+
+# ---- pieces -------------------------------------------------------------------------------------------
+
+
+def test_drawn_cases_of_every_kind_are_orderly_and_run():
+    for name in ("subscription", "topk-gather", "context-escalated", "channels", "spatial"):
+        for number in range(4):
+            case = draw(Prey.of(name), 2, number)
+            assert orderly(case) and case.acts and not run(case).failed
+
+
+def test_what_is_not_orderly_is_no_case():
+    base = Case("subscription", "content", 2, (Edge(0, 1, 5),), (0, 1), (), 10**9)
+    ends = Act(5, 0, "unsubscribe", 0)
+    begins = Act(3, 0, "subscribe", 0, body=(0.0, 0.0, 1.0))
+    assert not orderly(base.but(acts=(ends,)))
+    assert not orderly(base.but(acts=(begins, begins)))
+    assert orderly(base.but(acts=(begins, ends)))
+
+
+def test_shrinking_ends_at_one_action_where_one_is_enough():
+    case = draw(Prey.of("subscription", faults=False), 1, 3)
+    shrunk = shrink(case, lambda each: any(act.op == "publish" for act in each.acts))
+    assert shrunk.minimal and len(shrunk.case.acts) == 1 and shrunk.case.brokers == 1
+    assert not shrink(case, lambda each: bool(each.acts), most=2).minimal
+
+
+def test_options_are_drawn_by_type_and_bounds():
+    drawn = [
+        draw_options(names.find("protocols", "spatial").object, {}, Dice(1, i, "test")) for i in range(40)
+    ]
+    assert {"shrink_every", "boxes"} == {name for each in drawn for name in each}
+    assert all(
+        each.get("shrink_every", 10**6) >= 10**6 and 1 <= each.get("boxes", 1) <= 256 for each in drawn
+    )
+
+
+def test_lowered_thresholds_hold_within_and_not_after():
+    with thresholds.lowered(3):
+        assert thresholds.usually(1024) == 3
+    assert thresholds.usually(1024) == 1024
+
+
+def test_lowered_thresholds_show_in_no_digest():
+    assert InterestStore is not None
+    for number in range(8):
+        case = draw(Prey.of("subscription", faults=False), 4, number)
+        assert run(case.but(thresholds=1)).digest == run(case).digest
+
+
+def test_a_withdrawal_that_is_forgotten_is_a_leak_and_the_right_protocol_has_none():
+    acts = (
+        Act(10**6, 0, "subscribe", 0, body=(0.0, 0.0, 1.0)), Act(2 * 10**9, 0, "unsubscribe", 0),
+    )  # fmt: skip
+    case = Case("subscription", "content", 2, (Edge(0, 1, 10**6),), (0,), acts, 4 * 10**9)
+    bad = case.but(protocol=Prey.of(ForgetsToWithdraw).protocol)
+    assert judged(run(case), JUDGES) == []
+    assert [each.same for each in judged(run(bad), JUDGES)] == [("leaks", "entries")]
+
+
+# ---- what hunts found ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["context-edge", "context-replicated", "context-escalated"])
+def test_a_context_service_is_gone_on_with_from_before_anybody_had_a_profile(name):
+    acts = (Act(900_000_000, 0, "publish", body=(0.0, 0.0, 0.0, 0.0)),)
+    case = Case(name, "context", 2, (Edge(0, 1, 10**6),), (1,), acts, 3 * 10**9)
+    assert list(JUDGES["resuming"].ask(run(case))) == []
+
+
+# ---- the command --------------------------------------------------------------------------------------
+
+
+def test_the_command_says_what_it_found_and_leaves_a_folder(tmp_path, capsys):
+    arguments = ["hunt", "tests.scenarios.planted:ForgetsALink", "--runs", "40", "--faults", "none"]
+    assert main([*arguments, "--out", str(tmp_path), "--judges", "delivery"]) == 1
+    told = capsys.readouterr().out
+    assert "delivery (missed): client" in told and "nothing single can be left out" in told
+    (folder,) = tmp_path.iterdir()
+    assert (
+        main(["hunt", "tests.scenarios.planted:ForgetsALink", "--replay", str(folder / "scenario.yaml")]) == 1
+    )
+    assert main(["hunt", "subscription", "--replay", str(folder / "scenario.yaml")]) == 3
+    assert "say --trust" in capsys.readouterr().err
+    assert main(["hunt", "subscription", "--trust", "--replay", str(folder / "scenario.yaml")]) == 0
+
+
+def test_the_command_answers_in_json_and_with_0_where_it_finds_nothing(tmp_path, capsys):
+    assert main(["hunt", "flooding", "--runs", "3", "--json", "--out", str(tmp_path / "none")]) == 0
+    assert json.loads(capsys.readouterr().out)["runs"] == 3
+    assert not (tmp_path / "none").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["floodin"], "did you mean 'flooding'"),
+        (["flooding", "--set", "remember=3"], "no option 'remember'"),
+        (["flooding", "--set", "remember_s=-3"], "must be greater than 0"),
+        (["flooding", "--judges", "delivry"], "did you mean 'delivery'"),
+        (["flooding", "--runs", "0"], "--runs: at least 1"),
+        (["flooding", "--for", "2 parsec"], "--for: unknown unit"),
+        (["flooding", "--replay", "nothing.yaml"], "there is no file nothing.yaml"),
+        (["flooding", "--replay", "quickstart"], "no case of a hunt"),
+    ],
+)
+def test_wrong_arguments_get_a_sentence_and_3(arguments, told, capsys):
+    assert main(["hunt", *arguments]) == 3
+    assert told in capsys.readouterr().err
+
+
+def test_a_kind_without_a_rehearsal_is_told(monkeypatch):
+    with pytest.raises(InvalidInput, match="no protocol named 'nobody'"):
+        hunt("nobody", runs=1)
