@@ -23,16 +23,11 @@ def mutate(prey: Prey, case: Case, seed: int, number: int) -> Case:
     return draw(prey, seed, number)
 
 
-def _early(case: Case) -> list[int]:
-    """The acts of the script itself, before all comes to rest."""
-    return list(range(len(case.acts)))
-
-
 def _moved(case: Case, dice: Dice) -> Case:
     """One action at another time: that of another, or just beside it."""
     if len(case.acts) < 2:
         return case
-    i, other = one_of(dice, _early(case)), one_of(dice, case.acts)
+    i, other = dice.below(len(case.acts)), one_of(dice, case.acts)
     at = other.at + one_of(dice, (-1, 0, 0, 1, 1 * MS, -1 * MS))
     return _with(case, i, at=max(1, at)) if case.acts[i].at and 0 < at < case.duration_ns else case
 
@@ -57,7 +52,7 @@ def _elsewhere(case: Case, dice: Dice) -> Case:
 
 def _alike(case: Case, dice: Dice) -> Case:
     """One action with the body of another of its sort."""
-    i = one_of(dice, _early(case)) if case.acts else 0
+    i = dice.below(len(case.acts)) if case.acts else 0
     alike = [act for act in case.acts if case.acts and act.op == case.acts[i].op and act.body is not None]
     if not alike or case.acts[i].body is None or case.acts[i].word is not None:
         return case
