@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
 from brokers.contract import NEVER
-from brokers.stays import WrongMovement
-from scenarios.moving.movement import Connections, Parameters
+from scenarios.moving.movement import Connections, MovementContext, Parameters
 from topology.units import Duration, Fraction, PositiveDuration
-
-_MOST = 1_000_000  # of a client
 
 
 class Sessions(Connections):
@@ -24,19 +21,22 @@ class Sessions(Connections):
         times: Annotated[Literal["exponential", "constant"], Field(description="how both are drawn")] = "exponential"
         start: Annotated[Duration, Field(description="connected until then, and from then on for a drawn time")] = 0
 
+    def __init__(self, params: Any, context: MovementContext) -> None:
+        super().__init__(params, context)
+        context.check_often(self.params.on + self.params.off, self.params.start, ("on",))
+
     def spans(self, client: int) -> Iterator[tuple[int, int]]:
         p, drawn = self.params, self.context.draws(client, "sessions")
         begin, end = 0, p.start
         if p.times == "constant":  # or all would come and go together
             end += drawn.below(p.on)
-        for _ in range(_MOST):
+        while True:
             end += drawn.time(p.on, p.times)
             yield begin, end
             begin = end + drawn.time(p.off, p.times)
             if begin >= self.context.duration_ns:
                 return
             end = begin
-        raise WrongMovement(f"a client connects more than {_MOST:,} times; let it stay longer", ("on",))
 
 
 class Timetable(Connections):

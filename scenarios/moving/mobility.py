@@ -14,7 +14,6 @@ from brokers.stays import WrongMovement
 from scenarios.moving.movement import AWAY, Broker, Brokers, Mobility, MovementContext, Parameters
 from topology.units import Duration, PositiveDuration
 
-_MOST = 1_000_000  # moves of a client
 Travel = Annotated[Duration, Field(description="how long a client is away when it goes from one broker to another")]
 
 
@@ -76,11 +75,12 @@ class RandomWaypoint(Mobility):
         self._to = list(range(context.overlay.brokers)) if named is None else context.brokers(named, ("brokers",))
         if len(self._to) < 2:
             raise WrongMovement("there is one broker only, and nowhere to go", ("brokers",) if named else ())
+        context.check_often(self.params.stay + self.params.travel, self.params.start, ("stay",))
 
     def path(self, client: int) -> Iterator[tuple[int, int]]:
         p, drawn = self.params, self.context.draws(client, "random waypoint")
         time, at = p.start, int(self.context.placed[client])
-        for _ in range(_MOST):
+        while True:
             time += drawn.time(p.stay, p.times)
             if time >= self.context.duration_ns:
                 return
@@ -90,7 +90,6 @@ class RandomWaypoint(Mobility):
                 to = others[drawn.below(len(others))]
             yield from _moved(time, p.travel, to)
             time, at = time + p.travel, to
-        raise WrongMovement(f"a client moves more than {_MOST:,} times; let it stay longer", ("stay",))
 
 
 class Commuters(Mobility):
@@ -114,6 +113,7 @@ class Commuters(Mobility):
     def __init__(self, params: Any, context: MovementContext) -> None:
         super().__init__(params, context)
         self._work = context.brokers(self.params.work, ("work",))
+        context.check_often(self.params.day // 2, self.params.leave, ("day",))
 
     def path(self, client: int) -> Iterator[tuple[int, int]]:
         p, drawn = self.params, self.context.draws(client, "commuters")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from itertools import pairwise
@@ -20,6 +20,7 @@ Broker = StrictStr | StrictInt
 Brokers = Annotated[
     list[Broker], Field(min_length=1, description="by name or number, or by pattern: r1.* are all whose names begin so")
 ]
+TIMES_MAX = 1_000_000  # that a client comes or goes
 AWAY = -1  # in the place of a broker: on the way between two
 _ALWAYS = ((0, NEVER),)
 
@@ -61,6 +62,16 @@ class MovementContext:
             return int(self.overlay.broker(reference))
         except ValueError as error:
             raise WrongMovement(str(error).removeprefix("broker: "), path) from error
+
+    def check_often(self, every_ns: int, since_ns: int, path: tuple[str | int, ...]) -> None:
+        """WrongMovement if clients that come or move once in so long, from a time on, do so too often to draw it."""
+        times = max(0, self.duration_ns - since_ns) // max(1, every_ns)
+        if times > TIMES_MAX:
+            told = f"a client comes or moves about {times:,} times, and may {TIMES_MAX:,} times"
+            raise WrongMovement(f"{told}; let it stay longer", path)
+        if times * self.placed.size > STAYS_MAX:
+            told = f"{self.placed.size:,} clients come or move about {times:,} times each"
+            raise WrongMovement(f"{told}, and a run has at most {STAYS_MAX:,} stays; let them stay longer", path)
 
     def draws(self, client: int, purpose: str) -> Draws:
         """The draws of a client for one purpose."""
@@ -122,8 +133,9 @@ def stays_of(
     """The stays of a group whose clients are numbered from `first`; none of those that are always where they were."""
     count = 0
     for client, home in enumerate(context.placed.tolist()):
-        spans = list(_checked(connections.spans(client), context.duration_ns) if connections is not None else _ALWAYS)
-        places = _places(home, mobility.path(client) if mobility is not None else (), context)
+        drawn = _ALWAYS if connections is None else _some(connections.spans(client))
+        spans = list(_checked(drawn, context.duration_ns))
+        places = _places(home, () if mobility is None else _some(mobility.path(client)), context)
         found = list(_met(spans, places))
         if found == [(0, NEVER, home)]:
             continue
@@ -134,6 +146,14 @@ def stays_of(
             found = [(NEVER - 1, NEVER, home)]
         for begin, end, broker in found:
             yield Stay(first + client, broker, begin, end)
+
+
+def _some(times: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    """All of them; WrongMovement where there is no end to them."""
+    for number, each in enumerate(times):
+        if number > 2 * TIMES_MAX:  # on the way, and there
+            raise WrongMovement(f"a client comes or moves more than {TIMES_MAX:,} times; let it stay longer", ())
+        yield each
 
 
 def _checked(spans: Iterable[tuple[int, int]], duration_ns: int) -> Iterator[tuple[int, int]]:
@@ -160,7 +180,7 @@ def _places(home: int, path: Iterable[tuple[int, int]], context: MovementContext
     return found
 
 
-def _met(spans: list[tuple[int, int]], places: list[tuple[int, int]]) -> Iterator[tuple[int, int, int]]:
+def _met(spans: Sequence[tuple[int, int]], places: list[tuple[int, int]]) -> Iterator[tuple[int, int, int]]:
     """(begin, end, broker) of a client that is connected in `spans`, being in `places`."""
     ends = [*(later for (_, _), (later, _) in pairwise(places)), NEVER]
     at = 0

@@ -125,7 +125,9 @@ def test_who_moves_and_is_off_is_there_only_when_on():
         ("mobility: {kind: sessions, on: 1 s, off: 1 s}", "no mobility named 'sessions'"),
         ("mobility: {kind: random-waypoint, stay: 1 s, brokers: ['x*']}", "no broker has a name like 'x*'"),
         ("mobility: {kind: random-waypoint, stay: 1 s, brokers: [b1]}", "nowhere to go"),
-        ("mobility: {kind: random-waypoint, stay: 1 ns}", "moves more than 1,000,000 times"),
+        ("mobility: {kind: random-waypoint, stay: 1 ns}", "mobility.stay: a client comes or moves about"),
+        ("connections: {kind: sessions, on: 1 ns, off: 1 us}", "connections.on: a client comes or moves about"),
+        ("mobility: {kind: commuters, work: [b1], day: 9, leave: 1, back: 2}", "mobility.day: a client comes"),
         ("mobility: {kind: commuters, work: [b1], day: 2 s, leave: 1 s, back: 4 s}", "a day is"),
         ("mobility: {kind: commuters, work: [b9], day: 2 s, leave: 1 s, back: 1500 ms}", "b9"),
         ("connections: {kind: timetable, online: [[2 s, 1 s]]}", "from one to a later one; see number 0"),
@@ -140,6 +142,12 @@ def test_what_cannot_be_is_refused_at_its_place(section, said):
         resolve(scenario(section))
     assert said in str(refused.value)
     assert f"clients.all.{section.partition(':')[0]}" in str(refused.value) and "<text>:8:" in str(refused.value)
+
+
+def test_too_many_stays_of_all_clients_are_refused_before_they_are_drawn():
+    many = scenario("connections: {kind: sessions, on: 1 us, off: 9 us}", **{"clients.all.count": "40"})
+    with pytest.raises(ScenarioErrors, match=r"connections.on: 40 clients come or move about 1,000,000 times each"):
+        resolve(many)
 
 
 def test_a_session_wants_somebody_who_leaves_and_a_protocol_that_hands_over():
