@@ -17,6 +17,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, NamedTuple
 
 from brokers.contract import BrokerProtocol, ShardProtocol
@@ -228,10 +229,14 @@ def audit_run(model: Model, service: int = 0) -> Audit:
 
 
 def report(
-    protocol: str | type, seeds: Sequence[int] = (1, 2), trees_only: bool = False, **service: Any
+    protocol: str | type,
+    seeds: Sequence[int] = (1, 2),
+    trees_only: bool = False,
+    say: Callable[[str], None] = lambda line: None,
+    **service: Any,
 ) -> tuple[bool, str]:
-    """Ask a protocol everything on small overlays: whether it passed, and what to read."""
-    lines = []
+    """Ask a protocol everything on small overlays: whether it passed, and what to read, which is said as it comes."""
+    lines = _Said(say)
     passed = True
     if is_program(protocol):
         protocol = target_of(protocol)
@@ -253,11 +258,24 @@ def report(
                 passed = False
                 continue
             lines.append(f"  {len(ways) - len(found)} of {len(ways)} ways of running it give the same trace")
-            lines += [f"  {way}: {told}" for way, _, told in found[:3]]
+            for way, _, told in found[:3]:
+                lines.append(f"  {way}: {told}")
             lines.append(f"  {judged}")
             passed = passed and not found and judged.verdict == VALID
     lines.append(f"{shown(target_of(protocol))} {'passed' if passed else 'did not pass'}")
     return passed, "\n".join(lines)
+
+
+class _Said(list[str]):
+    """Lines that are said as they come."""
+
+    def __init__(self, say: Callable[[str], None]) -> None:
+        super().__init__()
+        self._say = say
+
+    def append(self, line: str) -> None:
+        super().append(line)
+        self._say(line)
 
 
 def _left_out(model: Model) -> str | None:
@@ -282,11 +300,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--trees-only", action="store_true", help="leave out graphs with cycles")
     given = parser.parse_args(arguments)
     try:
-        passed, text = report(given.protocol, range(1, given.seeds + 1), given.trees_only, kind=given.kind)
+        passed, _ = report(
+            given.protocol, range(1, given.seeds + 1), given.trees_only, partial(print, flush=True), kind=given.kind
+        )
     except BrokerlabError as error:
         print(error, file=sys.stderr)
         return error.exit_code
-    print(text)
     return 0 if passed else 1
 
 

@@ -26,6 +26,7 @@ from topology.links import Links
 from topology.servers import Server, with_servers
 
 SCRIPT = "protocols.rehearsing:Script"
+MESSAGES_MOST = 200_000  # of a rehearsal, whose brokers handle some thousands: more is a storm, which would never end
 
 
 # ---- a workload that is written down -----------------------------------------------------------------
@@ -211,6 +212,7 @@ def rehearse(
         {"all": (0, clients)},
         [replace(spec, settled=rehearsal.settled, sources=[source])],
         sample_every_ns=50_000_000,
+        messages_max=MESSAGES_MOST * max(1, rehearsal.publications // 100, rehearsal.duration_ns // 300_000_000),
     )
 
 

@@ -24,7 +24,7 @@ from protocols.conformance import (
     target_of,
     variants,
 )
-from protocols.content.flooding import Flooding
+from protocols.content.flooding import Flooding, PlainFlooding
 from protocols.content.kind import Content
 
 TREE, TIES, STRAINED, LOSSY, SETTLED, RING, CYCLES = REHEARSALS
@@ -285,6 +285,23 @@ def test_the_report_reads_well_and_fails_where_something_is_wrong(outside, monke
     passed, text = report("pings:WrongRuns", seeds=(1,), trees_only=True)
     assert not passed and text.endswith("did not pass")
     assert "on_run for every stretch: the first difference is the message at" in text
+
+
+class Circling(PlainFlooding):
+    """Floods on cycles without asking what came by before."""
+
+    def __init__(self, node):
+        super().__init__(node)
+        self.cyclic = False
+
+
+def test_a_protocol_that_never_gets_quiet_does_not_pass_and_does_not_hang(monkeypatch):
+    monkeypatch.setattr("protocols.conformance.REHEARSALS", (RING,))
+    monkeypatch.setattr("protocols.rehearsing.MESSAGES_MOST", 5_000)
+    said = []
+    passed, text = report(Circling, seeds=(1,), say=said.append)
+    assert not passed and said == text.splitlines()
+    assert "failed: verdict invalid: it never gets quiet: " in text
 
 
 def test_the_command_says_what_it_found_and_refuses_names_that_are_not_there(outside, monkeypatch, capsys):
