@@ -61,7 +61,7 @@ def test_the_sample_has_every_fault_and_every_protocol_in_it_and_stops_some():
         [model for model in models if model.services[0].options.get("recover")],
         [model for model in models if model.services[0].options.get("check_every")],
     ):
-        assert len(some) > 2
+        assert len(some) > 1
     one = draw(1, 3)
     assert one.entries == draw(1, 3).entries != draw(2, 3).entries
     assert one.model.faults == draw(1, 3).model.faults
