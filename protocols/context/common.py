@@ -77,7 +77,7 @@ class ContextBroker(BrokerProtocol):
     Options: ClassVar[type[BaseModel] | None] = Options
     remade: ClassVar[tuple[str, ...]] = (
         "routes", "links", "here", "way", "publishes", "timer_min_ns",
-        "index", "sieve", "holding", "numbers", "fed",
+        "index", "sieve", "holding", "numbers", "fed", "lossy",
     )  # fmt: skip
     values_known: ClassVar[bool] = True  # whether brokers on the way know values, exactly or nearly
     values_everywhere: ClassVar[bool] = False  # whether they are told wherever publications come by
@@ -122,6 +122,8 @@ class ContextBroker(BrokerProtocol):
         self.index = env.new_index()
         self.sieve = Sieve(self.here + 1)
         self.profiles: dict[int, tuple[int, list[int]]] = {}  # by id: its home, and the values it names
+        self.lossy = bool((env.overlay.loss > 0).any())
+        self.begun: dict[tuple[int, int], dict[int, int]] = {}  # where links lose, by value and home: profile -> change
         self.words: list[int] = []  # the names of values, by number
         self.numbers: dict[int, int] = {}
         self.named: list[dict[int, list[int]]] = []  # by value: home -> [profiles, the change that brought the first]
@@ -287,6 +289,9 @@ class ContextBroker(BrokerProtocol):
         for key in named:
             self.lean(message, self.revived_by.get(key, -1))
             self.lean(message, self.named[key][home][1])
+            if self.lossy and key not in first and self.source[key] == OWN:
+                # It is not answered, since others there are believed to know: a link may have lost that they ended.
+                self.lean(message, next(iter(self.begun[key, home].values())))
             if key in first and self.source[key] == OWN:
                 self._tell_first(message, key, home)
         self._in_force(message, self._sent(message), 0, ("let in", id_, home, atoms, keys, first, message.cause))
@@ -327,6 +332,8 @@ class ContextBroker(BrokerProtocol):
         for key in keys:
             record = self.named[key][home]
             record[0] -= 1
+            if self.lossy:
+                self.begun[key, home].pop(id_)
             if not record[0]:
                 del self.named[key][home]
         self._in_force(message, self._sent(message), 0, ("let go", id_, home, keys))
@@ -336,6 +343,8 @@ class ContextBroker(BrokerProtocol):
         self.profiles[id] = home, named
         for key in named:
             self.named[key].setdefault(home, [0, change])[0] += 1
+            if self.lossy:
+                self.begun.setdefault((key, home), {})[id] = change
 
     def _let_in(
         self, message: Message | None, id: int, home: int, atoms: Floats, keys: Any, first: list[int], change: int

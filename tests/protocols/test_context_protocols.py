@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -9,6 +11,7 @@ from hypothesis import strategies as st
 
 from brokers.engine.simulate import MemoryTraces, simulate, tables_of
 from brokers.errors import InvalidInput, ProtocolFault
+from brokers.faults import Cut, Schedule
 from brokers.indexes.context.contract import OPERATORS, BadProfile
 from brokers.registry import load
 from protocols.conformance import REHEARSALS, audit_run, check_digests, join, rehearse, target_of, variants
@@ -139,6 +142,27 @@ def test_updates_of_what_nobody_names_stay_where_they_are(protocol):
     joined.send(3, "unsubscribe", word=joined.interest(3))
     joined.send(0, "update", [7, 0, 0.4], word=value_word(7, 0))
     assert len([hop for hop in joined.over(0, 1) if hop.type in (1, 16)]) == 1
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("cut", [True, False])
+def test_a_withdrawal_that_was_lost_excuses_that_the_next_profile_is_not_answered(protocol, cut):
+    """The owner goes on believing that somebody at broker 3 knows the value, and does not tell it."""
+    joined = join(protocol, LINE, options=options(protocol))
+    joined.send(0, "update", [7, 0, 0.5], word=value_word(7, 0))
+    for number in (0, 1):
+        joined.send(3, "subscribe", NEAR, word=joined.interest(3, number))
+    joined.send(3, "unsubscribe", word=joined.interest(3))  # of the one that was answered
+    lost = joined.send(3, "unsubscribe", word=joined.interest(3, 1))
+    joined.send(3, "subscribe", NEAR, word=joined.interest(3, 2))
+    joined.send(2, "publish", [0.55, NAN, NAN, NAN])
+    faults = (Cut(1, 4_900_000_000, 5_900_000_000),) if cut else ()
+    model = replace(joined.model(), faults=Schedule(faults))
+    tables = tables_after(model)
+    assert (tables["losses"]["cause"].tolist() == [lost]) == cut
+    found = audit_run(model)
+    assert (found.deliveries, found.excused) == ((0, 1) if cut else (1, 0))
+    assert found.broken == []
 
 
 def test_only_replicas_drop_a_publication_where_it_enters():
