@@ -29,11 +29,11 @@ def asked(trace: Trace, service: Service) -> dict[str, Any] | None:
     guarantees = service.guarantees(trace.network)
     if not guarantees.hands_over or not (trace.has("stays") and trace.has("hops")):
         return None
+    if not run.rows("stays") or not sessions_in({"stays": as_arrays(run.read("stays"), TABLES["stays"])}):
+        return None  # as in most runs: nothing else is read for it
     if sum(run.rows(name) for name in _READ if trace.has(name)) > ROWS_MAX:
         return None
     tables: Tables = {name: as_arrays(run.read(name), TABLES[name]) for name in _READ if trace.has(name)}
-    if not sessions_in(tables):
-        return None
     sent, changed = (int((tables[name]["service"] == service.number).sum()) for name in ("publications", "changes"))
     if sent * changed > PAIRS_MAX:
         return None

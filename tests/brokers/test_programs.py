@@ -16,11 +16,11 @@ from protocols.conformance import join, target_of
 from tests.brokers.program_cases import alive_of, children_of, naughty
 
 
-def run_of(how: str, **options) -> None:
-    """Two brokers of this program; a client publishes."""
+def run_of(how: str, **options):
+    """Two brokers of this program; a client publishes. What came of it."""
     pair = join(naughty(how), [(0, 1)], options=options)
     pair.send(0, "publish", [0.5, 0.0, 0.0, 0.0])
-    simulate(pair.model())
+    return simulate(pair.model())
 
 
 WRONG = {
@@ -91,7 +91,7 @@ def test_a_program_that_hangs_is_ended_after_its_time_with_all_that_it_started()
 
 
 def test_a_program_may_write_to_its_standard_error_as_much_as_it_likes():
-    run_of("chatter")
+    assert run_of("chatter").metrics["network"]["events"] == 1
 
 
 def test_a_program_may_refuse_what_it_is_told_at_the_start():
