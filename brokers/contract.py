@@ -205,6 +205,7 @@ class Guarantees:
     under_faults: str = "nothing"
     recovers_ns: int = NEVER  # how long after the last fault all holds again, where it recovers
     heals_loss: bool = False  # whether it also finds out by itself what links lost unnoticed
+    lets_go: bool = False  # whether it forgets a neighbour that is out of reach: until it recovered it owes nothing
     # Whether what a client's session keeps reaches it where it is next: after, in order and once.
     hands_over: bool = False
 

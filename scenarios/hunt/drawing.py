@@ -20,17 +20,12 @@ from brokers.errors import BrokerlabError, InvalidInput
 from brokers.registry import did_you_mean
 from protocols.rehearsing import REHEARSALS, Dice, Rehearsal, service_of
 from scenarios.hunt.case import Act, Case, Edge
+from scenarios.hunt.networks import Fits, draw_network, fits_of
 from scenarios.hunt.options import draw_options, options_model
 from scenarios.problems import explain
-from topology.build import build
-from topology.links import Links
 
 MS = 1_000_000
 _SCALE = 1 << 30
-_SHAPES: tuple[tuple[str, dict[str, Any]], ...] = (
-    ("line", {}), ("star", {}), ("random-tree", {}), ("random-tree", {}), ("ring", {}),
-    ("erdos-renyi", {"probability": 0.4}),
-)  # fmt: skip
 _LENGTHS_MS = (40, 300, 300, 1_500, 6_000)
 REST_NS = 1_500 * MS  # longer than what is on its way takes, on links as they are drawn
 _PROBES = 1 << 22  # numbers that no rehearsal gives
@@ -45,7 +40,6 @@ class Prey:
     kind: str
     options: Mapping[str, Any]
     faults: bool
-    trees_only: bool = False
 
     @classmethod
     def of(
@@ -68,6 +62,12 @@ class Prey:
     @cached_property
     def protocol_class(self) -> Any:
         return names.find("protocols", self.protocol, trust=True).object
+
+    @cached_property
+    def fits(self) -> Fits | None:
+        """Where it is exact, if that depends on the overlay."""
+        model, params = options_model(self.protocol_class), self.kind_class.Params().model_dump(mode="json")
+        return fits_of(self.protocol_class, None if model is None else model(**self.options), params)
 
     @cached_property
     def kind_class(self) -> Any:
@@ -100,7 +100,9 @@ def draw(prey: Prey, seed: int, number: int) -> Case:
         case = _drawn(prey, dice, plain=attempt > 4)
         if runs(case):
             return case
-    return _drawn(replace(prey, faults=False), Dice(seed, number * 8, "hunt"), plain=True)
+    case = _drawn(replace(prey, faults=False), Dice(seed, number * 8, "hunt"), plain=True)
+    case.model  # noqa: B018 - InvalidInput that says what the program has against it
+    return case
 
 
 def runs(case: Case) -> bool:
@@ -145,7 +147,7 @@ def share(dice: Dice) -> float:
 
 def _drawn(prey: Prey, dice: Dice, plain: bool) -> Case:
     seed = 1 + dice.below(_SCALE)
-    brokers, edges = _network(prey, dice, seed, plain)
+    brokers, edges = draw_network(prey.fits, prey.faults, plain, dice)
     length = one_of(dice, _LENGTHS_MS[:3] if prey.kind_class.server else _LENGTHS_MS) * MS
     grid = one_of(dice, (1, 1, 1, 2 * MS, 10 * MS))
     settled = not plain and dice.below(6) == 0
@@ -156,7 +158,7 @@ def _drawn(prey: Prey, dice: Dice, plain: bool) -> Case:
         REHEARSALS[0], grid_ns=grid, duration_ns=length, publications=5 + dice.below(45), settled=settled
     )
     script = _script(prey, rehearsal, nodes, len(clients), params, seed)
-    acts = _thinned(script, dice)
+    acts = _alike(prey, _thinned(script, dice), dice)
     faults, detect = _faults(prey, edges, brokers, length, dice) if prey.faults and not plain else ((), None)
     options = (
         dict(prey.options)
@@ -176,29 +178,6 @@ def _drawn(prey: Prey, dice: Dice, plain: bool) -> Case:
 def said_params(prey: Prey, params: Mapping[str, Any]) -> dict[str, Any]:
     """Parameters of the kind that are not as they are by default: none yet."""
     return {}
-
-
-# ---- the network -------------------------------------------------------------------------------------
-
-
-def _network(prey: Prey, dice: Dice, seed: int, plain: bool) -> tuple[int, tuple[Edge, ...]]:
-    brokers = 2 + dice.below(5)
-    shape, more = one_of(dice, _SHAPES[:4] if plain or prey.trees_only else _SHAPES)
-    brokers = max(brokers, 3) if shape == "ring" else brokers
-    graph = build(shape, {"nodes": brokers, **more}, Links(), seed)
-    equal = dice.below(3) == 0
-    tight, loses, jumps = (not plain and dice.below(6) == 0 for _ in range(3))
-    one = one_of(dice, (1, 2, 5)) * MS
-    edges = []
-    for a, b in zip(graph.link_a.tolist(), graph.link_b.tolist()):
-        delay = one if equal else 200_000 + dice.below(9 * MS)
-        edges.append(
-            Edge(
-                a, b, delay, 3 * MS if jumps else 0, 400_000 if tight else 0,
-                0.05 if loses and prey.faults and dice.below(2) else 0.0,
-            )
-        )  # fmt: skip
-    return brokers, tuple(edges)
 
 
 # ---- what clients do ---------------------------------------------------------------------------------
@@ -248,6 +227,22 @@ def _thinned(script: Sequence[Act], dice: Dice) -> list[Act]:
         act for act in script if (act.about in chosen if act.about is not None else number[id(act)] in kept)
     ]
     return _bunched(together, dice)
+
+
+def _alike(prey: Prey, acts: list[Act], dice: Dice) -> list[Act]:
+    """Sometimes many ask for the same: one or two bodies for all that is asked in one way."""
+    if dice.below(3):
+        return acts
+    free = [act for act in acts if prey.kind_class.types[act.op] in prey.kind_class.interests and act.word is None]
+    few: dict[str, list[Act]] = {}
+    for act in free:
+        same = few.setdefault(act.op, [])
+        if len(same) < 2 and dice.below(2):
+            same.append(act)
+    model: dict[int, Act] = {id(act): one_of(dice, few[act.op]) for act in free if few[act.op]}
+    return [
+        act._replace(body=model[id(act)].body, data=model[id(act)].data) if id(act) in model else act for act in acts
+    ]
 
 
 def _bunched(acts: list[Act], dice: Dice) -> list[Act]:

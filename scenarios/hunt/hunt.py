@@ -11,6 +11,7 @@ Everything follows from seed and number of the run: two hunts of so many `runs` 
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -109,6 +110,7 @@ def hunt(
     faults: bool = True,
     enough: int | None = None,
     shrink_seconds: float = SECONDS_MOST,
+    clock: Callable[[], float] = time.monotonic,
     on_finding: Callable[[Finding], None] | None = None,
     on_run: Callable[[Report], None] | None = None,
 ) -> Report:
@@ -126,6 +128,7 @@ def hunt(
     faults : whether anything fails
     enough : it ends after so many findings
     shrink_seconds : how long at most a case is made smaller; 0: not at all
+    clock : what `seconds` are of: wall time, or `time.process_time`
     on_finding, on_run : told as it goes
 
     Raises
@@ -135,7 +138,7 @@ def hunt(
     """
     prey = Prey.of(protocol, kind, options, faults)
     report = Report(prey.protocol, seed)
-    asked, watch = chosen(judges), Stopwatch()
+    asked, watch = chosen(judges), Stopwatch(clock)
     seconds = 60.0 if seconds is None and runs is None else seconds
     known: dict[tuple[str, str], Finding] = {}
     kept = _Kept(prey, seed, schedules)

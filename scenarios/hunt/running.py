@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -110,9 +111,10 @@ def _place(error: Exception) -> str:
 class Stopwatch:
     """How long something has taken, of which only speed is told."""
 
-    def __init__(self) -> None:
-        self._begun = time.monotonic()
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._begun = clock()
 
     @property
     def seconds(self) -> float:
-        return time.monotonic() - self._begun
+        return self._clock() - self._begun

@@ -46,6 +46,8 @@ def lines_of(case: Case) -> Iterator[str]:
     )
     yield f"{case.brokers} brokers, links {links or 'none'}"
     yield "clients " + ", ".join(f"{i} at {broker}" for i, broker in enumerate(case.clients))
+    if case.detect_ns is not None:
+        yield f"brokers are told of what fails after {format_duration(case.detect_ns)}"
     said = {name: value for name, value in (("cost", case.cost), ("options", case.options)) if value}
     if case.settled:
         said["subscriptions"] = {"": "settled"}
