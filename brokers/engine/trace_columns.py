@@ -6,6 +6,8 @@ no half a row behind. What does not fit its column is refused, never wrapped or 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import pairwise
 from operator import index
 from typing import Any, NamedTuple
 
@@ -53,6 +55,8 @@ class _Numbers:
 
     def _scalar(self, value: Any) -> Any:
         if self.limits is None:
+            if type(value) is float:
+                return value
             if isinstance(value, str | bytes) or not np.isscalar(value):
                 raise InvalidInput(f"{self.column.name}: {value!r} is no number")
             return float(value)  # type: ignore[arg-type]
@@ -227,3 +231,20 @@ class Group:
         self.rows = 0
         for buffer in self.buffers.values():
             buffer.clear()
+
+
+def joined(column: Column, parts: Sequence[Any]) -> np.ndarray:
+    """One array of what groups hold of a column; strings and lists as objects."""
+    if column.type in _NUMPY:
+        return np.concatenate([np.empty(0, _NUMPY[column.type]), *parts])
+    rows: list[Any] = []
+    for part in parts:
+        if isinstance(part, Lists):
+            ends = part.offsets.tolist()
+            rows += [part.values[start:stop].copy() for start, stop in pairwise(ends)]
+        else:
+            rows += part
+    found = np.empty(len(rows), object)
+    for i, row in enumerate(rows):
+        found[i] = row
+    return found
