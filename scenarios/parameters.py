@@ -9,7 +9,6 @@ from pydantic import BaseModel, ConfigDict, create_model
 from brokers.errors import InvalidInput
 from brokers.names import find
 
-
 _NOTHING = create_model("Nothing", __config__=ConfigDict(extra="forbid"))
 
 

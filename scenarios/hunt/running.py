@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -108,6 +111,19 @@ def _place(error: Exception) -> str:
         name = trace.tb_frame.f_code.co_name
         trace = trace.tb_next
     return f"{type(error).__name__} in {name}"
+
+
+@contextmanager
+def settled_in() -> Iterator[None]:
+    """What is there before is not looked through for garbage again and again, run after run."""
+    mine = not gc.get_freeze_count()
+    if mine:
+        gc.freeze()
+    try:
+        yield
+    finally:
+        if mine:
+            gc.unfreeze()
 
 
 class Stopwatch:
