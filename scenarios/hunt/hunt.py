@@ -26,7 +26,7 @@ from scenarios.hunt.drawing import Prey, draw
 from scenarios.hunt.judges import Judge, Mistake, chosen, judged
 from scenarios.hunt.mutating import mutate
 from scenarios.hunt.options import options_model
-from scenarios.hunt.running import Outcome, Stopwatch, run
+from scenarios.hunt.running import Outcome, Stopwatch, run, settled_in
 from scenarios.hunt.shrinking import SECONDS_MOST, shrink
 
 _DEAR_EVERY, _DEAR_IF_NEW = 10, 3  # runs that dear judges are asked about, one of them in turn
@@ -97,6 +97,7 @@ class Report:
     unused: list[str] = field(default_factory=list)  # what no run exercised, a sentence each
 
 
+@settled_in()
 def hunt(
     protocol: str | type,
     *,
