@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -70,6 +70,10 @@ class Case:
     view: str = "auto"
     tables: str = "auto"
     thresholds: int | None = None  # at which tables and indexes are tidied, where that is lower than usual
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Another process gets the fields, and not what was made of them."""
+        return Case, tuple(getattr(self, each.name) for each in fields(self))
 
     @cached_property
     def key(self) -> str:

@@ -14,13 +14,16 @@ from typing import Any
 import yaml
 
 from brokers.errors import BrokerlabError
+from scenarios.commands import shown
 from scenarios.hunt.case import Case
-from scenarios.hunt.hunt import Covered, Finding, Report
+from scenarios.hunt.found import Covered, Finding, Report
+from scenarios.hunt.lines import some
 from scenarios.hunt.running import EVENTS_MOST
 from topology.units import format_duration
 
 _KINDS = ("fault", "message", "timer")
 ACTS_SHOWN = 30
+_FILES_SHOWN = 8
 FILE = "scenario.yaml"
 
 
@@ -171,5 +174,25 @@ def covered(report: Report) -> Iterator[str]:
         f"{_KINDS[kind]} {type_}: {count:,}" for (kind, type_), count in sorted(found.types.items())
     )
     yield f"  handled by type: {types or 'nothing'}"
-    for sentence in report.unused:
-        yield f"  {sentence}"
+    yield from _lines(report)
+    never = "never exercised" if report.long_enough else "not exercised in so few runs"
+    for each in report.unexercised:
+        yield f"  {never}: {each.told}"
+    for note in [*report.notes, *report.troubles]:
+        yield f"  {note}"
+
+
+def _lines(report: Report) -> Iterator[str]:
+    """Lines of the protocol that ran in watched runs."""
+    every, seen = sum(each.lines for each in report.lines), sum(each.reached for each in report.lines)
+    if not every:
+        return
+    hidden = f"; {report.compiled_lines:,} compiled ones cannot be seen" if report.compiled_lines else ""
+    runs = f"{report.covered.watched:,} watched run{'s' if report.covered.watched != 1 else ''}"
+    yield f"  lines reached: {100 * seen // every} % of {every:,} in {runs}{hidden}"
+    lacking = [each for each in report.lines if each.never]
+    for file in lacking[:_FILES_SHOWN]:
+        share, where = 100 * file.reached // file.lines, shown(file.file)
+        yield f"    {share} % of {file.lines} in {where}; never: {some(file.never)}"
+    if len(lacking) > _FILES_SHOWN:
+        yield f"    ... and {len(lacking) - _FILES_SHOWN} more files"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any, ClassVar
 
 import numpy as np
@@ -184,6 +185,13 @@ class MeetsItself(PlainSubscription):
         if message.type == UNSUBSCRIBE and message.time - self.since.get(message.word, -(10**9)) < 100:
             return
         super().on_message(message)
+
+
+class Dies(PlainSubscription):
+    """Ends its process."""
+
+    def on_message(self, message: Any) -> None:
+        os._exit(7)
 
 
 RACES = {Blinks: {"delivery"}, Stumbles: {"delivery"}, MeetsItself: {"leaks", "budget"}}
