@@ -18,6 +18,7 @@ from itertools import count
 from typing import Any
 
 from protocols.rehearsing import Dice
+from scenarios.hunt import hashing
 from scenarios.hunt.aiming import Moment, aim, moments
 from scenarios.hunt.case import Case
 from scenarios.hunt.drawing import Prey, draw
@@ -31,6 +32,7 @@ from scenarios.hunt.running import Outcome, Stopwatch, run
 from scenarios.hunt.shrinking import SECONDS_MOST, shrink
 
 _DEAR_EVERY, _DEAR_IF_NEW = 10, 3  # runs that dear judges are asked about, one of them in turn
+_APART, _APART_AT = ("apart", "hashing"), 5  # those that have turns of their own, at one run in ten
 _KEPT_MOST = 200  # cases that are branched from
 OnFinding = Callable[[Finding], None]
 OnRun = Callable[[Report], None]
@@ -119,6 +121,8 @@ def alone(plan: Plan, on_finding: OnFinding | None = None, on_run: OnRun | None 
                 break
     except KeyboardInterrupt:
         report.interrupted = True
+    finally:
+        report.notes += hashing.close()
     report.seconds = watch.seconds
     return report
 
@@ -131,8 +135,7 @@ class _Hunter:
         prey = Prey.of(plan.protocol, plan.kind, plan.options, plan.faults)
         self._kept = _Kept(prey, plan.seed, plan.schedules)
         self._asked = chosen(plan.judges)
-        self._dear = [name for name, judge in self._asked.items() if judge.dear]
-        self._turns = 0  # of dear judges
+        self._turns = [0, 0]  # of dear judges, and of those that look apart
         self._known: dict[tuple[str, str], Finding] = {}
         self._lines = Lines(OwnCode.of(prey.protocol_class)) if plan.lines else None
         self.report = Report(prey.protocol, plan.seed)
@@ -163,12 +166,20 @@ class _Hunter:
     def _judged(self, number: int, outcome: Outcome, fresh: bool) -> list[Mistake]:
         """What judges have against a run; dear ones in turn are asked about some."""
         mistakes = judged(outcome, self._asked)
-        due = number % _DEAR_EVERY < 2 or (fresh and number % _DEAR_IF_NEW == 0)
-        if mistakes or not due or not self._dear:
-            return mistakes
-        name = self._dear[self._turns % len(self._dear)]
-        self._turns += 1
-        return judged(outcome, {name: self._asked[name]}, dear=True)
+        name = None if mistakes else self._whose_turn(number, fresh)
+        return mistakes if name is None else judged(outcome, {name: self._asked[name]}, dear=True)
+
+    def _whose_turn(self, number: int, fresh: bool) -> str | None:
+        """The dear judge that is asked about this run, if one is."""
+        place = number % _DEAR_EVERY
+        if place != _APART_AT and not (place < 2 or (fresh and number % _DEAR_IF_NEW == 0)):
+            return None
+        dear = [name for name, judge in self._asked.items() if judge.dear and judge.late <= number]
+        dear = [name for name in dear if (name in _APART) == (place == _APART_AT)]
+        if not dear:
+            return None
+        self._turns[place == _APART_AT] += 1
+        return dear[self._turns[place == _APART_AT] % len(dear)]
 
 
 class _Kept:

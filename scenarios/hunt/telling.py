@@ -17,6 +17,7 @@ from brokers.errors import BrokerlabError
 from scenarios.commands import shown
 from scenarios.hunt.case import Case
 from scenarios.hunt.found import Covered, Finding, Report
+from scenarios.hunt.judges import JUDGES
 from scenarios.hunt.lines import some
 from scenarios.hunt.running import EVENTS_MOST
 from topology.units import format_duration
@@ -97,7 +98,8 @@ def write(finding: Finding, out: str | Path, protocol: str) -> Path:
 def again(finding: Finding, protocol: str, file: Path) -> str:
     """The command that shows a finding again."""
     lowered = "" if finding.case.thresholds is None else f" --thresholds {finding.case.thresholds}"
-    return f"brokerlab hunt {protocol} --replay {file}{lowered}"
+    named = f" --judges {finding.judge}" if JUDGES[finding.judge].late else ""
+    return f"brokerlab hunt {protocol} --replay {file}{lowered}{named}"
 
 
 def scenario_text(finding: Finding, command: str) -> str:

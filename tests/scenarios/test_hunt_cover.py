@@ -17,11 +17,15 @@ from brokers.contract import FIRST_PROTOCOL_TYPE, TIMER
 from brokers.errors import InvalidInput
 from protocols.content.subscription import PlainSubscription
 from scenarios.cli import main
-from scenarios.hunt.drawing import Prey
+from scenarios.hunt.apart import apart
+from scenarios.hunt.case import Act, Case, Edge
+from scenarios.hunt.drawing import Prey, draw
 from scenarios.hunt.found import RUNS_ENOUGH, Covered, Report, unexercised
+from scenarios.hunt.hashing import close, hashing
 from scenarios.hunt.hunt import hunt
 from scenarios.hunt.lines import Lines, never
 from scenarios.hunt.own_code import OwnCode
+from scenarios.hunt.running import run
 from scenarios.hunt.telling import summary
 
 WAKE, RARE = FIRST_PROTOCOL_TYPE + 30, FIRST_PROTOCOL_TYPE + 31
@@ -175,3 +179,32 @@ def test_what_was_covered_is_in_the_json(tmp_path, capsys):
     told = json.loads(capsys.readouterr().out)
     assert told["lines"]["watched"] == 1 and told["lines"]["files"][0]["file"].endswith("flooding.py")
     assert {each["sort"] for each in told["unexercised"]} <= {"kind's type", "own type", "option"}
+
+
+# ---- judges that look apart ---------------------------------------------------------------------------
+
+
+def test_another_hash_seed_shows_what_goes_by_the_order_of_a_set():
+    acts = (Act(10**6, 0, "subscribe", 0, body=(0.0, 0.0, 1.0)),)
+    case = Case("tests.scenarios.planted:GoesBySets", "content", 2, (Edge(0, 1, 10**6),), (0,), acts, 10**9)
+    try:
+        assert [sort for sort, _ in hashing(run(case))] == ["hash seed"]
+        assert list(hashing(run(case.but(protocol="subscription")))) == []
+    finally:
+        assert close() == []
+
+
+def test_no_process_is_asked_about_a_class_that_it_cannot_import():
+    class Local(PlainSubscription):
+        pass
+
+    case = Case(Prey.of(Local).protocol, "content", 1, (), (0,), (), 10**9)
+    assert list(hashing(run(case))) == []
+    (told,) = close()
+    assert "no other process can import protocols.rehearsing:local_Local" in told
+
+
+@pytest.mark.parametrize("name", ["covering", "topk-bounded", "context-escalated", "spatial"])
+def test_brokers_of_built_in_protocols_have_nothing_in_common(name):
+    for number in range(6):
+        assert list(apart(run(draw(Prey.of(name), 9, number)))) == []
