@@ -50,7 +50,8 @@ def lines_of(case: Case) -> Iterator[str]:
     )
     yield f"{case.brokers} brokers, links {links or 'none'}"
     yield "clients " + ", ".join(f"{i} at {broker}" for i, broker in enumerate(case.clients))
-    said = {name: value for name, value in (("cost", case.cost), ("options", case.options)) if value}
+    names = ("params", "cost", "options", "session", "queues", "latent")
+    said = {name: dict(getattr(case, name)) for name in names if getattr(case, name)}
     if case.settled:
         said["subscriptions"] = {"": "settled"}
     for name in ("view", "tables"):
@@ -62,6 +63,7 @@ def lines_of(case: Case) -> Iterator[str]:
         yield f"{name} " + ", ".join(f"{key} {value}".strip() for key, value in each.items())
     happens = [(act.at, _act(act)) for act in case.acts]
     happens += [(int(each["at"]), _fault(each)) for each in case.faults]
+    happens += [(move.at, _move(move)) for move in case.moves]
     for at, line in sorted(happens, key=lambda pair: pair[0])[:ACTS_SHOWN]:
         yield f"{format_duration(at):>12}  {line}"
     if len(happens) > ACTS_SHOWN:
@@ -74,6 +76,10 @@ def _act(act: Any) -> str:
         "" if act.body is None else " [" + ", ".join("-" if v is None else f"{v:g}" for v in act.body) + "]"
     )
     return f"client {act.client}: {act.op}{of}{body}"
+
+
+def _move(move: Any) -> str:
+    return f"client {move.client}: {'is away' if move.broker is None else f'is at broker {move.broker}'}"
 
 
 def _fault(fault: Any) -> str:
