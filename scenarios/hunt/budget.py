@@ -35,7 +35,8 @@ def budget(outcome: Outcome) -> Iterator[tuple[str, str]]:
             )
             break
         seen.add((link, body))
-    if getattr(outcome.model.services[0].protocol_class, "frugal", False) and outcome.model.overlay.is_tree:
+    frugal = getattr(outcome.model.services[0].protocol_class, "frugal", False)
+    if frugal and outcome.model.overlay.is_tree and not outcome.case.session:  # a session is asked for where nobody is
         yield from _waste(outcome, seen)
 
 

@@ -20,6 +20,7 @@ from brokers.errors import BrokerlabError, InvalidInput
 from brokers.registry import did_you_mean
 from protocols.rehearsing import REHEARSALS, Dice, Rehearsal, service_of
 from scenarios.hunt.case import Act, Case, Edge
+from scenarios.hunt.features import draw_latent, draw_moves, draw_params, draw_queues, draw_session
 from scenarios.hunt.networks import Fits, draw_network, fits_of
 from scenarios.hunt.options import draw_options, options_model
 from scenarios.problems import explain
@@ -151,14 +152,15 @@ def _drawn(prey: Prey, dice: Dice, plain: bool) -> Case:
     length = one_of(dice, _LENGTHS_MS[:3] if prey.kind_class.server else _LENGTHS_MS) * MS
     grid = one_of(dice, (1, 1, 1, 2 * MS, 10 * MS))
     settled = not plain and dice.below(6) == 0
-    params = prey.kind_class.Params().model_dump(mode="json")
+    said = {} if plain else draw_params(prey.kind_class, dice)
+    params = prey.kind_class.Params(**said).model_dump(mode="json")
     clients = tuple(dice.below(brokers) for _ in range(2 + dice.below(5)))
     nodes = brokers + int(bool(prey.kind_class.server))
     rehearsal = replace(
         REHEARSALS[0], grid_ns=grid, duration_ns=length, publications=5 + dice.below(45), settled=settled
     )
     script = _script(prey, rehearsal, nodes, len(clients), params, seed)
-    acts = _alike(prey, _thinned(script, dice), dice)
+    acts = _alike(prey, _thinned(prey, script, dice), dice)
     faults, detect = _faults(prey, edges, brokers, length, dice) if prey.faults and not plain else ((), None)
     options = (
         dict(prey.options)
@@ -168,16 +170,19 @@ def _drawn(prey: Prey, dice: Dice, plain: bool) -> Case:
     costly = not plain and dice.below(5) == 0
     case = Case(
         protocol=prey.protocol, kind=prey.kind, brokers=brokers, edges=edges, clients=clients, acts=tuple(acts),
-        duration_ns=length, seed=seed, params=said_params(prey, params), options=options, faults=faults,
+        duration_ns=length, seed=seed, params=said, options=options, faults=faults,
         detect_ns=detect, cost={"base": 2e6, "per_match": 5e4} if costly else {}, settled=settled,
         view=one_of(dice, ("auto", "auto", "message", "run")), tables=one_of(dice, ("auto", "auto", "own")),
     )  # fmt: skip
+    if not plain:
+        moves = draw_moves(len(clients), brokers, length, dice)
+        case = case.but(
+            moves=moves, session=draw_session(prey.protocol_class, dice) if moves else {},
+            queues=draw_queues(brokers, edges, costly, dice), latent=draw_latent(prey.protocol_class, dice),
+        )  # fmt: skip
     return at_rest(prey, case, script, dice)
 
 
-def said_params(prey: Prey, params: Mapping[str, Any]) -> dict[str, Any]:
-    """Parameters of the kind that are not as they are by default: none yet."""
-    return {}
 
 
 # ---- what clients do ---------------------------------------------------------------------------------
@@ -212,20 +217,22 @@ def _body(row: Any) -> tuple[float | None, ...]:
     return tuple(None if value != value else float(value) for value in np.asarray(row, np.float64).tolist())
 
 
-def _thinned(script: Sequence[Act], dice: Dice) -> list[Act]:
+def _thinned(prey: Prey, script: Sequence[Act], dice: Dice) -> list[Act]:
     """A few of the things that are begun, changed or ended, with all that is done to them, and a few publications."""
-    about = sorted({act.about for act in script if act.about is not None}, key=str)
+    kind = prey.kind_class
+    published = {act.about for act in script if kind.types[act.op] in kind.publications}
+    about = sorted({act.about for act in script if act.about is not None} - published, key=str)
     most = one_of(dice, (1, 2, 3, 5, 8, 30))
     chosen: set[Any] = set()
     for _ in range(min(most, len(about))):
         chosen.add(about[dice.below(len(about))])
-    free = [act for act in script if act.about is None]
+    free: list[Any] = [act for act in script if act.about is None]
+    free += sorted(published - {None}, key=str)  # publications that stay, until they are ended
     few = one_of(dice, (2, 5, 12, 40))
-    kept = {dice.below(len(free)) for _ in range(few)} if free else set()
-    number = {id(act): i for i, act in enumerate(free)}
-    together = [
-        act for act in script if (act.about in chosen if act.about is not None else number[id(act)] in kept)
-    ]
+    kept = [free[dice.below(len(free))] for _ in range(few)] if free else []
+    chosen.update(each for each in kept if not isinstance(each, Act))
+    taken = {id(each) for each in kept}
+    together = [act for act in script if (act.about in chosen if act.about is not None else id(act) in taken)]
     return _bunched(together, dice)
 
 
@@ -259,7 +266,8 @@ def _bunched(acts: list[Act], dice: Dice) -> list[Act]:
 
 def at_rest(prey: Prey, case: Case, script: Sequence[Act], dice: Dice) -> Case:
     """The case with what follows once all that was drawn is over: probes, all leave, probes again."""
-    over = max([case.duration_ns, *(_ends(each) for each in case.faults)])
+    kept = int(case.session.get("keep", 0))
+    over = max([case.duration_ns, *(_ends(each) for each in case.faults), *(move.at + kept for move in case.moves)])
     rest = REST_NS + _recovery_ns(prey, case)
     publications = {
         op for op, type_ in prey.kind_class.types.items() if type_ in prey.kind_class.publications

@@ -12,92 +12,33 @@ Everything follows from seed and number of the run: two hunts of so many `runs` 
 from __future__ import annotations
 
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from contextlib import nullcontext
+from dataclasses import replace
 from itertools import count
-from typing import Any, Literal
+from typing import Any
 
 from protocols.rehearsing import Dice
+from scenarios.hunt import hashing
 from scenarios.hunt.aiming import Moment, aim, moments
-from scenarios.hunt.behaviour import marks
 from scenarios.hunt.case import Case
 from scenarios.hunt.drawing import Prey, draw
+from scenarios.hunt.found import Covered, Finding, Report, lines_reached, unexercised
 from scenarios.hunt.judges import Judge, Mistake, chosen, judged
+from scenarios.hunt.lines import WATCHED_EVERY, Lines
 from scenarios.hunt.mutating import mutate
-from scenarios.hunt.options import options_model
+from scenarios.hunt.own_code import OwnCode
+from scenarios.hunt.plan import Plan, Schedules
 from scenarios.hunt.running import Outcome, Stopwatch, run, settled_in
 from scenarios.hunt.shrinking import SECONDS_MOST, shrink
 
 _DEAR_EVERY, _DEAR_IF_NEW = 10, 3  # runs that dear judges are asked about, one of them in turn
+_APART, _APART_AT = ("apart", "hashing"), 5  # those that have turns of their own, at one run in ten
 _KEPT_MOST = 200  # cases that are branched from
-Schedules = Literal["aimed", "random"]
+OnFinding = Callable[[Finding], None]
+OnRun = Callable[[Report], None]
 
 
-@dataclass
-class Finding:
-    """A mistake, with the smallest case that shows it."""
-
-    judge: str
-    sort: str
-    told: str  # a sentence
-    case: Case  # made smaller
-    run: int  # number of the run that found it
-    first: Case  # the case as it was found
-    minimal: bool = False
-    tried: int = 0  # candidates on the way
-    again: int = 0  # further runs that showed the same
-    digest: str = ""
-
-    def __str__(self) -> str:
-        return f"{self.judge} ({self.sort}): {self.told}"
-
-
-@dataclass
-class Covered:
-    """What the runs did."""
-
-    types: Counter[tuple[int, int]] = field(default_factory=Counter)  # (kind of event, type) -> how many
-    options: Counter[str] = field(default_factory=Counter)  # drawn -> in how many runs
-    fresh: list[int] = field(default_factory=list)  # numbers of the runs that behaved in a new way
-    marks: set[Any] = field(default_factory=set)
-    deliveries: int = 0
-    events: int = 0
-    faulty: int = 0  # runs with faults
-
-    def note(self, number: int, outcome: Outcome) -> bool:
-        """Enter a run; whether it behaved in a new way."""
-        case = outcome.case
-        self.options.update(list(case.options))
-        self.events += outcome.events
-        self.faulty += bool(case.faults)
-        if outcome.tables:
-            hops = outcome.tables["hops"]
-            self.types.update(zip(hops["kind"].tolist(), hops["type"].tolist()))
-            self.deliveries += len(outcome.tables["deliveries"]["client"])
-        left = marks(outcome)
-        fresh = bool(left - self.marks)
-        self.marks |= left
-        if fresh:
-            self.fresh.append(number)
-        return fresh
-
-
-@dataclass
-class Report:
-    """What came of a hunt."""
-
-    protocol: str
-    seed: int
-    findings: list[Finding] = field(default_factory=list)
-    runs: int = 0
-    seconds: float = 0.0
-    covered: Covered = field(default_factory=Covered)
-    interrupted: bool = False
-    unused: list[str] = field(default_factory=list)  # what no run exercised, a sentence each
-
-
-@settled_in()
 def hunt(
     protocol: str | type,
     *,
@@ -112,8 +53,10 @@ def hunt(
     enough: int | None = None,
     shrink_seconds: float = SECONDS_MOST,
     clock: Callable[[], float] = time.monotonic,
-    on_finding: Callable[[Finding], None] | None = None,
-    on_run: Callable[[Report], None] | None = None,
+    lines: bool = True,
+    jobs: int = 1,
+    on_finding: OnFinding | None = None,
+    on_run: OnRun | None = None,
 ) -> Report:
     """Look for what is wrong with a protocol.
 
@@ -129,55 +72,121 @@ def hunt(
     faults : whether anything fails
     enough : it ends after so many findings
     shrink_seconds : how long at most a case is made smaller; 0: not at all
-    clock : what `seconds` are of: wall time, or `time.process_time`
+    clock : what `seconds` are of: wall time, or, with one process, `time.process_time`
+    lines : whether it is watched in some runs which lines of the protocol run; a case that reached new ones is kept
+    jobs : so many processes side by side, each with its part of the runs; another number of them finds other things
     on_finding, on_run : told as it goes
 
     Raises
     ------
     InvalidInput
-        If there is no such protocol, kind, judge or option.
+        If there is no such protocol, kind, judge or option, or other processes cannot import it.
     """
     prey = Prey.of(protocol, kind, options, faults)
-    report = Report(prey.protocol, seed)
-    asked, watch = chosen(judges), Stopwatch(clock)
+    chosen(judges)
     seconds = 60.0 if seconds is None and runs is None else seconds
-    known: dict[tuple[str, str], Finding] = {}
-    kept = _Kept(prey, seed, schedules)
+    plan = Plan(
+        prey.protocol, prey.kind, seed, seconds, runs, dict(options or {}), None if judges is None else tuple(judges),
+        schedules, faults, enough, shrink_seconds, lines,
+    )  # fmt: skip
+    if jobs > 1:
+        from scenarios.hunt.side_by_side import side_by_side
+
+        report = side_by_side(plan, jobs, on_finding, on_run)
+    else:
+        report = alone(plan, on_finding, on_run, clock)
+    own = OwnCode.of(prey.protocol_class)
+    report.unexercised = list(unexercised(prey, own, report.covered))
+    if report.covered.watched:
+        report.lines, report.compiled_lines = lines_reached(own, report.covered.lines), own.compiled_lines
+    return report
+
+
+@settled_in()
+def alone(
+    plan: Plan, on_finding: OnFinding | None = None, on_run: OnRun | None = None,
+    clock: Callable[[], float] = time.monotonic,
+) -> Report:  # fmt: skip
+    """The part of a hunt that falls to this process."""
+    hunter, watch = _Hunter(plan), Stopwatch(clock)
+    report = hunter.report
+    first, step = plan.share
     try:
-        for number in count():
-            if (runs is not None and number >= runs) or (seconds is not None and watch.seconds >= seconds):
+        for number in count(first, step):
+            if plan.runs is not None and number >= plan.runs:
                 break
-            outcome = run(kept.next(number))
-            fresh = report.covered.note(number, outcome)
-            report.runs += 1
-            if fresh:
-                kept.keep(outcome)
-            for finding in _judged(number, outcome, fresh, asked, known, shrink_seconds):
+            if plan.seconds is not None and watch.seconds >= plan.seconds:
+                break
+            for finding in hunter.run(number):
                 report.findings.append(finding)
                 if on_finding is not None:
                     on_finding(finding)
             report.seconds = watch.seconds
             if on_run is not None:
                 on_run(report)
-            if enough is not None and len(report.findings) >= enough:
+            if plan.enough is not None and len(report.findings) >= plan.enough:
                 break
     except KeyboardInterrupt:
         report.interrupted = True
+    finally:
+        report.notes += hashing.close()
     report.seconds = watch.seconds
-    report.unused = list(_unused(prey, report.covered))
     return report
 
 
-def _unused(prey: Prey, covered: Covered) -> Iterator[str]:
-    """What no run exercised, a sentence each."""
-    kind = prey.kind_class
-    sent = {type_ for (_, type_) in covered.types}
-    if never := [op for op, type_ in kind.types.items() if type_ not in sent]:
-        yield f"never sent: {', '.join(never)}"
-    model = options_model(prey.protocol_class)
-    known = [] if model is None else [name for name in model.model_fields if name not in prey.options]
-    if never := [name for name in known if name not in covered.options]:
-        yield f"options never other than they are by default: {', '.join(never)}"
+class _Hunter:
+    """One run after the other, and what is known from those before."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+        prey = Prey.of(plan.protocol, plan.kind, plan.options, plan.faults)
+        self._kept = _Kept(prey, plan.seed, plan.schedules)
+        self._asked = chosen(plan.judges)
+        self._turns = [0, 0]  # of dear judges, and of those that look apart
+        self._known: dict[tuple[str, str], Finding] = {}
+        self._lines = Lines(OwnCode.of(prey.protocol_class)) if plan.lines else None
+        self.report = Report(prey.protocol, plan.seed)
+        if self._lines is not None:
+            self.report.covered.lines = self._lines.reached
+
+    def run(self, number: int) -> Iterator[Finding]:
+        """The run of this number; what is found, as it is."""
+        covered, lines = self.report.covered, self._lines
+        watched = lines is not None and number // self._plan.share[1] % WATCHED_EVERY == 0
+        seen = 0 if lines is None else lines.fresh
+        with lines.watching() if lines is not None and watched else nullcontext():
+            outcome = run(self._kept.next(number))
+            fresh = covered.note(number, outcome)
+            mistakes = self._judged(number, outcome, fresh)
+        covered.watched += watched
+        self.report.runs += 1
+        if fresh or (lines is not None and lines.fresh > seen):
+            self._kept.keep(outcome)
+        for mistake in mistakes:
+            if mistake.same in self._known:
+                self._known[mistake.same].again += 1
+                continue
+            found = _smaller(number, outcome.case, mistake, self._asked, self._plan.shrink_seconds)
+            self._known[mistake.same] = found
+            yield found
+
+    def _judged(self, number: int, outcome: Outcome, fresh: bool) -> list[Mistake]:
+        """What judges have against a run; dear ones in turn are asked about some."""
+        mistakes = judged(outcome, self._asked)
+        name = None if mistakes else self._whose_turn(number, fresh)
+        return mistakes if name is None else judged(outcome, {name: self._asked[name]}, dear=True)
+
+    def _whose_turn(self, number: int, fresh: bool) -> str | None:
+        """The dear judge that is asked about this run, if one is."""
+        place = number % _DEAR_EVERY
+        if place != _APART_AT and not (place < 2 or (fresh and number % _DEAR_IF_NEW == 0)):
+            return None
+        dear = [name for name, judge in self._asked.items() if judge.dear and judge.late <= number]
+        dear = [name for name in dear if (name in _APART) == (place == _APART_AT)]
+        if not dear:
+            return None
+        self._turns[place == _APART_AT] += 1
+        return dear[self._turns[place == _APART_AT] % len(dear)]
 
 
 class _Kept:
@@ -203,24 +212,6 @@ class _Kept:
         del self._cases[: max(0, len(self._cases) - _KEPT_MOST)]
 
 
-def _judged(
-    number: int, outcome: Outcome, fresh: bool, asked: Mapping[str, Judge], known: dict[tuple[str, str], Finding],
-    shrink_seconds: float,
-) -> Iterator[Finding]:  # fmt: skip
-    """What judges have against a run, as findings where it is new."""
-    mistakes = judged(outcome, asked)
-    if not mistakes and (number % _DEAR_EVERY < 2 or (fresh and number % _DEAR_IF_NEW == 0)):
-        dear = [name for name, judge in asked.items() if judge.dear]
-        turn = {dear[number % len(dear)]: asked[dear[number % len(dear)]]} if dear else {}
-        mistakes = judged(outcome, turn, dear=True)
-    for mistake in mistakes:
-        if mistake.same in known:
-            known[mistake.same].again += 1
-            continue
-        known[mistake.same] = found = _smaller(number, outcome.case, mistake, asked, shrink_seconds)
-        yield found
-
-
 def _smaller(
     number: int, case: Case, mistake: Mistake, asked: Mapping[str, Judge], seconds: float
 ) -> Finding:
@@ -235,17 +226,8 @@ def _smaller(
     shrunk = shrink(case, lambda candidate: bool(against(candidate)), seconds=seconds)
     left = against(shrunk.case) or [mistake]
     digest = run(shrunk.case).digest
-    return Finding(
-        mistake.judge,
-        mistake.sort,
-        left[0].told,
-        shrunk.case,
-        number,
-        case,
-        shrunk.minimal,
-        shrunk.tried,
-        digest=digest,
-    )
+    found = Finding(mistake.judge, mistake.sort, left[0].told, shrunk.case, number, case)
+    return replace(found, minimal=shrunk.minimal, tried=shrunk.tried, digest=digest)
 
 
 __all__ = ["Covered", "Finding", "Report", "hunt"]

@@ -9,6 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+import numpy as np
+
+from brokers.faults import NO_PLACE, NO_PLACE_AHEAD, ON_LINK
 from brokers.promises import excused, unnoticed_ns
 from scenarios.hunt.case import Case
 from scenarios.hunt.running import Outcome, run
@@ -82,6 +85,8 @@ def _all_gone(outcome: Outcome) -> bool:
         again = excused(outcome.guarantees, faults, unnoticed_ns(faults, losses, kind.publications)).again_ns
         if not case.faults or again + _CALM_NS > case.duration_ns:
             return False
+    if _lost_unnoticed(outcome) and not outcome.guarantees.heals_loss:
+        return False
     begin = {op for op, type_ in kind.types.items() if type_ in kind.interests}
     end = {op for op, type_ in kind.types.items() if type_ in kind.revocations}
     stands: set[Any] = set()
@@ -93,6 +98,13 @@ def _all_gone(outcome: Outcome) -> bool:
         elif act.op in begin:
             stands.add(act.about)
     return ended and not stands
+
+
+def _lost_unnoticed(outcome: Outcome) -> bool:
+    """Whether a link or a queue lost of its own what was no publication, of which nobody is told."""
+    losses = outcome.tables["losses"]
+    by_itself = np.isin(losses["reason"], (ON_LINK, NO_PLACE, NO_PLACE_AHEAD))
+    return bool((by_itself & ~np.isin(losses["type"], sorted(outcome.kind.publications))).any())
 
 
 def _without_what_went(outcome: Outcome) -> Case:

@@ -12,7 +12,7 @@ from typing import Any
 
 from brokers.engine.batching import Cutting
 from brokers.engine.simulate import MemoryTraces, Result, simulate, tables_of
-from brokers.errors import BrokerlabError, NeverQuiet
+from brokers.errors import BrokerlabError, Interrupted, NeverQuiet
 from brokers.promises import Faced, promised
 from brokers.thresholds import lowered
 from scenarios.hunt.case import Case
@@ -86,6 +86,9 @@ def run(case: Case, cutting: Cutting | None = None) -> Outcome:
         outcome.failed, outcome.sort = str(error), "never quiet"
         shared.changed()
         return outcome
+    except Interrupted:
+        shared.changed()
+        raise KeyboardInterrupt from None
     except Exception as error:  # of the protocol, which may raise anything
         outcome.failed, outcome.sort = said(error), _place(error)
         shared.changed()
