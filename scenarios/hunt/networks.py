@@ -17,6 +17,7 @@ from scenarios.hunt.case import Edge
 
 MS = 1_000_000
 Pairs = list[tuple[int, int]]
+_SIZES = (2, 3, 3, 4, 4, 4, 5, 5, 6, 6)  # brokers
 _TRIES = 48
 _TRIES_MOST = 1_000  # where it refuses all of these
 _ANYWHERE = 8  # one case in so many does not care what is promised
@@ -89,13 +90,13 @@ def _shape(fits: Fits | None, plain: bool, dice: Dice) -> tuple[int, Pairs]:
     """The first that is drawn where the protocol promises to be exact, or else one that it takes at all."""
     if fits is None:
         shapes = _TREES if plain else _SHAPES
-        return _labelled(2 + dice.below(5), shapes[dice.below(len(shapes))], dice)
+        return _labelled(_SIZES[dice.below(len(_SIZES))], shapes[dice.below(len(shapes))], dice)
     anywhere = dice.below(_ANYWHERE) == 0
     taken: tuple[int, Pairs] | None = None
     for attempt in range(_TRIES_MOST):
         if attempt >= _TRIES and taken is not None:
             return taken
-        found = _labelled(2 + dice.below(5), _EVERY[dice.below(len(_EVERY))], dice)
+        found = _labelled(_SIZES[dice.below(len(_SIZES))], _EVERY[dice.below(len(_EVERY))], dice)
         exact = fits(overlay_of(found[1]))
         if exact or (anywhere and exact is not None):
             return found

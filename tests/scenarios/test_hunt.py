@@ -29,7 +29,7 @@ from tests.scenarios.planted import FOUND_BY, Blinks, ForgetsALink, ForgetsToWit
 
 @pytest.fixture(scope="module")
 def forgetful_report():
-    return hunt(ForgetsALink, runs=60, faults=False, enough=1)
+    return hunt(ForgetsALink, runs=200, faults=False, enough=1)
 
 
 # ---- what is planted is found -------------------------------------------------------------------------
@@ -37,7 +37,7 @@ def forgetful_report():
 
 @pytest.mark.parametrize("bug", FOUND_BY, ids=lambda bug: bug.__name__)
 def test_a_planted_bug_is_found_by_the_judge_that_it_is_for(bug):
-    report = hunt(bug, runs=60, faults=False, enough=1, shrink_seconds=0)
+    report = hunt(bug, runs=200, faults=False, enough=1, shrink_seconds=0)
     assert next(each.judge for each in report.findings) in FOUND_BY[bug]
 
 
@@ -80,7 +80,7 @@ def test_a_finding_is_small_and_nothing_single_can_be_left_out(forgetful_report)
 
 
 def test_the_same_seed_and_runs_find_the_same(forgetful_report):
-    second = hunt(ForgetsALink, runs=60, faults=False, enough=1)
+    second = hunt(ForgetsALink, runs=200, faults=False, enough=1)
     assert [(each.run, each.told) for each in second.findings] == [
         (each.run, each.told) for each in forgetful_report.findings
     ]
