@@ -207,11 +207,18 @@ class Guarantees:
     heals_loss: bool = False  # whether it also finds out by itself what links lost unnoticed
     # Whether what a client's session keeps reaches it where it is next: after, in order and once.
     hands_over: bool = False
+    # Exactness is promised of publications no copy of which is handled so long after they were sent.
+    within_ns: int = NEVER
 
     @property
     def without_excuse(self) -> bool:
         """Whether no loss excuses anything."""
         return self.under_loss or self.under_faults == "reliable"
+
+    @property
+    def ends(self) -> bool:
+        """Whether exactness is no longer promised of what is under way for long."""
+        return self.within_ns < NEVER
 
 
 # ---- what a protocol is given ------------------------------------------------------------------------
@@ -415,6 +422,11 @@ class ShardProtocol(ABC):
         return cls.guarantees
 
     @classmethod
+    def guarantees_with(cls, options: Any, overlay: Any) -> Guarantees:
+        """What is promised with these options, where that depends on them too."""
+        return cls.guarantees_for(overlay)
+
+    @classmethod
     def recovery(cls, options: Any, overlay: Any, faced: Faced) -> Recovery | None:
         """How long after the last fault all that it promises holds again; None: it promises nothing under faults.
 
@@ -544,6 +556,11 @@ class BrokerProtocol(ABC):
     def guarantees_for(cls, overlay: Any) -> Guarantees:
         """What is promised on this overlay, where that depends on it; `overlay.is_tree` is known."""
         return cls.guarantees
+
+    @classmethod
+    def guarantees_with(cls, options: Any, overlay: Any) -> Guarantees:
+        """What is promised with these options, where that depends on them too."""
+        return cls.guarantees_for(overlay)
 
     @classmethod
     def recovery(cls, options: Any, overlay: Any, faced: Faced) -> Recovery | None:

@@ -66,10 +66,10 @@ def judgement(
     promised = [field for field in PROMISES if getattr(guarantees, field)]
     if not promised:
         return Judgement(UNKNOWN, "nothing is promised, so there is nothing to hold it to", told)
-    names = [PROMISES[field] for field in promised]
+    names = [_promise(guarantees, field) for field in promised]
     broken = {field: _counted(counts, [n for n, f in FINDINGS.items() if f == field]) for field in promised}
     if any(broken.values()):
-        said = (f"{PROMISES[field]} ({each})" for field, each in broken.items() if each)
+        said = (f"{_promise(guarantees, field)} ({each})" for field, each in broken.items() if each)
         return Judgement(INVALID, f"broke what is promised: {', '.join(said)}", told)
     if guarantees.exact and forced < max(1, FORCED_SHARE_MIN * (forced + free)):
         return Judgement(
@@ -81,6 +81,12 @@ def judgement(
     if not guarantees.exact and not deliveries:
         return Judgement(UNKNOWN, f"nothing was delivered, so {' and '.join(names)} was not put to the test", told)
     return Judgement(VALID, f"kept what is promised: {', '.join(names)}{_faulty(guarantees)}", told)
+
+
+def _promise(guarantees: Guarantees, field: str) -> str:
+    """A promise in words, with how long exactness holds of a publication where that ends."""
+    within = field == "exact" and guarantees.ends
+    return PROMISES[field] + (f" within {guarantees.within_ns / 1e9:.3g} s" if within else "")
 
 
 def _faulty(guarantees: Guarantees) -> str:

@@ -91,6 +91,7 @@ class ServiceAudit:
     free: int = 0
     excused: int = 0  # of the free ones, those that are free only because of losses
     excused_missed: int = 0
+    late_missed: int = 0  # of the free ones, those missed of what was under way for longer than exactness is promised
     losses: int = 0  # messages that links lost
     losses_by_reason: dict[str, int] = field(default_factory=dict)
     shares: list[dict[str, Any]] = field(default_factory=list)  # what was wanted in time, by when it was published
@@ -310,7 +311,8 @@ def _compared(
         share = _share(found[service.number], sample)
         heeds = _heeds_losses(trace, service, found[service.number])
         steps = None if share >= 1 else int(share * SAMPLE_STEPS)
-        judged[service.number] = Judged(matcher, steps, heeds, *excused_of(trace, service))
+        within_ns = service.guarantees(trace.network).within_ns
+        judged[service.number] = Judged(matcher, steps, heeds, *excused_of(trace, service), within_ns)
         if changes is None:
             known = _standing(trace, service, heeds, keep).versions()
             versions[service.number] = known.filter(known["operation"].isin(sorted(matcher.operations)))
@@ -387,17 +389,19 @@ def _judge(
         .agg(F.count("*").alias("times"), F.min("time_ns").alias("first_ns"))
     )
     pairs = _owed(judged(rule, question, delivered), publications, standing.excused)
+    pairs = _in_time(pairs, publications, guarantees)
     counts = pairs.agg(
         F.sum("times").alias("deliveries"),
         _count_if(F.col("forced")).alias("forced"),
         _count_if(~F.col("forced")).alias("free"),
         _count_if(F.col("excused")).alias("excused"),
         _count_if(F.col("excused") & F.col("times").isNull()).alias("excused_missed"),
+        _count_if(F.col("late_missed")).alias("late_missed"),
         _count_if(F.col("missed")).alias("missed"),
         _count_if(F.col("unwanted")).alias("unwanted"),
     ).first()
     assert counts is not None
-    for name in ("deliveries", "forced", "free", "excused", "excused_missed"):
+    for name in ("deliveries", "forced", "free", "excused", "excused_missed", "late_missed"):
         setattr(found, name, counts[name] or 0)
     for name in ("missed", "unwanted"):
         finding = getattr(found, name)
@@ -420,6 +424,19 @@ def _owed(pairs: DataFrame, publications: DataFrame, excuse: Excused) -> DataFra
     columns = {name: F.col(name) & ~free for name in ("forced", "missed", "unwanted")}
     excuses = F.col("excused") | (F.col("forced") & free)
     return marked.withColumns({**columns, "excused": excuses}).drop("forgotten")
+
+
+def _in_time(pairs: DataFrame, publications: DataFrame, guarantees: Guarantees) -> DataFrame:
+    """What is missed of publications that were under way for longer than exactness is promised is free."""
+    from pyspark.sql import functions as F
+
+    if not guarantees.ends:
+        return pairs.withColumn("late_missed", F.lit(False))
+    long = F.col("end_ns") - F.col("time_ns") >= F.lit(guarantees.within_ns)
+    marked = pairs.join(publications.select("publication", long.alias("long")), "publication", "left")
+    late = F.col("missed") & F.coalesce("long", F.lit(False))
+    columns = {name: F.col(name) & ~late for name in ("forced", "missed")}
+    return marked.withColumns({"late_missed": late, **columns}).drop("long")
 
 
 def _count_if(condition: Column) -> Column:

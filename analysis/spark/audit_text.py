@@ -33,6 +33,11 @@ def text(found: Audit) -> str:
                 f"  {service.losses:,} messages lost; they excuse {service.excused:,} decisions, of which "
                 f"{service.excused_missed:,} were not delivered"
             )
+        if service.late_missed:
+            lines.append(
+                f"  {service.late_missed:,} decisions were not delivered, of publications that were under way for "
+                f"{service.guarantees['within_ns'] / 1e9:.3g} s or longer"
+            )
         if service.sessions is not None:
             owed, away = (f"{service.sessions[name]:,}" for name in ("owed", "sent_while_away"))
             lines.append(f"  {owed} decisions forced over several stays of a client, {away} of them while it was away")

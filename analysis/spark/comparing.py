@@ -40,7 +40,7 @@ VERSIONS = (
     "home", "issued_ns", "settled_ns", "revoked_ns", "gone_ns", "values", "unsettled", "unheard",
 )  # fmt: skip
 SAMPLE_STEPS = 1 << 30
-COUNTED = ("deliveries", "audited", "forced", "free", "excused", "excused_missed", "missed", "unwanted")
+COUNTED = ("deliveries", "audited", "forced", "free", "excused", "excused_missed", "late_missed", "missed", "unwanted")
 
 
 @dataclass(frozen=True)
@@ -52,6 +52,7 @@ class Judged:
     heeds_losses: bool
     again_ns: int = 1 << 62  # nothing lost excuses what is sent then or later
     forgot_ns: int = 1 << 62  # what is handled then or later, and was sent before that, owes nothing
+    within_ns: int = 1 << 62  # of what is handled so long after it was sent, or longer, no miss is held against it
 
     def forgotten(self, time_ns: Array, end_ns: Array) -> Array:
         """Of what is sent and handled then, about what nothing is owed: a broker may have known nothing meanwhile."""
@@ -194,6 +195,7 @@ class Comparing:
         totals["audited"] = publications.publication.size
         for found in _found(judged.matcher, stood, more, there):
             _free(found, publications)
+            found["late_missed"] = _late(found, publications, judged.within_ns)
             yield from self._told(service, totals, found, publications)
         yield block_of("compared", 0, {"service": [service], **{name: [count] for name, count in totals.items()}})
 
@@ -204,8 +206,8 @@ class Comparing:
         came, allowed = found["times"] > 0, found["allowed"]
         counts = {
             "deliveries": found["times"], "forced": found["forced"], "free": allowed & ~found["forced"],
-            "excused": found["excused"], "excused_missed": found["excused"] & ~came, "missed": found["missed"],
-            "unwanted": found["unwanted"],
+            "excused": found["excused"], "excused_missed": found["excused"] & ~came,
+            "late_missed": found["late_missed"], "missed": found["missed"], "unwanted": found["unwanted"],
         }  # fmt: skip
         for name, count in counts.items():
             totals[name] += int(count.sum())
@@ -258,6 +260,15 @@ def _free(found: Columns, publications: Publications) -> None:
         found["excused"] = found["excused"] | (found["forced"] & free)
         for name in ("forced", "missed", "unwanted"):
             found[name] = found[name] & ~free
+
+
+def _late(found: Columns, publications: Publications, within_ns: int) -> Array:
+    """What is missed of publications that were under way for longer than exactness is promised: that is free."""
+    under_way = publications.end_ns - publications.time_ns
+    late = found["missed"] & np.isin(found["publication"], publications.publication[under_way >= within_ns])
+    for name in ("forced", "missed"):
+        found[name] = found[name] & ~late
+    return late
 
 
 def _found(matcher: Any, stood: Stood, more: Mapping[str, Columns], there: Columns) -> Iterator[Columns]:
