@@ -16,6 +16,7 @@ import numpy as np
 from pydantic import ValidationError
 
 from brokers import names
+from brokers.contract import BrokerProtocol
 from brokers.errors import BrokerlabError, InvalidInput
 from brokers.registry import did_you_mean
 from protocols.rehearsing import REHEARSALS, Dice, Rehearsal, service_of
@@ -50,7 +51,7 @@ class Prey:
     @classmethod
     def of(
         cls, protocol: str | type, kind: str | type | None = None, options: Mapping[str, Any] | None = None,
-        faults: bool = True,
+        faults: bool = True, trees_only: bool = False,
     ) -> Prey:  # fmt: skip
         """Of a name, a target or a class; InvalidInput if that is none."""
         spec = service_of(protocol, kind=kind)
@@ -63,7 +64,7 @@ class Prey:
         _checked(spec.protocol_class, options or {})
         known = names.table("kinds")
         kind_name = found.name if found.name in known else spec.kind_target
-        return cls(named, kind_name, dict(options or {}), faults)
+        return cls(named, kind_name, dict(options or {}), faults, trees_only)
 
     @cached_property
     def protocol_class(self) -> Any:
@@ -106,9 +107,17 @@ def draw(prey: Prey, seed: int, number: int) -> Case:
 def runs(case: Case) -> bool:
     """Whether clients may do this, and the program takes it: not all that can be drawn goes together."""
     try:
-        return orderly(case) and case.model is not None
+        return orderly(case) and case.model is not None and _forgets_if_asked(case.model)
     except InvalidInput:
         return False
+
+
+def _forgets_if_asked(model: Any) -> bool:
+    """Whether brokers may lose what they know, if they do: the engine refuses what cannot."""
+    protocol = model.services[0].protocol_class
+    if not model.faults.forgetful or issubclass(protocol, BrokerProtocol):
+        return True
+    return bool(protocol.forgets or protocol.plain)
 
 
 def orderly(case: Case) -> bool:

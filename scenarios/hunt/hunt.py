@@ -107,6 +107,7 @@ def hunt(
     judges: Sequence[str] | None = None,
     schedules: Schedules = "aimed",
     faults: bool = True,
+    trees_only: bool = False,
     enough: int | None = None,
     shrink_seconds: float = SECONDS_MOST,
     on_finding: Callable[[Finding], None] | None = None,
@@ -124,6 +125,7 @@ def hunt(
     judges : by name; by default all
     schedules : "aimed" at what happened before, or plainly "random"
     faults : whether anything fails
+    trees_only : whether graphs with cycles are left out
     enough : it ends after so many findings
     shrink_seconds : how long at most a case is made smaller; 0: not at all
     on_finding, on_run : told as it goes
@@ -133,7 +135,7 @@ def hunt(
     InvalidInput
         If there is no such protocol, kind, judge or option.
     """
-    prey = Prey.of(protocol, kind, options, faults)
+    prey = Prey.of(protocol, kind, options, faults, trees_only)
     report = Report(prey.protocol, seed)
     asked, watch = chosen(judges), Stopwatch()
     seconds = 60.0 if seconds is None and runs is None else seconds

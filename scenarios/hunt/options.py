@@ -9,6 +9,7 @@ from typing import Any, Literal, Union, get_args, get_origin
 from pydantic import BaseModel, ValidationError
 from pydantic_core import PydanticUndefined
 
+from brokers.programs.protocol import Program
 from protocols.rehearsing import Dice
 
 _UNITS = {"_ns": 1, "_us": 1_000, "_ms": 1_000_000, "_s": 1_000_000_000}
@@ -28,7 +29,7 @@ def options_model(protocol: Any) -> type[BaseModel] | None:
 def draw_options(protocol: Any, said: Mapping[str, Any], dice: Dice) -> dict[str, Any]:
     """Some options of a protocol beside those that are `said`; what does not go together is drawn again."""
     model = options_model(protocol)
-    if model is None:
+    if model is None or issubclass(protocol, Program):  # those of a program are limits of wall time and size
         return dict(said)
     for _ in range(_TRIES):
         found = dict(said)

@@ -7,6 +7,7 @@ The folder has the scenario, with an expectation that fails where a run by itsel
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -94,7 +95,7 @@ def write(finding: Finding, out: str | Path, protocol: str) -> Path:
 def again(finding: Finding, protocol: str, file: Path) -> str:
     """The command that shows a finding again."""
     lowered = "" if finding.case.thresholds is None else f" --thresholds {finding.case.thresholds}"
-    return f"brokerlab hunt {protocol} --replay {file}{lowered}"
+    return f"brokerlab hunt {shlex.quote(protocol)} --replay {shlex.quote(str(file))}{lowered}"
 
 
 def scenario_text(finding: Finding, command: str) -> str:
