@@ -18,7 +18,7 @@ everything again after the time that it states (`brokers.promises`).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import dataclass, field
@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from analysis.spark import outages, sessions, stood
+from analysis.spark import manners, outages, sessions, stood
 from analysis.spark.compared import Compared, compare, excused_of, few
 from analysis.spark.comparing import SAMPLE_STEPS, Judged
 from analysis.spark.passes import pieces_of
@@ -51,7 +51,7 @@ from brokers.faults import AWAY, REASONS
 from brokers.naming import message_name
 from brokers.padded import Padded
 from brokers.promises import Excused
-from brokers.verdicts import EXIT_CODES, FINDINGS, UNKNOWN, VALID, VERDICTS, Judgement, judgement
+from brokers.verdicts import EXIT_CODES, FINDINGS, UNKNOWN, VALID, VERDICTS, Judgement, judgement, over_budget
 from scenarios.many.pool import cpus
 
 if TYPE_CHECKING:
@@ -98,6 +98,9 @@ class ServiceAudit:
     outages: list[dict[str, Any]] = field(default_factory=list)  # what came after each
     doubled: int = 0  # deliveries once more, free because a link had doubled the publication
     sessions: dict[str, int] | None = None  # what was owed to clients over several stays; None: not asked
+    budget: dict[str, Any] | None = None  # how often publications went over links again, or for nobody; None: not asked
+    quiet: dict[str, int] | None = None  # how long it went on after clients and faults; None: not asked
+    leaks: dict[str, int] | None = None  # what brokers know where nothing stands any more; None: something does
     missed: Finding = field(default_factory=lambda: Finding(True))
     unwanted: Finding = field(default_factory=lambda: Finding(True))
     duplicated: Finding = field(default_factory=lambda: Finding(True))
@@ -110,7 +113,8 @@ class ServiceAudit:
         if self.unable:
             return Judgement(UNKNOWN, self.unable, "not audited")
         counts = {name: getattr(self, name).count for name in FINDINGS}
-        return judgement(Guarantees(**self.guarantees), counts, self.forced, self.free, self.deliveries)
+        over = over_budget(self.budget["twice"] or 0, self.budget["waste"] or 0) if self.budget else ""
+        return judgement(Guarantees(**self.guarantees), counts, self.forced, self.free, self.deliveries, over)
 
     @property
     def verdict(self) -> str:
@@ -206,11 +210,12 @@ def _audited(trace: Trace, sample: int | None, rows: int) -> list[ServiceAudit]:
     if not trace.has("deliveries"):
         return found
     rules = [rule_of(service) for service in trace.services]
+    acted = manners.acted_ns(trace)
     undivided_ = trace.spark is not None and in_one_partition(trace.spark)
 
     def in_tasks() -> dict[int, Compared]:
         with Kept(undivided_) as keep:
-            return _compared(trace, rules, sample, found, keep, rows)
+            return _compared(trace, rules, sample, found, keep, rows, acted)
 
     def in_spark(service: Service) -> None:
         with Kept(undivided_) as keep:
@@ -226,7 +231,11 @@ def _audited(trace: Trace, sample: int | None, rows: int) -> list[ServiceAudit]:
             _told(found[number], each, trace.network.brokers)
             if each.shares:
                 _recovered(trace, trace.services[number], found[number], each)
+            if trace.has("hops"):
+                found[number].budget = manners.budget(trace, trace.services[number], each)
+                found[number].quiet = manners.quiet(each, acted[number])
     for service in trace.services:
+        found[service.number].leaks = manners.leaks(trace, service)
         _handed(trace, service, found[service.number])
     return found
 
@@ -298,7 +307,13 @@ def _share(found: ServiceAudit, sample: int | None) -> float:
 
 
 def _compared(
-    trace: Trace, rules: Sequence[Rule], sample: int | None, found: Sequence[ServiceAudit], keep: Kept, rows: int
+    trace: Trace,
+    rules: Sequence[Rule],
+    sample: int | None,
+    found: Sequence[ServiceAudit],
+    keep: Kept,
+    rows: int,
+    acted_ns: Mapping[int, int],
 ) -> dict[int, Compared]:
     """All deliveries looked through, and those of services whose rule has a matcher compared with what it says."""
     judged: dict[int, Judged] = {}
@@ -311,14 +326,14 @@ def _compared(
         share = _share(found[service.number], sample)
         heeds = _heeds_losses(trace, service, found[service.number])
         steps = None if share >= 1 else int(share * SAMPLE_STEPS)
-        within_ns = service.guarantees(trace.network).within_ns
-        judged[service.number] = Judged(matcher, steps, heeds, *excused_of(trace, service), within_ns)
+        within_ns, frugal = service.guarantees(trace.network).within_ns, manners.frugal(trace, service)
+        judged[service.number] = Judged(matcher, steps, heeds, *excused_of(trace, service), within_ns, frugal)
         if changes is None:
             known = _standing(trace, service, heeds, keep).versions()
             versions[service.number] = known.filter(known["operation"].isin(sorted(matcher.operations)))
         elif (here := changes.versions(service, heeds, matcher.operations)) is not None:
             versions[service.number] = here
-    return compare(trace, judged, versions, EXAMPLES_MAX, rows)
+    return compare(trace, judged, versions, EXAMPLES_MAX, rows, acted_ns)
 
 
 def _heeds_losses(trace: Trace, service: Service, found: ServiceAudit) -> bool:
