@@ -235,9 +235,9 @@ class Comparing:
             found["late_missed"] = _late(found, publications, judged.within_ns)
             yield from self._told(service, totals, found, publications)
         yield block_of("compared", 0, {"service": [service], **{name: [count] for name, count in totals.items()}})
-        if wasting is not None:
-            wasted = wasting.told(publications.publication)
-            yield block_of("crossed", 0, {"service": [service], "waste": [wasted["link"].size]})
+        if judged.frugal:
+            wasted = wasting.told(publications.publication) if wasting else {"publication": np.empty(0, np.int64)}
+            yield block_of("crossed", 0, {"service": [service], "waste": [wasted["publication"].size]})
             for what, rows in crossings.first_few(f"waste {service}", wasted, self.examples):
                 yield block_of(what, 0, rows)
 

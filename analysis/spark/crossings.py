@@ -20,6 +20,7 @@ Array = NDArray[Any]
 Columns = dict[str, Array]
 
 MESSAGE = 1  # `kind` in the table of hops
+AT_ONCE = 256  # publications
 LATE_NS = 9_000_000_000  # after the last that clients or faults did
 
 
@@ -75,25 +76,31 @@ class Wasting:
         self._publication, self._link = crossed["publication"], crossed["link"]
         self._client, first = np.unique(client, return_index=True)
         self._home, self._behind = home[first], behind
+        self._places = int(max(behind["high"].max(initial=0), home.max(initial=-1) + 1))
         self._decided = np.zeros(self._link.size, np.bool_)
         self.wasted = np.zeros(self._link.size, np.bool_)
 
     def heed(self, publication: Array, client: Array) -> None:
-        """All who may get these publications."""
-        ids, row = np.unique(publication, return_inverse=True)
+        """All who may get some publications, by publication."""
+        begin = np.flatnonzero(changed(publication))
+        starts = np.r_[begin, publication.size]
+        for first in range(0, begin.size, AT_ONCE):
+            last = min(first + AT_ONCE, begin.size)
+            some = slice(starts[first], starts[last])
+            row = np.repeat(np.arange(last - first), np.diff(starts[first : last + 1]))
+            self._decide(publication[begin[first:last]], row, self._home[np.searchsorted(self._client, client[some])])
+
+    def _decide(self, ids: Array, row: Array, place: Array) -> None:
+        """Of these publications, who is at which place."""
+        there = np.zeros((ids.size, self._places + 1), np.int32)
+        there[row, place + 1] = 1
+        before = there.cumsum(axis=1, dtype=np.int32)  # how many are at lower places
         first, last = (np.searchsorted(self._publication, ids, side=side) for side in ("left", "right"))
-        sizes = last - first
-        at = np.repeat(first - (np.cumsum(sizes) - sizes), sizes) + np.arange(int(sizes.sum()))
-        of = np.repeat(np.arange(ids.size), sizes)
-        place = self._home[np.searchsorted(self._client, client)]
-        many = int(self._home.max(initial=0)) + int(self._behind["high"].max(initial=0)) + 2
-        there = np.unique(row * many + place)
-        within = np.zeros(at.size, np.int64)
-        for name, sign in (("high", 1), ("low", -1)):
-            within += sign * np.searchsorted(there, of * many + self._behind[name][self._link[at]])
-        every = np.searchsorted(there, (of + 1) * many) - np.searchsorted(there, of * many)
-        inside = self._behind["inside"][self._link[at]]
-        self.wasted[at] = np.where(inside, within, every - within) == 0
+        at = np.concatenate([np.arange(a, b) for a, b in zip(first.tolist(), last.tolist())])
+        of, link = np.repeat(np.arange(ids.size), last - first), self._link[at]
+        within = before[of, self._behind["high"][link]] - before[of, self._behind["low"][link]]
+        beyond = before[of, -1] - within
+        self.wasted[at] = np.where(self._behind["inside"][link], within, beyond) == 0
         self._decided[at] = True
 
     def told(self, judged: Array) -> Columns:

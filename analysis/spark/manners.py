@@ -26,7 +26,12 @@ if TYPE_CHECKING:
 def frugal(trace: Trace, service: Service) -> bool:
     """Whether a publication may go only where somebody may get it."""
     said = bool(getattr(service.protocol, "frugal", False))
-    return said and trace.has("hops") and trace.network.is_tree and not trace.network.has_latent
+    return (
+        said
+        and trace.has("hops")
+        and trace.network.is_tree
+        and not (trace.network.has_latent or _hands_over(trace, service))
+    )
 
 
 def budget(trace: Trace, service: Service, found: Compared) -> dict[str, Any] | None:
@@ -34,7 +39,7 @@ def budget(trace: Trace, service: Service, found: Compared) -> dict[str, Any] | 
     if not service.kind.publications:
         return None
     resends = bool(getattr(service.protocol, "resends", False)) or _hands_over(trace, service)
-    asked = {"twice": not resends, "waste": "waste" in found.crossed or frugal(trace, service)}
+    asked = {"twice": not resends, "waste": "waste" in found.crossed}
     counts = {sort: found.crossed.get(sort, 0) if ask else None for sort, ask in asked.items()}
     examples = {sort: [_crossing(trace, row) for row in found.links[sort]] for sort, ask in asked.items() if ask}
     return {**counts, "examples": examples}

@@ -203,7 +203,7 @@ class _Settling:
         starts, windows = self.unsettled
         columns["unsettled"] = _listed(starts, windows, number)
         links, at = np.unique(self.behind.other, return_inverse=True)
-        behind = np.array([self.network.behind(link) for link in links.tolist()], np.int64).reshape(links.size, 3)[at]
+        behind = np.array([self.network.behind(link) for link in links.tolist()], np.int64).reshape(-1, 3)[at]
         places = {"low": behind[:, 0], "high": behind[:, 1], "inside": behind[:, 2] != 0}
         columns["unheard"] = _listed(starts_of(self.behind.one, self.ids.size), places, number)
         return pa.table(columns)
