@@ -83,12 +83,12 @@ class Faced:
         late = int(np.max(faults["delay_ns"]))
         return cls(
             True, detect_ns, NEVER if (end < 0).any() else int(end.max()), unnoticed,
-            2 * _farthest(link_a, link_b, delay_ns) + late, int(np.max(delay_ns, initial=0)) + late,
+            2 * farthest_ns(link_a, link_b, delay_ns) + late, int(np.max(delay_ns, initial=0)) + late,
             bool(np.any(np.asarray(faults["twice"]) > 0)),
         )  # fmt: skip
 
 
-def _farthest(link_a: Any, link_b: Any, delay_ns: Any) -> int:
+def farthest_ns(link_a: Any, link_b: Any, delay_ns: Any) -> int:
     """How far the farthest broker is from the first, by delays: half of what no two are farther apart than."""
     near: dict[int, list[tuple[int, int]]] = {}
     for a, b, delay in zip(*(np.asarray(each).tolist() for each in (link_a, link_b, delay_ns))):
@@ -115,13 +115,13 @@ def _missed(cuts: list[tuple[int, int]], broken: list[tuple[int, int]], detect_n
 
 def promised(protocol: Any, options: Any, overlay: Any, faced: Faced) -> Guarantees:
     """What a protocol promises with these options, on this overlay, under these faults."""
-    declared = getattr(protocol, "guarantees_for", None)
-    guarantees: Guarantees = declared(overlay) if declared is not None else protocol.guarantees
+    model = getattr(protocol, "Options", None)
+    made = options if model is None or isinstance(options, model) else model(**options)
+    declared = getattr(protocol, "guarantees_with", None)
+    guarantees: Guarantees = declared(made, overlay) if declared is not None else protocol.guarantees
     asked = None if overlay.has_latent else getattr(protocol, "recovery", None)  # ways would not be known
     if not faced.any or asked is None or guarantees.under_faults != NOTHING_PROMISED:
         return guarantees
-    model = getattr(protocol, "Options", None)
-    made = options if model is None or isinstance(options, model) else model(**options)
     found: Recovery | None = asked(made, overlay, faced)
     if found is None or (faced.unnoticed and not found.heals_loss):
         return guarantees

@@ -16,12 +16,13 @@ import numpy as np
 from pydantic import ValidationError
 
 from brokers import names
+from brokers.contract import BrokerProtocol
 from brokers.errors import BrokerlabError, InvalidInput
 from brokers.registry import did_you_mean
 from protocols.rehearsing import REHEARSALS, Dice, Rehearsal, service_of
 from scenarios.hunt.case import Act, Case, Edge
 from scenarios.hunt.features import draw_latent, draw_moves, draw_params, draw_queues, draw_session
-from scenarios.hunt.networks import Fits, draw_network, fits_of
+from scenarios.hunt.networks import Fits, draw_network, fits_of, on_trees
 from scenarios.hunt.options import draw_options, options_model
 from scenarios.problems import explain
 
@@ -41,11 +42,12 @@ class Prey:
     kind: str
     options: Mapping[str, Any]
     faults: bool
+    trees_only: bool = False
 
     @classmethod
     def of(
         cls, protocol: str | type, kind: str | type | None = None, options: Mapping[str, Any] | None = None,
-        faults: bool = True,
+        faults: bool = True, trees_only: bool = False,
     ) -> Prey:  # fmt: skip
         """Of a name, a target or a class; InvalidInput if that is none."""
         spec = service_of(protocol, kind=kind)
@@ -58,7 +60,7 @@ class Prey:
         _checked(spec.protocol_class, options or {})
         known = names.table("kinds")
         kind_name = found.name if found.name in known else spec.kind_target
-        return cls(named, kind_name, dict(options or {}), faults)
+        return cls(named, kind_name, dict(options or {}), faults, trees_only)
 
     @cached_property
     def protocol_class(self) -> Any:
@@ -68,7 +70,8 @@ class Prey:
     def fits(self) -> Fits | None:
         """Where it is exact, if that depends on the overlay."""
         model, params = options_model(self.protocol_class), self.kind_class.Params().model_dump(mode="json")
-        return fits_of(self.protocol_class, None if model is None else model(**self.options), params)
+        found = fits_of(self.protocol_class, None if model is None else model(**self.options), params)
+        return on_trees(found) if self.trees_only else found
 
     @cached_property
     def kind_class(self) -> Any:
@@ -109,9 +112,17 @@ def draw(prey: Prey, seed: int, number: int) -> Case:
 def runs(case: Case) -> bool:
     """Whether clients may do this, and the program takes it: not all that can be drawn goes together."""
     try:
-        return orderly(case) and case.model is not None
+        return orderly(case) and case.model is not None and _forgets_if_asked(case.model)
     except InvalidInput:
         return False
+
+
+def _forgets_if_asked(model: Any) -> bool:
+    """Whether brokers may lose what they know, if they do: the engine refuses what cannot."""
+    protocol = model.services[0].protocol_class
+    if not model.faults.forgetful or issubclass(protocol, BrokerProtocol):
+        return True
+    return bool(protocol.forgets or protocol.plain)
 
 
 def orderly(case: Case) -> bool:

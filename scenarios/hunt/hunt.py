@@ -50,6 +50,7 @@ def hunt(
     judges: Sequence[str] | None = None,
     schedules: Schedules = "aimed",
     faults: bool = True,
+    trees_only: bool = False,
     enough: int | None = None,
     shrink_seconds: float = SECONDS_MOST,
     clock: Callable[[], float] = time.monotonic,
@@ -70,6 +71,7 @@ def hunt(
     judges : by name; by default all
     schedules : "aimed" at what happened before, or plainly "random"
     faults : whether anything fails
+    trees_only : whether graphs with cycles are left out
     enough : it ends after so many findings
     shrink_seconds : how long at most a case is made smaller; 0: not at all
     clock : what `seconds` are of: wall time, or, with one process, `time.process_time`
@@ -82,12 +84,12 @@ def hunt(
     InvalidInput
         If there is no such protocol, kind, judge or option, or other processes cannot import it.
     """
-    prey = Prey.of(protocol, kind, options, faults)
+    prey = Prey.of(protocol, kind, options, faults, trees_only)
     chosen(judges)
     seconds = 60.0 if seconds is None and runs is None else seconds
     plan = Plan(
         prey.protocol, prey.kind, seed, seconds, runs, dict(options or {}), None if judges is None else tuple(judges),
-        schedules, faults, enough, shrink_seconds, lines,
+        schedules, faults, enough, shrink_seconds, lines, trees_only,
     )  # fmt: skip
     if jobs > 1:
         from scenarios.hunt.side_by_side import side_by_side
@@ -139,7 +141,7 @@ class _Hunter:
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
-        prey = Prey.of(plan.protocol, plan.kind, plan.options, plan.faults)
+        prey = Prey.of(plan.protocol, plan.kind, plan.options, plan.faults, plan.trees_only)
         self._kept = _Kept(prey, plan.seed, plan.schedules)
         self._asked = chosen(plan.judges)
         self._turns = [0, 0]  # of dear judges, and of those that look apart

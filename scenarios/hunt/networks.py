@@ -86,6 +86,15 @@ def fits_of(protocol: Any, options: Any, params: Any) -> Fits | None:
     return fits
 
 
+def on_trees(fits: Fits | None) -> Fits:
+    """The same, and nothing with cycles."""
+
+    def only(overlay: Any) -> bool | None:
+        return (True if fits is None else fits(overlay)) if overlay.is_tree else None
+
+    return only
+
+
 def _shape(fits: Fits | None, plain: bool, dice: Dice) -> tuple[int, Pairs]:
     """The first that is drawn where the protocol promises to be exact, or else one that it takes at all."""
     if fits is None:

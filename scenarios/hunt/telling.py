@@ -7,6 +7,7 @@ The folder has the scenario, with an expectation that fails where a run by itsel
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -107,7 +108,7 @@ def again(finding: Finding, protocol: str, file: Path) -> str:
     """The command that shows a finding again."""
     lowered = "" if finding.case.thresholds is None else f" --thresholds {finding.case.thresholds}"
     named = f" --judges {finding.judge}" if JUDGES[finding.judge].late else ""
-    return f"brokerlab hunt {protocol} --replay {file}{lowered}{named}"
+    return f"brokerlab hunt {shlex.quote(protocol)} --replay {shlex.quote(str(file))}{lowered}{named}"
 
 
 def scenario_text(finding: Finding, command: str) -> str:

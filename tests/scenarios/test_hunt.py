@@ -46,18 +46,6 @@ def test_the_protocol_that_bugs_were_planted_in_has_nothing_against_it():
     assert report.findings == [] and report.runs == 60
 
 
-@pytest.mark.parametrize("name", ["flooding", "covering", "topk-gather", "spatial", "context-edge"])
-def test_a_built_in_protocol_has_nothing_against_it(name):
-    assert hunt(name, runs=12, seed=5).findings == []
-
-
-@pytest.mark.full
-@pytest.mark.parametrize("faults", [False, True])
-@pytest.mark.parametrize("name", sorted(names.table("protocols")))
-def test_no_built_in_protocol_has_anything_against_it_in_many_runs(name, faults):
-    assert hunt(name, runs=400, seed=11, faults=faults).findings == []
-
-
 def test_aimed_schedules_find_a_race_that_as_many_random_ones_do_not():
     def found(schedules: str) -> bool:
         report = hunt(
