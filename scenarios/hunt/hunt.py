@@ -18,17 +18,19 @@ from itertools import count
 from typing import Any, Literal
 
 from protocols.rehearsing import Dice
-from scenarios.hunt.aiming import Moment, aim, moments
+from scenarios.hunt.aiming import aim
 from scenarios.hunt.behaviour import marks
 from scenarios.hunt.case import Case
-from scenarios.hunt.drawing import Prey, draw
+from scenarios.hunt.drawing import Prey, draw, one_of
 from scenarios.hunt.judges import Judge, Mistake, chosen, judged
+from scenarios.hunt.moments import Moments, moments
 from scenarios.hunt.mutating import mutate
 from scenarios.hunt.options import options_model
 from scenarios.hunt.running import Outcome, Stopwatch, run, settled_in
 from scenarios.hunt.shrinking import SECONDS_MOST, shrink
 
 _DEAR_EVERY, _DEAR_IF_NEW = 10, 3  # runs that dear judges are asked about, one of them in turn
+_DRAWN, _AIMED, _WAYS = 3, 5, 10  # of so many runs these are drawn anew, and aimed; others change a thing or two
 _KEPT_MOST = 200  # cases that are branched from
 Schedules = Literal["aimed", "random"]
 
@@ -182,22 +184,26 @@ class _Kept:
 
     def __init__(self, prey: Prey, seed: int, schedules: Schedules) -> None:
         self._prey, self._seed, self._schedules = prey, seed, schedules
-        self._cases: list[tuple[Case, list[Moment]]] = []
+        self._cases: list[tuple[Case, Moments]] = []
+        self._clean: list[tuple[Case, Moments]] = []  # of them those in which nothing fails: no loss excuses anything
 
     def next(self, number: int) -> Case:
         """The case of this number."""
         dice = Dice(self._seed, number, "hunt/next")
-        way = dice.below(6)
-        if self._schedules == "random" or not self._cases or way < 3:
+        way = dice.below(_WAYS)
+        if self._schedules == "random" or not self._cases or way < _DRAWN:
             return draw(self._prey, self._seed, number)
-        case, at = self._cases[-1 - dice.below(len(self._cases))]
-        aimed = aim(self._prey, case, at, self._seed, number) if way < 5 else None
+        case, at = one_of(dice, self._clean if self._clean and dice.below(4) else self._cases)
+        aimed = aim(self._prey, case, at, self._seed, number) if way < _DRAWN + _AIMED else None
         return aimed or mutate(self._prey, case, self._seed, number)
 
     def keep(self, outcome: Outcome) -> None:
         """Go on from this one too."""
-        self._cases.append((outcome.case, moments(outcome)))
-        del self._cases[: max(0, len(self._cases) - _KEPT_MOST)]
+        kept = (outcome.case, moments(outcome))
+        clean = bool(outcome.tables) and not outcome.case.loses and not len(outcome.tables["losses"]["link"])
+        for cases in (self._cases, self._clean) if clean else (self._cases,):
+            cases.append(kept)
+            del cases[: max(0, len(cases) - _KEPT_MOST)]
 
 
 def _judged(

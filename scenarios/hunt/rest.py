@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from brokers.faults import NEVER
+from protocols.standing import excused_of
 from scenarios.hunt.case import Case
 from scenarios.hunt.running import Outcome, run
 
@@ -77,8 +79,8 @@ def _all_gone(outcome: Outcome) -> bool:
     ):
         return False
     if (
-        case.faults or len(outcome.tables["losses"]["link"])
-    ) and outcome.guarantees.under_faults != "recovers":
+        case.loses or len(outcome.tables["losses"]["link"])
+    ) and (outcome.guarantees.under_faults != "recovers" or _excused(outcome)):
         return False
     if any(
         int(each["at"]) + int(each.get("lasts") or 1 << 62) + _CALM_NS > case.duration_ns
@@ -96,6 +98,11 @@ def _all_gone(outcome: Outcome) -> bool:
         elif act.op in begin:
             stands.add(act.about)
     return ended and not stands
+
+
+def _excused(outcome: Outcome) -> bool:
+    """Whether a link lost something of its own, which recovering from faults does not mend."""
+    return excused_of(outcome.tables, outcome.kind, 0, outcome.guarantees).again_ns >= NEVER
 
 
 def _without_what_went(outcome: Outcome) -> Case:
