@@ -185,7 +185,7 @@ class _Kept:
     def __init__(self, prey: Prey, seed: int, schedules: Schedules) -> None:
         self._prey, self._seed, self._schedules = prey, seed, schedules
         self._cases: list[tuple[Case, Moments]] = []
-        self._clean: list[tuple[Case, Moments]] = []  # of them those in which nothing fails: no loss excuses anything
+        self._clean: list[tuple[Case, Moments]] = []  # of them those in which something arrives, and no loss excuses anything
 
     def next(self, number: int) -> Case:
         """The case of this number."""
@@ -200,7 +200,9 @@ class _Kept:
     def keep(self, outcome: Outcome) -> None:
         """Go on from this one too."""
         kept = (outcome.case, moments(outcome))
-        clean = bool(outcome.tables) and not outcome.case.loses and not len(outcome.tables["losses"]["link"])
+        tables = outcome.tables
+        clean = bool(tables) and not outcome.case.loses and not len(tables["losses"]["link"])
+        clean = clean and len(tables["deliveries"]["client"]) > 0
         for cases in (self._cases, self._clean) if clean else (self._cases,):
             cases.append(kept)
             del cases[: max(0, len(cases) - _KEPT_MOST)]
