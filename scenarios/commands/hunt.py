@@ -6,7 +6,8 @@ import argparse
 import json
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,14 +15,15 @@ from brokers.errors import InvalidInput
 from scenarios.commands import add_trust, parser, shown
 
 if TYPE_CHECKING:
-    from scenarios.hunt.hunt import Finding, Report
+    from scenarios.hunt.found import Finding, Report
 
 _SHOWN_EVERY_S = 5.0
-FOUND, NOTHING = 1, 0
+FOUND, NOTHING, INCOMPLETE = 1, 0, 2
+_JOBS_MOST = 256
 
 
 def command(arguments: list[str]) -> int:
-    """Exit code 0: nothing was found; 1: something was."""
+    """Exit code 0: nothing was found; 1: something was; 2: nothing was, but a process died before its end."""
     from brokers.names import beside
 
     options = _parser().parse_args(arguments)
@@ -62,11 +64,20 @@ def _parser() -> argparse.ArgumentParser:
     result.add_argument(
         "--faults", choices=("some", "none"), default="some", help="whether anything fails (default: some)"
     )
+    result.add_argument("--trees-only", action="store_true", help="leave out graphs with cycles")
     result.add_argument(
         "--schedules", choices=("aimed", "random"), default="aimed",
         help="aimed at what happened in runs before (default), or plainly random",
     )  # fmt: skip
     result.add_argument("--judges", metavar="A,B", help="only these of `brokerlab list judges`")
+    result.add_argument(
+        "--jobs", type=int, default=1, metavar="N",
+        help="so many processes, each with its part of the runs (default: 1); another number finds other things",
+    )  # fmt: skip
+    result.add_argument("--no-lines", action="store_true", help="do not watch which lines of the protocol run")
+    result.add_argument(
+        "--strict", action="store_true", help="exit code 1 too where a type or option was never exercised"
+    )
     result.add_argument("--out", default="hunts", help="folder for what is found (default: hunts)")
     result.add_argument("--replay", metavar="FILE", help="run and judge the scenario of a finding again")
     result.add_argument(
@@ -83,14 +94,16 @@ def _hunt(options: argparse.Namespace) -> int:
 
     if options.runs is not None and options.runs < 1:
         raise InvalidInput(f"--runs: at least 1 (got {options.runs})")
+    if not 1 <= options.jobs <= _JOBS_MOST:
+        raise InvalidInput(f"--jobs: 1 to {_JOBS_MOST} (got {options.jobs})")
     if options.thresholds is not None:
         raise InvalidInput("--thresholds goes with --replay")
-    folders: list[str] = []
+    folders: dict[tuple[str, str], str] = {}
 
     def on_finding(found: Finding) -> None:
         folder = write(found, options.out, options.protocol)
         kept = keep_run(folder)
-        folders.append(str(folder))
+        folders[found.same] = str(folder)
         if not options.json:
             print(told(found))
             print(f"    again: {again(found, options.protocol, folder / 'scenario.yaml')}")
@@ -100,14 +113,17 @@ def _hunt(options: argparse.Namespace) -> int:
     report = hunt(
         options.protocol, seed=options.seed, seconds=_seconds(options.time), runs=options.runs, kind=options.kind,
         options=_options(options.said), judges=options.judges.split(",") if options.judges else None,
-        schedules=options.schedules, faults=options.faults == "some", on_finding=on_finding,
+        schedules=options.schedules, faults=options.faults == "some", trees_only=options.trees_only,
+        on_finding=on_finding, jobs=options.jobs, lines=not options.no_lines,
         on_run=_progress() if sys.stderr.isatty() and not options.json else None,
     )  # fmt: skip
     print(json.dumps(as_data(report, folders), indent=2) if options.json else summary(report))
-    return FOUND if report.findings else NOTHING
+    if report.findings or (options.strict and report.long_enough and report.unexercised):
+        return FOUND
+    return INCOMPLETE if report.troubles else NOTHING
 
 
-def as_data(report: Report, folders: list[str]) -> dict[str, Any]:
+def as_data(report: Report, folders: Mapping[tuple[str, str], str]) -> dict[str, Any]:
     """A report as plain data, for --json."""
     return {
         "protocol": report.protocol,
@@ -117,13 +133,21 @@ def as_data(report: Report, folders: list[str]) -> dict[str, Any]:
         "findings": [
             {
                 "judge": each.judge, "sort": each.sort, "told": each.told, "run": each.run, "again": each.again,
-                "minimal": each.minimal, "folder": folder, "digest": each.digest, "scenario": each.case.scenario(),
+                "minimal": each.minimal, "folder": folders[each.same], "digest": each.digest,
+                "scenario": each.case.scenario(),
             }
-            for each, folder in zip(report.findings, folders)
+            for each in report.findings
         ],
         "events": report.covered.events,
         "fresh": report.covered.fresh,
-        "unused": report.unused,
+        "unexercised": [asdict(each) for each in report.unexercised],
+        "lines": {
+            "watched": report.covered.watched,
+            "compiled": report.compiled_lines,
+            "files": [{**asdict(each), "file": shown(each.file)} for each in report.lines],
+        },
+        "notes": report.notes,
+        "troubles": report.troubles,
         "seconds": report.seconds,
     }  # fmt: skip
 

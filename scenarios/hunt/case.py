@@ -50,6 +50,14 @@ class Act(NamedTuple):
         return None if self.number is None and self.word is None else (self.client, self.number, self.word)
 
 
+class Move(NamedTuple):
+    """A client is somewhere else from now on."""
+
+    client: int
+    at: int
+    broker: int | None = None  # None: away
+
+
 @dataclass(frozen=True)
 class Case:
     """See the module. Times in ns."""
@@ -70,7 +78,15 @@ class Case:
     settled: bool = False
     view: str = "auto"
     tables: str = "auto"
+    moves: tuple[Move, ...] = ()
+    session: Mapping[str, Any] = field(default_factory=dict)  # of the clients that come and go
+    queues: Mapping[str, Any] = field(default_factory=dict)  # their limits
+    latent: Mapping[str, Any] = field(default_factory=dict)  # links that may arise
     thresholds: int | None = None  # at which tables and indexes are tidied, where that is lower than usual
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Another process gets the fields, and not what was made of them."""
+        return Case, tuple(getattr(self, each.name) for each in fields(self))
 
     @cached_property
     def key(self) -> str:
@@ -93,7 +109,9 @@ class Case:
     def size(self) -> tuple[int, ...]:
         """How large it is, the more important first."""
         faults = len(self.faults)
-        return (len(self.acts) + faults, self.brokers, len(self.edges), len(self.clients), len(self.options))
+        happens = len(self.acts) + faults + len(self.moves)
+        said = len(self.options) + len(self.params)
+        return (happens, self.brokers, len(self.edges), len(self.clients), said)
 
     @cached_property
     def weight(self) -> tuple[int, ...]:
@@ -104,6 +122,9 @@ class Case:
             self.tables != "auto",
             self.thresholds is not None,
             bool(self.cost),
+            bool(self.session),
+            len(self.queues),
+            bool(self.latent),
         ]
         numbers = list(_numbers(self._content))
         digits = sum(len(f"{number:.15g}".strip("0.")) for number in numbers)
@@ -134,22 +155,32 @@ class Case:
             "links": {
                 **common,
                 **({"overrides": overrides} if (overrides := _overrides(self.edges, common)) else {}),
+                **({"latent": dict(self.latent)} if self.latent else {}),
             },
             "clients": {
                 CLIENTS: {
                     "count": len(self.clients),
                     "placement": {"kind": "explicit", "brokers": list(self.clients)},
+                    **({"mobility": {"kind": "itinerary", "moves": self._moves()}} if self.moves else {}),
+                    **({"session": dict(self.session)} if self.session else {}),
                 }
             },
             "services": [service],
             "trace": {"level": "full", "sample_every": self.duration_ns},
         }
+        if self.queues:
+            data["queues"] = dict(self.queues)
         if _kind(self.kind).server:
             data["servers"] = {"server": {"broker": 0}}
         if self.faults or self.detect_ns is not None:
             detect = {} if self.detect_ns is None else {"detect": self.detect_ns}
             data["faults"] = {**detect, "schedule": [dict(each) for each in self.faults]}
         return data
+
+    def _moves(self) -> list[dict[str, Any]]:
+        """In order of time, as `itinerary` takes them; a broker that is not said is none."""
+        ordered = sorted(self.moves, key=lambda move: move.at)
+        return [{key: value for key, value in move._asdict().items() if value is not None} for move in ordered]
 
     def loaded(self) -> Scenario:
         """The scenario, checked."""
@@ -171,7 +202,7 @@ class Case:
         wrong = _no_case(scenario)
         if wrong:
             raise InvalidInput(f"{scenario.where}: no case of a hunt: {wrong}")
-        (service,) = scenario.services
+        (service,), (group,) = scenario.services, model.clients.values()
         resolved = resolve(scenario)
         overlay = resolved.overlay
         ends = zip(overlay.link_a.tolist(), overlay.link_b.tolist())
@@ -185,7 +216,7 @@ class Case:
                 ),
             )
             for i, (a, b) in enumerate(ends)
-            if b < overlay.brokers
+            if b < overlay.brokers and not (overlay.has_latent and overlay.latent[i])
         )
         placed = resolved.client_broker.tolist()
         acts = tuple(_act(each) for each in service.sources[0].params["actions"])
@@ -193,7 +224,8 @@ class Case:
         cost = {k: v for k, v in service.section.cost.model_dump().items() if v}
         return cls(
             protocol=service.section.protocol, kind=service.section.kind, brokers=overlay.brokers, edges=edges,
-            clients=tuple(placed), acts=acts, duration_ns=model.duration, seed=model.seed, params=service.params,
+            clients=tuple(placed[: group.count]), acts=acts, duration_ns=model.duration, seed=model.seed,
+            params=_said_params(service), moves=_moves_of(scenario), **_surroundings(model),
             options=_said_options(service), cost=cost, settled=service.section.subscriptions == "settled",
             faults=tuple({"fault": each.name, **each.params} for each in scenario.faults),
             detect_ns=None if detect == "never" else detect, view=service.section.view, tables=service.section.tables,
@@ -209,6 +241,28 @@ def _said_options(service: Any) -> dict[str, Any]:
     return {key: value for key, value in service.options.items() if usual.get(key) != value}
 
 
+def _said_params(service: Any) -> dict[str, Any]:
+    """Parameters of the kind that are not as they are by default."""
+    usual = service.kind.object.Params().model_dump(mode="json")
+    said = service.kind.object.Params(**service.params).model_dump(mode="json")
+    return {key: value for key, value in said.items() if usual.get(key) != value}
+
+
+def _moves_of(scenario: Scenario) -> tuple[Move, ...]:
+    (moves,) = [each.params["moves"] for each in scenario.movements] or [[]]
+    return tuple(Move(each["client"], each["at"], each["broker"]) for each in moves)
+
+
+def _surroundings(model: Any) -> dict[str, Any]:
+    """Session, limits and latent links, as far as they are said."""
+    (group,) = model.clients.values()
+    found = {"session": group.session, "latent": model.links.latent, "queues": model.queues}
+    return {
+        name: {} if each is None else each.model_dump(mode="json", exclude_defaults=True)
+        for name, each in found.items()
+    }
+
+
 def _no_case(scenario: Scenario) -> str | None:
     """What keeps a scenario from being a case."""
     if len(scenario.services) != 1 or len(scenario.model.clients) != 1:
@@ -216,8 +270,8 @@ def _no_case(scenario: Scenario) -> str | None:
     sources = [each.name for each in scenario.services[0].sources]
     if sources != ["script"]:
         return f"its workload is one `script` (got {', '.join(sources) or 'nothing'})"
-    if scenario.movements or scenario.model.queues.places is not None:
-        return "clients that move and limited queues are not for it"
+    if [each.name for each in scenario.movements] not in ([], ["itinerary"]):
+        return "its clients stay where they are, or move by an `itinerary`"
     return None
 
 

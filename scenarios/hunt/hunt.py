@@ -11,94 +11,37 @@ Everything follows from seed and number of the run: two hunts of so many `runs` 
 
 from __future__ import annotations
 
-from collections import Counter
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from contextlib import nullcontext
+from dataclasses import replace
 from itertools import count
-from typing import Any, Literal
+from typing import Any
 
 from protocols.rehearsing import Dice
+from scenarios.hunt import hashing
 from scenarios.hunt.aiming import aim
-from scenarios.hunt.behaviour import marks
 from scenarios.hunt.case import Case
 from scenarios.hunt.drawing import Prey, draw, one_of
+from scenarios.hunt.found import Covered, Finding, Report, lines_reached, unexercised
 from scenarios.hunt.judges import Judge, Mistake, chosen, judged
+from scenarios.hunt.lines import WATCHED_EVERY, Lines
 from scenarios.hunt.moments import Moments, moments
 from scenarios.hunt.mutating import mutate
-from scenarios.hunt.options import options_model
+from scenarios.hunt.own_code import OwnCode
+from scenarios.hunt.plan import Plan, Schedules
 from scenarios.hunt.running import Outcome, Stopwatch, run, settled_in
 from scenarios.hunt.shrinking import SECONDS_MOST, shrink
 
 _DEAR_EVERY, _DEAR_IF_NEW = 10, 3  # runs that dear judges are asked about, one of them in turn
-_DRAWN, _AIMED, _WAYS = 3, 5, 10  # of so many runs these are drawn anew, and aimed; others change a thing or two
+_WAYS = 10  # of so many runs these are drawn anew, and aimed; others change a thing or two
+_FIRST, _AT_FIRST, _LATER = 100, (5, 3), (3, 5)  # what is plain shows in the first cases, whatever they are
+_APART, _APART_AT = ("apart", "hashing"), 5  # those that have turns of their own, at one run in ten
 _KEPT_MOST = 200  # cases that are branched from
-Schedules = Literal["aimed", "random"]
+OnFinding = Callable[[Finding], None]
+OnRun = Callable[[Report], None]
 
 
-@dataclass
-class Finding:
-    """A mistake, with the smallest case that shows it."""
-
-    judge: str
-    sort: str
-    told: str  # a sentence
-    case: Case  # made smaller
-    run: int  # number of the run that found it
-    first: Case  # the case as it was found
-    minimal: bool = False
-    tried: int = 0  # candidates on the way
-    again: int = 0  # further runs that showed the same
-    digest: str = ""
-
-    def __str__(self) -> str:
-        return f"{self.judge} ({self.sort}): {self.told}"
-
-
-@dataclass
-class Covered:
-    """What the runs did."""
-
-    types: Counter[tuple[int, int]] = field(default_factory=Counter)  # (kind of event, type) -> how many
-    options: Counter[str] = field(default_factory=Counter)  # drawn -> in how many runs
-    fresh: list[int] = field(default_factory=list)  # numbers of the runs that behaved in a new way
-    marks: set[Any] = field(default_factory=set)
-    deliveries: int = 0
-    events: int = 0
-    faulty: int = 0  # runs with faults
-
-    def note(self, number: int, outcome: Outcome) -> bool:
-        """Enter a run; whether it behaved in a new way."""
-        case = outcome.case
-        self.options.update(list(case.options))
-        self.events += outcome.events
-        self.faulty += bool(case.faults)
-        if outcome.tables:
-            hops = outcome.tables["hops"]
-            self.types.update(zip(hops["kind"].tolist(), hops["type"].tolist()))
-            self.deliveries += len(outcome.tables["deliveries"]["client"])
-        left = marks(outcome)
-        fresh = bool(left - self.marks)
-        self.marks |= left
-        if fresh:
-            self.fresh.append(number)
-        return fresh
-
-
-@dataclass
-class Report:
-    """What came of a hunt."""
-
-    protocol: str
-    seed: int
-    findings: list[Finding] = field(default_factory=list)
-    runs: int = 0
-    seconds: float = 0.0
-    covered: Covered = field(default_factory=Covered)
-    interrupted: bool = False
-    unused: list[str] = field(default_factory=list)  # what no run exercised, a sentence each
-
-
-@settled_in()
 def hunt(
     protocol: str | type,
     *,
@@ -110,10 +53,14 @@ def hunt(
     judges: Sequence[str] | None = None,
     schedules: Schedules = "aimed",
     faults: bool = True,
+    trees_only: bool = False,
     enough: int | None = None,
     shrink_seconds: float = SECONDS_MOST,
-    on_finding: Callable[[Finding], None] | None = None,
-    on_run: Callable[[Report], None] | None = None,
+    clock: Callable[[], float] = time.monotonic,
+    lines: bool = True,
+    jobs: int = 1,
+    on_finding: OnFinding | None = None,
+    on_run: OnRun | None = None,
 ) -> Report:
     """Look for what is wrong with a protocol.
 
@@ -127,56 +74,124 @@ def hunt(
     judges : by name; by default all
     schedules : "aimed" at what happened before, or plainly "random"
     faults : whether anything fails
+    trees_only : whether graphs with cycles are left out
     enough : it ends after so many findings
     shrink_seconds : how long at most a case is made smaller; 0: not at all
+    clock : what `seconds` are of: wall time, or, with one process, `time.process_time`
+    lines : whether it is watched in some runs which lines of the protocol run; a case that reached new ones is kept
+    jobs : so many processes side by side, each with its part of the runs; another number of them finds other things
     on_finding, on_run : told as it goes
 
     Raises
     ------
     InvalidInput
-        If there is no such protocol, kind, judge or option.
+        If there is no such protocol, kind, judge or option, or other processes cannot import it.
     """
-    prey = Prey.of(protocol, kind, options, faults)
-    report = Report(prey.protocol, seed)
-    asked, watch = chosen(judges), Stopwatch()
+    prey = Prey.of(protocol, kind, options, faults, trees_only)
+    chosen(judges)
     seconds = 60.0 if seconds is None and runs is None else seconds
-    known: dict[tuple[str, str], Finding] = {}
-    kept = _Kept(prey, seed, schedules)
+    plan = Plan(
+        prey.protocol, prey.kind, seed, seconds, runs, dict(options or {}), None if judges is None else tuple(judges),
+        schedules, faults, enough, shrink_seconds, lines, trees_only,
+    )  # fmt: skip
+    if jobs > 1:
+        from scenarios.hunt.side_by_side import side_by_side
+
+        report = side_by_side(plan, jobs, on_finding, on_run)
+    else:
+        report = alone(plan, on_finding, on_run, clock)
+    own = OwnCode.of(prey.protocol_class)
+    report.unexercised = list(unexercised(prey, own, report.covered))
+    if report.covered.watched:
+        report.lines, report.compiled_lines = lines_reached(own, report.covered.lines), own.compiled_lines
+    return report
+
+
+@settled_in()
+def alone(
+    plan: Plan, on_finding: OnFinding | None = None, on_run: OnRun | None = None,
+    clock: Callable[[], float] = time.monotonic,
+) -> Report:  # fmt: skip
+    """The part of a hunt that falls to this process."""
+    hunter, watch = _Hunter(plan), Stopwatch(clock)
+    report = hunter.report
+    first, step = plan.share
     try:
-        for number in count():
-            if (runs is not None and number >= runs) or (seconds is not None and watch.seconds >= seconds):
+        for number in count(first, step):
+            if plan.runs is not None and number >= plan.runs:
                 break
-            outcome = run(kept.next(number))
-            fresh = report.covered.note(number, outcome)
-            report.runs += 1
-            if fresh:
-                kept.keep(outcome)
-            for finding in _judged(number, outcome, fresh, asked, known, shrink_seconds):
+            if plan.seconds is not None and watch.seconds >= plan.seconds:
+                break
+            for finding in hunter.run(number):
                 report.findings.append(finding)
                 if on_finding is not None:
                     on_finding(finding)
             report.seconds = watch.seconds
             if on_run is not None:
                 on_run(report)
-            if enough is not None and len(report.findings) >= enough:
+            if plan.enough is not None and len(report.findings) >= plan.enough:
                 break
     except KeyboardInterrupt:
         report.interrupted = True
+    finally:
+        report.notes += hashing.close()
     report.seconds = watch.seconds
-    report.unused = list(_unused(prey, report.covered))
     return report
 
 
-def _unused(prey: Prey, covered: Covered) -> Iterator[str]:
-    """What no run exercised, a sentence each."""
-    kind = prey.kind_class
-    sent = {type_ for (_, type_) in covered.types}
-    if never := [op for op, type_ in kind.types.items() if type_ not in sent]:
-        yield f"never sent: {', '.join(never)}"
-    model = options_model(prey.protocol_class)
-    known = [] if model is None else [name for name in model.model_fields if name not in prey.options]
-    if never := [name for name in known if name not in covered.options]:
-        yield f"options never other than they are by default: {', '.join(never)}"
+class _Hunter:
+    """One run after the other, and what is known from those before."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+        prey = Prey.of(plan.protocol, plan.kind, plan.options, plan.faults, plan.trees_only)
+        self._kept = _Kept(prey, plan.seed, plan.schedules)
+        self._asked = chosen(plan.judges)
+        self._turns = [0, 0]  # of dear judges, and of those that look apart
+        self._known: dict[tuple[str, str], Finding] = {}
+        self._lines = Lines(OwnCode.of(prey.protocol_class)) if plan.lines else None
+        self.report = Report(prey.protocol, plan.seed)
+        if self._lines is not None:
+            self.report.covered.lines = self._lines.reached
+
+    def run(self, number: int) -> Iterator[Finding]:
+        """The run of this number; what is found, as it is."""
+        covered, lines = self.report.covered, self._lines
+        watched = lines is not None and number // self._plan.share[1] % WATCHED_EVERY == 0
+        seen = 0 if lines is None else lines.fresh
+        with lines.watching() if lines is not None and watched else nullcontext():
+            outcome = run(self._kept.next(number))
+            fresh = covered.note(number, outcome)
+            mistakes = self._judged(number, outcome, fresh)
+        covered.watched += watched
+        self.report.runs += 1
+        if fresh or (lines is not None and lines.fresh > seen):
+            self._kept.keep(outcome)
+        for mistake in mistakes:
+            if mistake.same in self._known:
+                self._known[mistake.same].again += 1
+                continue
+            found = _smaller(number, outcome.case, mistake, self._asked, self._plan.shrink_seconds)
+            self._known[mistake.same] = found
+            yield found
+
+    def _judged(self, number: int, outcome: Outcome, fresh: bool) -> list[Mistake]:
+        """What judges have against a run; dear ones in turn are asked about some."""
+        mistakes = judged(outcome, self._asked)
+        name = None if mistakes else self._whose_turn(number, fresh)
+        return mistakes if name is None else judged(outcome, {name: self._asked[name]}, dear=True)
+
+    def _whose_turn(self, number: int, fresh: bool) -> str | None:
+        """The dear judge that is asked about this run, if one is."""
+        place = number % _DEAR_EVERY
+        if place != _APART_AT and not (place < 2 or (fresh and number % _DEAR_IF_NEW == 0)):
+            return None
+        dear = [name for name, judge in self._asked.items() if judge.dear and judge.late <= number]
+        dear = [name for name in dear if (name in _APART) == (place == _APART_AT)]
+        if not dear:
+            return None
+        self._turns[place == _APART_AT] += 1
+        return dear[self._turns[place == _APART_AT] % len(dear)]
 
 
 class _Kept:
@@ -185,17 +200,18 @@ class _Kept:
     def __init__(self, prey: Prey, seed: int, schedules: Schedules) -> None:
         self._prey, self._seed, self._schedules = prey, seed, schedules
         self._cases: list[tuple[Case, Moments]] = []
-        self._clean: list[tuple[Case, Moments]] = []  # of them those in which something arrives, and no loss excuses anything
+        self._clean: list[tuple[Case, Moments]] = []  # those in which something arrives and no loss excuses anything
 
     def next(self, number: int) -> Case:
         """The case of this number."""
         dice = Dice(self._seed, number, "hunt/next")
         way = dice.below(_WAYS)
-        if self._schedules == "random" or not self._cases or way < _DRAWN:
+        drawn, aimed = _AT_FIRST if number < _FIRST else _LATER
+        if self._schedules == "random" or not self._cases or way < drawn:
             return draw(self._prey, self._seed, number)
-        case, at = one_of(dice, self._clean if self._clean and dice.below(4) else self._cases)
-        aimed = aim(self._prey, case, at, self._seed, number) if way < _DRAWN + _AIMED else None
-        return aimed or mutate(self._prey, case, self._seed, number)
+        case, at = one_of(dice, self._clean if self._clean and dice.below(2) else self._cases)
+        found = aim(self._prey, case, at, self._seed, number) if way < drawn + aimed else None
+        return found or mutate(self._prey, case, self._seed, number)
 
     def keep(self, outcome: Outcome) -> None:
         """Go on from this one too."""
@@ -206,24 +222,6 @@ class _Kept:
         for cases in (self._cases, self._clean) if clean else (self._cases,):
             cases.append(kept)
             del cases[: max(0, len(cases) - _KEPT_MOST)]
-
-
-def _judged(
-    number: int, outcome: Outcome, fresh: bool, asked: Mapping[str, Judge], known: dict[tuple[str, str], Finding],
-    shrink_seconds: float,
-) -> Iterator[Finding]:  # fmt: skip
-    """What judges have against a run, as findings where it is new."""
-    mistakes = judged(outcome, asked)
-    if not mistakes and (number % _DEAR_EVERY < 2 or (fresh and number % _DEAR_IF_NEW == 0)):
-        dear = [name for name, judge in asked.items() if judge.dear]
-        turn = {dear[number % len(dear)]: asked[dear[number % len(dear)]]} if dear else {}
-        mistakes = judged(outcome, turn, dear=True)
-    for mistake in mistakes:
-        if mistake.same in known:
-            known[mistake.same].again += 1
-            continue
-        known[mistake.same] = found = _smaller(number, outcome.case, mistake, asked, shrink_seconds)
-        yield found
 
 
 def _smaller(
@@ -240,17 +238,8 @@ def _smaller(
     shrunk = shrink(case, lambda candidate: bool(against(candidate)), seconds=seconds)
     left = against(shrunk.case) or [mistake]
     digest = run(shrunk.case).digest
-    return Finding(
-        mistake.judge,
-        mistake.sort,
-        left[0].told,
-        shrunk.case,
-        number,
-        case,
-        shrunk.minimal,
-        shrunk.tried,
-        digest=digest,
-    )
+    found = Finding(mistake.judge, mistake.sort, left[0].told, shrunk.case, number, case)
+    return replace(found, minimal=shrunk.minimal, tried=shrunk.tried, digest=digest)
 
 
 __all__ = ["Covered", "Finding", "Report", "hunt"]

@@ -13,10 +13,14 @@ from brokers.errors import InvalidInput
 from brokers.registry import did_you_mean
 from brokers.verdicts import FINDINGS
 from protocols.conformance import audit
+from scenarios.hunt.apart import apart
 from scenarios.hunt.budget import budget
+from scenarios.hunt.hashing import hashing
 from scenarios.hunt.rest import leaks, quiet
 from scenarios.hunt.running import Outcome
 from scenarios.hunt.sameness import cutting, isolation, resuming
+
+HASHING_AFTER = 100  # runs: starting a process takes as long as some dozens of them
 
 
 class Mistake(NamedTuple):
@@ -38,6 +42,7 @@ class Judge(NamedTuple):
     prose: str
     ask: Callable[[Outcome], Iterator[tuple[str, str]]]  # (sort, sentence)
     dear: bool = False  # asked of a few cases only: it runs them again
+    late: int = 0  # asked after so many runs of a hunt, and of a replay only by its name: it starts a process
 
 
 def fails(outcome: Outcome) -> Iterator[tuple[str, str]]:
@@ -75,8 +80,12 @@ JUDGES: dict[str, Judge] = {
     "leaks": Judge("nothing is left once all that was begun has ended", leaks),
     "quiet": Judge("no messages or timers go on once all that was begun has ended", quiet),
     "isolation": Judge("a run changes nothing that all brokers have in common: classes, modules", isolation),
+    "apart": Judge("what a broker handles changes no other broker, and nothing that messages carry", apart, dear=True),
     "cutting": Judge("other cuttings, shards, tables and views give the same run", cutting, dear=True),
     "resuming": Judge("a run that is stopped and gone on with is the same run", resuming, dear=True),
+    "hashing": Judge(
+        "another PYTHONHASHSEED, in another process, gives the same run", hashing, dear=True, late=HASHING_AFTER
+    ),
 }
 
 

@@ -135,10 +135,11 @@ def _answers(outcome: Outcome) -> dict[int, frozenset[int]]:
     begins = [i for i, type_ in enumerate(types) if type_ in kind.interests and rows[i] is not None]
     free = [i for i, type_ in enumerate(types) if type_ in kind.publications and rows[i] is not None]
     distinct = {case.acts[i].body: i for i in reversed(free)}
+    some = sorted(distinct.values())[:_ANSWERS_MOST]
     found: dict[int, frozenset[int]] = {}
     for i in begins[:_ANSWERS_MOST]:
         try:
-            asked = {each for each in sorted(distinct.values())[:_ANSWERS_MOST] if kind.oracle({i: rows[i]}, rows[each])}
+            asked = {each for each in some if kind.oracle({i: rows[i]}, rows[each])}
         except Exception:  # of a kind whose interests stand for nothing alone: then none is preferred
             return {}
         found[i] = frozenset(each for each in free if distinct[case.acts[each].body] in asked)

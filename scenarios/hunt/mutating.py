@@ -81,9 +81,21 @@ def _lowered(case: Case, dice: Dice) -> Case:
     return case.but(thresholds=one_of(dice, (None, 0, 2, 8)))
 
 
+def _met(case: Case, dice: Dice) -> Case:
+    """A client comes or goes when something else happens, or just beside it."""
+    if not case.moves:
+        return case
+    i, other = dice.below(len(case.moves)), one_of(dice, case.acts) if case.acts else None
+    at = 1 if other is None else max(1, other.at + one_of(dice, (-1, 0, 1, 1 * MS)))
+    last = max(move.at for move in case.moves)
+    if at > last:  # all of them are somewhere before a case comes to rest
+        return case
+    return case.but(moves=(*case.moves[:i], case.moves[i]._replace(at=at), *case.moves[i + 1 :]))
+
+
 def _with(case: Case, i: int, **changes: Any) -> Case:
     act: Act = case.acts[i]._replace(**changes)
     return case.but(acts=(*case.acts[:i], act, *case.acts[i + 1 :]))
 
 
-_CHANGES = (_moved, _moved, _doubled, _elsewhere, _alike, _slower, _fewer, _lowered)
+_CHANGES = (_moved, _moved, _doubled, _elsewhere, _alike, _slower, _fewer, _lowered, _met)

@@ -1,4 +1,7 @@
-"""Options of a protocol, drawn from the model that it declares: by type and bounds, times short enough to pass."""
+"""Options of a protocol, drawn from the model that it declares: by type and bounds, times short enough to pass.
+
+What has no bounds that lead anywhere, as text or a list, is drawn from the field's `examples`, if it has any.
+"""
 
 from __future__ import annotations
 
@@ -9,11 +12,12 @@ from typing import Any, Literal, Union, get_args, get_origin
 from pydantic import BaseModel, ValidationError
 from pydantic_core import PydanticUndefined
 
+from brokers.programs.protocol import Program
 from protocols.rehearsing import Dice
 
 _UNITS = {"_ns": 1, "_us": 1_000, "_ms": 1_000_000, "_s": 1_000_000_000}
 _TIMES_NS = (40_000_000, 100_000_000, 250_000_000, 500_000_000)  # the longest shorter than a case rests
-_LONG_NS = (4_000_000_000, 20_000_000_000)  # of what is said in seconds: longer than messages take, faults included
+_LONG_NS = (100_000_000, 4_000_000_000, 20_000_000_000)  # of what is said in seconds
 _WHOLES = (1, 2, 3, 5, 8, 13)
 _TRIES = 20
 _SHARE = 3  # an option in so many is said
@@ -27,13 +31,21 @@ def options_model(protocol: Any) -> type[BaseModel] | None:
 
 def draw_options(protocol: Any, said: Mapping[str, Any], dice: Dice) -> dict[str, Any]:
     """Some options of a protocol beside those that are `said`; what does not go together is drawn again."""
-    model = options_model(protocol)
+    if issubclass(protocol, Program):  # those of a program are limits of wall time and size
+        return dict(said)
+    return draw_fields(options_model(protocol), said, dice)
+
+
+def draw_fields(
+    model: type[BaseModel] | None, said: Mapping[str, Any], dice: Dice, share: int = _SHARE
+) -> dict[str, Any]:
+    """The same of any model: one field in so many."""
     if model is None:
         return dict(said)
     for _ in range(_TRIES):
         found = dict(said)
         for name, info in model.model_fields.items():
-            if name not in said and dice.below(_SHARE) == 0:
+            if name not in said and dice.below(share) == 0:
                 value = _value(name, info, dice)
                 if value is not None:
                     found[name] = value
@@ -48,6 +60,8 @@ def draw_options(protocol: Any, said: Mapping[str, Any], dice: Dice) -> dict[str
 def _value(name: str, info: Any, dice: Dice) -> Any:
     """A value of a field; None where none is drawn."""
     annotation = _without_none(info.annotation)
+    if info.examples:
+        return info.examples[dice.below(len(info.examples))]
     if get_origin(annotation) is Literal:
         choices = get_args(annotation)
         return choices[dice.below(len(choices))]
@@ -64,7 +78,7 @@ def _value(name: str, info: Any, dice: Dice) -> Any:
     elif annotation is int:
         value = _WHOLES[dice.below(len(_WHOLES))]
     else:
-        usual = info.default if isinstance(info.default, int | float) else 1.0
+        usual = info.default if isinstance(info.default, int | float) and info.default else 1.0
         value = usual * (0.01, 0.1, 0.5, 2.0, 10.0)[dice.below(5)]
     value = min(max(value, low), high)
     return int(value) if annotation is int else float(value)

@@ -10,7 +10,8 @@ from typing import Any
 from brokers.errors import InvalidInput
 from scenarios.document import read
 from scenarios.hunt.case import Case
-from scenarios.hunt.judges import Mistake, chosen, judged
+from scenarios.hunt.hashing import close
+from scenarios.hunt.judges import JUDGES, Mistake, chosen, judged
 from scenarios.hunt.running import Outcome, run
 from scenarios.loader import load, locate
 
@@ -33,11 +34,11 @@ def replay(
     judges: Sequence[str] | None = None,
     thresholds: int | None = None,
 ) -> Replayed:
-    """Run the scenario of a finding and judge it, by these judges or by all.
+    """Run the scenario of a finding and judge it, by these judges or by all that start no process.
 
     `protocol` takes the place of the scenario's, of the same kind. The scenario is trusted: it may name code.
     """
-    asked = chosen(judges)
+    asked = chosen(judges if judges is not None else [name for name, judge in JUDGES.items() if not judge.late])
     case = Case.of(load(file, trust=True))
     if protocol is not None:
         case = case.but(protocol=protocol)
@@ -46,7 +47,10 @@ def replay(
         outcome: Outcome = run(case)
     except InvalidInput as error:
         raise InvalidInput(f"{file}: {error}") from error
-    return Replayed(case, outcome.digest, judged(outcome, asked) + judged(outcome, asked, dear=True))
+    try:
+        return Replayed(case, outcome.digest, judged(outcome, asked) + judged(outcome, asked, dear=True))
+    finally:
+        close()
 
 
 def refuse_code(file: str | Path, known: Set[str | None]) -> None:

@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from brokers.faults import NEVER
-from protocols.standing import excused_of
+import numpy as np
+
+from brokers.faults import NO_PLACE, NO_PLACE_AHEAD, ON_LINK
+from brokers.promises import excused, unnoticed_ns
 from scenarios.hunt.case import Case
 from scenarios.hunt.running import Outcome, run
 
@@ -78,14 +80,12 @@ def _all_gone(outcome: Outcome) -> bool:
         or max(act.at for act in case.acts) + _CALM_NS > case.duration_ns
     ):
         return False
-    if (
-        case.loses or len(outcome.tables["losses"]["link"])
-    ) and (outcome.guarantees.under_faults != "recovers" or _excused(outcome)):
-        return False
-    if any(
-        int(each["at"]) + int(each.get("lasts") or 1 << 62) + _CALM_NS > case.duration_ns
-        for each in case.faults
-    ):
+    losses, faults = outcome.tables["losses"], outcome.tables["faults"]
+    if case.loses or len(losses["link"]):
+        again = excused(outcome.guarantees, faults, unnoticed_ns(faults, losses, kind.publications)).again_ns
+        if not case.loses or again + _CALM_NS > case.duration_ns:
+            return False
+    if _lost_unnoticed(outcome) and not outcome.guarantees.heals_loss:
         return False
     begin = {op for op, type_ in kind.types.items() if type_ in kind.interests}
     end = {op for op, type_ in kind.types.items() if type_ in kind.revocations}
@@ -100,9 +100,11 @@ def _all_gone(outcome: Outcome) -> bool:
     return ended and not stands
 
 
-def _excused(outcome: Outcome) -> bool:
-    """Whether a link lost something of its own, which recovering from faults does not mend."""
-    return excused_of(outcome.tables, outcome.kind, 0, outcome.guarantees).again_ns >= NEVER
+def _lost_unnoticed(outcome: Outcome) -> bool:
+    """Whether a link or a queue lost of its own what was no publication, of which nobody is told."""
+    losses = outcome.tables["losses"]
+    by_itself = np.isin(losses["reason"], (ON_LINK, NO_PLACE, NO_PLACE_AHEAD))
+    return bool((by_itself & ~np.isin(losses["type"], sorted(outcome.kind.publications))).any())
 
 
 def _without_what_went(outcome: Outcome) -> Case:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -12,7 +12,7 @@ from typing import Any
 
 from brokers.engine.batching import Cutting
 from brokers.engine.simulate import MemoryTraces, Result, simulate, tables_of
-from brokers.errors import BrokerlabError, NeverQuiet
+from brokers.errors import BrokerlabError, Interrupted, NeverQuiet
 from brokers.promises import Faced, promised
 from brokers.thresholds import lowered
 from scenarios.hunt.case import Case
@@ -86,6 +86,9 @@ def run(case: Case, cutting: Cutting | None = None) -> Outcome:
         outcome.failed, outcome.sort = str(error), "never quiet"
         shared.changed()
         return outcome
+    except Interrupted:
+        shared.changed()
+        raise KeyboardInterrupt from None
     except Exception as error:  # of the protocol, which may raise anything
         outcome.failed, outcome.sort = said(error), _place(error)
         shared.changed()
@@ -129,9 +132,10 @@ def settled_in() -> Iterator[None]:
 class Stopwatch:
     """How long something has taken, of which only speed is told."""
 
-    def __init__(self) -> None:
-        self._begun = time.monotonic()
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._begun = clock()
 
     @property
     def seconds(self) -> float:
-        return time.monotonic() - self._begun
+        return self._clock() - self._begun

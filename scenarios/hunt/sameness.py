@@ -11,6 +11,7 @@ from typing import Any
 
 from brokers.contract import ShardProtocol
 from brokers.engine.simulate import FileTraces, simulate, tables_of
+from brokers.errors import Interrupted
 from protocols.conformance import ORACLE, check_digests, variants
 from protocols.rehearsing import Dice
 from scenarios.hunt.running import Outcome, said
@@ -35,6 +36,8 @@ def cutting(outcome: Outcome) -> Iterator[tuple[str, str]]:
     for way in ways:  # what differs from run to run differs here too
         try:
             same = way.run(model).digest == outcome.digest
+        except Interrupted:
+            raise KeyboardInterrupt from None
         except Exception as error:  # of the protocol, which may raise anything
             yield "fails otherwise", f"{way.name}: {said(error)}"
             return
@@ -77,6 +80,8 @@ def resuming(outcome: Outcome) -> Iterator[tuple[str, str]]:
                 ).digest  # fmt: skip
             except _Stopped:
                 digest = simulate(model, actors=shards[1], trace=traces, resume=True, notice=_nothing).digest
+    except Interrupted:
+        raise KeyboardInterrupt from None
     except Exception as error:  # of the protocol, which may raise anything
         yield "fails when resumed", f"stopped at {until} ns and gone on with: {said(error)}"
         return

@@ -115,6 +115,16 @@ def _things(case: Case) -> Iterator[Case]:
         yield case.but(acts=tuple(act for act in case.acts if act.about != about))
 
 
+def _moves(case: Case) -> Iterator[Case]:
+    """Nobody moves; one client does not; one move less."""
+    if case.moves:
+        yield case.but(moves=(), session={})
+    for client in sorted({move.client for move in case.moves}):
+        yield case.but(moves=tuple(move for move in case.moves if move.client != client))
+    for i in range(len(case.moves)):
+        yield case.but(moves=_without(case.moves, i))
+
+
 def _acts(case: Case) -> Iterator[Case]:
     for i in range(len(case.acts)):
         yield case.but(acts=_without(case.acts, i))
@@ -157,6 +167,10 @@ def _contracted(case: Case, gone: int, into: int) -> Case:
         edges=tuple(edges[key] for key in sorted(edges)),
         clients=tuple(number(broker) for broker in case.clients),
         faults=tuple(_renumbered(each, number) for each in case.faults),
+        moves=tuple(
+            move if move.broker is None else move._replace(broker=number(move.broker)) for move in case.moves
+        ),
+        queues=_renumbered(case.queues, number),
     )
 
 
@@ -164,7 +178,7 @@ def _renumbered(fault: Any, number: Callable[[int], int]) -> dict[str, Any]:
     found = dict(fault)
     for key in ("brokers", "link"):
         if found.get(key) is not None:
-            found[key] = [number(broker) for broker in found[key]]
+            found[key] = list(dict.fromkeys(number(broker) for broker in found[key]))
     if "sets" in found:
         found["sets"] = [[number(broker) for broker in each] for each in found["sets"]]
     return found
@@ -186,14 +200,25 @@ def _clients(case: Case) -> Iterator[Case]:
             yield case.but(
                 clients=_without(case.clients, gone),
                 acts=tuple(act._replace(client=act.client - (act.client > gone)) for act in case.acts),
+                moves=tuple(
+                    move._replace(client=move.client - (move.client > gone))
+                    for move in case.moves
+                    if move.client != gone
+                ),
             )
 
 
 def _settings(case: Case) -> Iterator[Case]:
     for name in case.options:
         yield case.but(options={key: value for key, value in case.options.items() if key != name})
+    for name in case.params:
+        yield case.but(params={key: value for key, value in case.params.items() if key != name})
+    for name in ("session", "queues"):
+        for gone in getattr(case, name):
+            yield case.but(**{name: {key: value for key, value in getattr(case, name).items() if key != gone}})
     plain: tuple[dict[str, Any], ...] = (
-        {"cost": {}}, {"settled": False}, {"view": "auto"}, {"tables": "auto"}, {"thresholds": None}, {"seed": 1},
+        {"session": {}}, {"queues": {}}, {"latent": {}}, {"cost": {}}, {"settled": False}, {"view": "auto"},
+        {"tables": "auto"}, {"thresholds": None}, {"seed": 1},
     )  # fmt: skip
     for changes in plain:
         yield case.but(**changes)
@@ -223,7 +248,8 @@ def _times(case: Case) -> Iterator[Case]:
     """Rounder times, those of a stretch at once; an end soon after the last thing that happens."""
     ordered = tuple(sorted(case.acts, key=lambda act: act.at))
     yield case.but(acts=ordered)
-    last = max([act.at for act in case.acts] + [_end(each) for each in case.faults] + [0])
+    moved = [move.at + int(case.session.get("keep", 0)) for move in case.moves]
+    last = max([act.at for act in case.acts] + [_end(each) for each in case.faults] + moved + [0])
     for unit in (10 * MS, 100 * MS, 1_000 * MS):
         yield case.but(duration_ns=_up(last + unit, unit))
     for unit in (1_000 * MS, 100 * MS, 10 * MS, MS):
@@ -249,6 +275,12 @@ def _fault_times(case: Case) -> Iterator[Case]:
             if fault.get(key):
                 fewer = {k: v for k, v in fault.items() if k != key}
                 yield case.but(faults=(*case.faults[:i], fewer, *case.faults[i + 1 :]))
+
+
+def _move_times(case: Case) -> Iterator[Case]:
+    for i, move in enumerate(case.moves):
+        for at in _rounds(move.at):
+            yield case.but(moves=(*case.moves[:i], move._replace(at=at), *case.moves[i + 1 :]))
 
 
 def _bodies(case: Case) -> Iterator[Case]:
@@ -289,5 +321,5 @@ def _rounds(time: int) -> Iterator[int]:
                 yield at
 
 
-_STRUCTURE = (_faults, _halves, _things, _acts, _brokers, _links, _clients, _settings)
-_NUMBERS = (_delays, _times, _fault_times, _bodies)
+_STRUCTURE = (_faults, _moves, _halves, _things, _acts, _brokers, _links, _clients, _settings)
+_NUMBERS = (_delays, _times, _fault_times, _move_times, _bodies)

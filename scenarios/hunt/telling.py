@@ -7,6 +7,7 @@ The folder has the scenario, with an expectation that fails where a run by itsel
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,13 +15,17 @@ from typing import Any
 import yaml
 
 from brokers.errors import BrokerlabError
+from scenarios.commands import shown
 from scenarios.hunt.case import Case
-from scenarios.hunt.hunt import Covered, Finding, Report
+from scenarios.hunt.found import Covered, Finding, Report
+from scenarios.hunt.judges import JUDGES
+from scenarios.hunt.lines import some
 from scenarios.hunt.running import EVENTS_MOST
 from topology.units import format_duration
 
 _KINDS = ("fault", "message", "timer")
 ACTS_SHOWN = 30
+_FILES_SHOWN = 8
 FILE = "scenario.yaml"
 
 
@@ -46,7 +51,10 @@ def lines_of(case: Case) -> Iterator[str]:
     )
     yield f"{case.brokers} brokers, links {links or 'none'}"
     yield "clients " + ", ".join(f"{i} at {broker}" for i, broker in enumerate(case.clients))
-    said = {name: value for name, value in (("cost", case.cost), ("options", case.options)) if value}
+    if case.detect_ns is not None:
+        yield f"brokers are told of what fails after {format_duration(case.detect_ns)}"
+    names = ("params", "cost", "options", "session", "queues", "latent")
+    said = {name: dict(getattr(case, name)) for name in names if getattr(case, name)}
     if case.settled:
         said["subscriptions"] = {"": "settled"}
     for name in ("view", "tables"):
@@ -58,6 +66,7 @@ def lines_of(case: Case) -> Iterator[str]:
         yield f"{name} " + ", ".join(f"{key} {value}".strip() for key, value in each.items())
     happens = [(act.at, _act(act)) for act in case.acts]
     happens += [(int(each["at"]), _fault(each)) for each in case.faults]
+    happens += [(move.at, _move(move)) for move in case.moves]
     for at, line in sorted(happens, key=lambda pair: pair[0])[:ACTS_SHOWN]:
         yield f"{format_duration(at):>12}  {line}"
     if len(happens) > ACTS_SHOWN:
@@ -70,6 +79,10 @@ def _act(act: Any) -> str:
         "" if act.body is None else " [" + ", ".join("-" if v is None else f"{v:g}" for v in act.body) + "]"
     )
     return f"client {act.client}: {act.op}{of}{body}"
+
+
+def _move(move: Any) -> str:
+    return f"client {move.client}: {'is away' if move.broker is None else f'is at broker {move.broker}'}"
 
 
 def _fault(fault: Any) -> str:
@@ -94,7 +107,8 @@ def write(finding: Finding, out: str | Path, protocol: str) -> Path:
 def again(finding: Finding, protocol: str, file: Path) -> str:
     """The command that shows a finding again."""
     lowered = "" if finding.case.thresholds is None else f" --thresholds {finding.case.thresholds}"
-    return f"brokerlab hunt {protocol} --replay {file}{lowered}"
+    named = f" --judges {finding.judge}" if JUDGES[finding.judge].late else ""
+    return f"brokerlab hunt {shlex.quote(protocol)} --replay {shlex.quote(str(file))}{lowered}{named}"
 
 
 def scenario_text(finding: Finding, command: str) -> str:
@@ -171,5 +185,25 @@ def covered(report: Report) -> Iterator[str]:
         f"{_KINDS[kind]} {type_}: {count:,}" for (kind, type_), count in sorted(found.types.items())
     )
     yield f"  handled by type: {types or 'nothing'}"
-    for sentence in report.unused:
-        yield f"  {sentence}"
+    yield from _lines(report)
+    never = "never exercised" if report.long_enough else "not exercised in so few runs"
+    for each in report.unexercised:
+        yield f"  {never}: {each.told}"
+    for note in [*report.notes, *report.troubles]:
+        yield f"  {note}"
+
+
+def _lines(report: Report) -> Iterator[str]:
+    """Lines of the protocol that ran in watched runs."""
+    every, seen = sum(each.lines for each in report.lines), sum(each.reached for each in report.lines)
+    if not every:
+        return
+    hidden = f"; {report.compiled_lines:,} compiled ones cannot be seen" if report.compiled_lines else ""
+    runs = f"{report.covered.watched:,} watched run{'s' if report.covered.watched != 1 else ''}"
+    yield f"  lines reached: {100 * seen // every} % of {every:,} in {runs}{hidden}"
+    lacking = [each for each in report.lines if each.never]
+    for file in lacking[:_FILES_SHOWN]:
+        share, where = 100 * file.reached // file.lines, shown(file.file)
+        yield f"    {share} % of {file.lines} in {where}; never: {some(file.never)}"
+    if len(lacking) > _FILES_SHOWN:
+        yield f"    ... and {len(lacking) - _FILES_SHOWN} more files"

@@ -12,6 +12,7 @@ from brokers.contract import NEVER
 from brokers.faults import Crash
 from brokers.stays import WrongMovement
 from scenarios.moving.movement import AWAY, Broker, Brokers, Mobility, MovementContext, Parameters
+from topology.sections import Count
 from topology.units import Duration, PositiveDuration
 
 Travel = Annotated[Duration, Field(description="how long a client is away when it goes from one broker to another")]
@@ -57,6 +58,44 @@ class Path(Mobility):
             if broker != at:
                 yield from _moved(time, self.params.travel, broker)
             at = broker
+
+
+class Move(Parameters):
+    """Of one client."""
+
+    client: Annotated[Count, Field(ge=0, description="which of the group, counted from 0")]
+    at: Annotated[Duration, Field(description="when it is somewhere else")]
+    broker: Annotated[Broker | None, Field(description="where, by name or number; nowhere unless given")] = None
+
+
+class Itinerary(Mobility):
+    """Each client for itself, at the times given."""
+
+    class Params(Parameters):
+        moves: Annotated[list[Move], Field(min_length=1, description="those of one client in order of time")]
+
+        @model_validator(mode="after")
+        def _in_order(self) -> Itinerary.Params:
+            last: dict[int, int] = {}
+            for i, move in enumerate(self.moves):
+                if move.at <= last.get(move.client, -1):
+                    raise ValueError(f"`moves` of a client are in order of time; see number {i}")
+                last[move.client] = move.at
+            return self
+
+    def __init__(self, params: Any, context: MovementContext) -> None:
+        super().__init__(params, context)
+        self._of: dict[int, list[tuple[int, int]]] = {}
+        for i, move in enumerate(self.params.moves):
+            if move.client >= context.placed.size:
+                raise WrongMovement(
+                    f"the group has clients 0 to {context.placed.size - 1} (got {move.client})", ("moves", i, "client")
+                )
+            to = AWAY if move.broker is None else context.broker(move.broker, ("moves", i, "broker"))
+            self._of.setdefault(move.client, []).append((move.at, to))
+
+    def path(self, client: int) -> Iterator[tuple[int, int]]:
+        yield from self._of.get(client, ())
 
 
 class RandomWaypoint(Mobility):

@@ -16,6 +16,7 @@ CONNECTIONS: dict[str, Entry] = {
 
 MOBILITY: dict[str, Entry] = {
     "path": Entry("scenarios.moving.mobility:Path", "all clients go from broker to broker at the times given"),
+    "itinerary": Entry("scenarios.moving.mobility:Itinerary", "each client goes where and when it is said for it"),
     "random-waypoint": Entry("scenarios.moving.mobility:RandomWaypoint", "each stays a while, then goes to another"),
     "commuters": Entry("scenarios.moving.mobility:Commuters", "every day from home to work and back"),
     "failover": Entry("scenarios.moving.mobility:Failover", "from brokers that crash to the nearest one up"),

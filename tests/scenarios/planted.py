@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any, ClassVar
 
 import numpy as np
@@ -186,6 +187,90 @@ class MeetsItself(PlainSubscription):
         super().on_message(message)
 
 
+class SharesDefaults(PlainSubscription):
+    """What one broker knows, all of them know: by an argument's default."""
+
+    def on_message(self, message: Any, met: dict[int, int] = {}) -> None:  # noqa: B006
+        met[message.word] = message.time
+        super().on_message(message)
+
+
+class SharesAClosure(PlainSubscription):
+    """By what a function has around it."""
+
+    def _counting() -> Any:  # type: ignore[misc]
+        met: list[int] = []
+
+        def on_message(self: Any, message: Any) -> None:
+            met.append(message.word)
+            PlainSubscription.on_message(self, message)
+
+        return on_message
+
+    on_message = _counting()
+
+
+class _Book:
+    def __init__(self) -> None:
+        self.met: dict[int, int] = {}
+
+
+_BOOK = _Book()
+
+
+class SharesARecord(PlainSubscription):
+    """By a record in a variable of the module."""
+
+    def on_message(self, message: Any) -> None:
+        _BOOK.met[message.word] = message.time
+        super().on_message(message)
+
+
+class SharesAnObject(PlainSubscription):
+    """By something that no class or module has: the node's common store, in which a list is put."""
+
+    def __init__(self, node: Any) -> None:
+        super().__init__(node)
+        self.met = node.shared.setdefault("book", {"met": []})["met"]
+
+    def on_message(self, message: Any) -> None:
+        self.met.append(message.word)
+        super().on_message(message)
+
+
+class ChangesBodies(PlainSubscription):
+    """Passes on what it was sent, with something put into it."""
+
+    def on_message(self, message: Any) -> None:
+        if message.type == _TICK:
+            way = self.node.body(message)
+            way.append(self.node.broker)
+            return
+        super().on_message(message)
+        if message.type == SUBSCRIBE:
+            for link in self.node.links:
+                if link != message.link:
+                    self.node.send(message, link, _TICK, [1])
+
+
+class GoesBySets(PlainSubscription):
+    """Sends in the order of a set of text."""
+
+    def on_message(self, message: Any) -> None:
+        super().on_message(message)
+        if message.type == SUBSCRIBE and message.link < 0:
+            for name in {f"name {i}" for i in range(20)}:
+                for link in self.node.links:
+                    self.node.send(message, link, _TICK, word=int(name.split()[1]))
+
+
+class Dies(PlainSubscription):
+    """Ends its process."""
+
+    def on_message(self, message: Any) -> None:
+        os._exit(7)
+
+
 RACES = {Blinks: {"delivery"}, Stumbles: {"delivery"}, MeetsItself: {"leaks", "budget"}}
 FOUND_BY = {
     ForgetsToWithdraw: {"leaks", "budget"},
@@ -193,6 +278,11 @@ FOUND_BY = {
     ForwardsTwice: {"delivery", "budget"},
     KeepsBodies: {"leaks"},
     SharesState: {"isolation"},
+    SharesDefaults: {"isolation"},
+    SharesAClosure: {"isolation"},
+    SharesARecord: {"isolation"},
+    SharesAnObject: {"apart"},
+    ChangesBodies: {"apart"},
     CountsStretches: {"delivery", "cutting"},
     TicksForEver: {"quiet", "storm"},
     LeavesOutEnds: {"delivery"},
