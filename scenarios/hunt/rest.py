@@ -100,11 +100,11 @@ def _all_gone(outcome: Outcome, lost: set[int]) -> bool:
     ):
         return False
     losses, faults = outcome.tables["losses"], outcome.tables["faults"]
-    if case.faults or len(losses["link"]):
+    if case.loses or len(losses["link"]):
         over = {**faults, "end_ns": np.where(faults["end_ns"] < 0, faults["begin_ns"], faults["end_ns"])}
         ending = over if lost else faults
         again = excused(outcome.guarantees, ending, unnoticed_ns(faults, losses, kind.publications)).again_ns
-        if not case.faults or again + _CALM_NS > case.duration_ns:
+        if not case.loses or again + _CALM_NS > case.duration_ns:
             return False
     if _lost_unnoticed(outcome) and not outcome.guarantees.heals_loss:
         return False

@@ -18,6 +18,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from brokers.contract import BrokerProtocol
+from brokers.errors import InvalidInput
 from scenarios.hunt.hunt import Schedules, hunt
 
 JUDGES = ("fails", "storm", "delivery", "budget", "leaks", "quiet")  # cheap ones: dear ones are asked by turns
@@ -79,7 +80,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     found = []
     for bug in every:
         if (given.only is None or bug.name in given.only) and given.sort in (None, bug.sort):
-            found.append(measured(bug, given.seeds, given.runs))
+            try:
+                found.append(measured(bug, given.seeds, given.runs))
+            except InvalidInput as error:  # it wants an overlay that is not drawn
+                print(f"{bug.name:16} {bug.sort:7} cannot be hunted: {str(error).splitlines()[0]}", flush=True)
+                continue
             print(json.dumps(_data(found[-1])) if given.json else _line(found[-1]), flush=True)
     if not given.json:
         print("\n".join(summary(found)))
