@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
-# One worker per CPU; make test JOBS=0 runs in one process.
+# One worker per CPU; make test JOBS=0 runs in one process, make test HUNT_SEED=7 hunts with another seed.
 JOBS   ?= 2
 
 .PHONY: demo test test-all bench lint clean setup

@@ -205,13 +205,21 @@ class Guarantees:
     under_faults: str = "nothing"
     recovers_ns: int = NEVER  # how long after the last fault all holds again, where it recovers
     heals_loss: bool = False  # whether it also finds out by itself what links lost unnoticed
+    lets_go: bool = False  # whether it forgets a neighbour that is out of reach: until it recovered it owes nothing
     # Whether what a client's session keeps reaches it where it is next: after, in order and once.
     hands_over: bool = False
+    # Exactness is promised of publications no copy of which is handled so long after they were sent.
+    within_ns: int = NEVER
 
     @property
     def without_excuse(self) -> bool:
         """Whether no loss excuses anything."""
         return self.under_loss or self.under_faults == "reliable"
+
+    @property
+    def ends(self) -> bool:
+        """Whether exactness is no longer promised of what is under way for long."""
+        return self.within_ns < NEVER
 
 
 # ---- what a protocol is given ------------------------------------------------------------------------
@@ -398,6 +406,8 @@ class ShardProtocol(ABC):
     server: ClassVar[type[BrokerProtocol] | None] = None  # what a server runs, which `handle` passes over
     state_version: ClassVar[int] = 1  # goes up when `load` would misread what `state` gave before
     hands_over: ClassVar[bool] = False  # whether `plain` hands over what came for a client that was away
+    frugal: ClassVar[bool] = False  # on a tree a publication goes over a link only if somebody behind may get it
+    resends: ClassVar[bool] = False  # whether a publication may rightly go over a link once more
     hears_faults: ClassVar[bool] = False  # whether `handle` gets events of the kind FAULT
     # Whether `handle` gets them for brokers that come back without what they knew, and forgets it (the word of a
     # RESTART says what is left); where such brokers are and it does not, `plain` runs in its place.
@@ -411,8 +421,16 @@ class ShardProtocol(ABC):
 
     @classmethod
     def guarantees_for(cls, overlay: Any) -> Guarantees:
-        """What is promised on this overlay, where that depends on it; `overlay.is_tree` is known."""
+        """What is promised on this overlay, where that depends on it.
+
+        Of `overlay` are known `is_tree`, `brokers`, `links`, and by link `link_a`, `link_b` and `loss`.
+        """
         return cls.guarantees
+
+    @classmethod
+    def guarantees_with(cls, options: Any, overlay: Any) -> Guarantees:
+        """What is promised with these options, where that depends on them too."""
+        return cls.guarantees_for(overlay)
 
     @classmethod
     def recovery(cls, options: Any, overlay: Any, faced: Faced) -> Recovery | None:
@@ -532,6 +550,7 @@ class BrokerProtocol(ABC):
     timer_min_ns: int = NEVER
     hands_over: ClassVar[bool] = False  # whether it heeds `env.sessions`
     frugal: ClassVar[bool] = False  # on a tree a publication goes over a link only if somebody behind may get it
+    resends: ClassVar[bool] = False  # whether a publication may rightly go over a link once more
     state_version: ClassVar[int] = 1  # goes up when `load` would misread what `state` gave before
     # What attributes hold beside plain data: classes of records, functions that an `Aside` computes.
     keeps: ClassVar[tuple[Any, ...]] = ()
@@ -542,8 +561,16 @@ class BrokerProtocol(ABC):
 
     @classmethod
     def guarantees_for(cls, overlay: Any) -> Guarantees:
-        """What is promised on this overlay, where that depends on it; `overlay.is_tree` is known."""
+        """What is promised on this overlay, where that depends on it.
+
+        Of `overlay` are known `is_tree`, `brokers`, `links`, and by link `link_a`, `link_b` and `loss`.
+        """
         return cls.guarantees
+
+    @classmethod
+    def guarantees_with(cls, options: Any, overlay: Any) -> Guarantees:
+        """What is promised with these options, where that depends on them too."""
+        return cls.guarantees_for(overlay)
 
     @classmethod
     def recovery(cls, options: Any, overlay: Any, faced: Faced) -> Recovery | None:

@@ -32,6 +32,7 @@ class Recovery(NamedTuple):
 
     within_ns: int  # after the last fault
     heals_loss: bool = False  # whether it needs not be told, and finds out by itself what a link lost
+    lets_go: bool = False  # whether it forgets neighbours that are out of reach: until it recovered it owes nothing
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,7 @@ class Faced:
     unnoticed: bool = False  # whether a link was cut, and nobody was told
     way_ns: int = 0  # no quickest way from broker to broker takes longer, by delays
     link_ns: int = 0  # nor a link
+    doubles: bool = False  # whether a link delivers messages twice
 
     @classmethod
     def of(cls, schedule: Schedule, overlay: Any) -> Faced:
@@ -56,6 +58,7 @@ class Faced:
             "begin_ns": [f.begin for f in faults],
             "end_ns": [-1 if f.end >= NEVER else f.end for f in faults],
             "delay_ns": [f.delay if isinstance(f, Worn) else 0 for f in faults],
+            "twice": [f.twice if isinstance(f, Worn) else 0.0 for f in faults],
         }
         return cls.read(columns, schedule.detect_ns, overlay.link_a, overlay.link_b, overlay.delay_ns)
 
@@ -80,11 +83,12 @@ class Faced:
         late = int(np.max(faults["delay_ns"]))
         return cls(
             True, detect_ns, NEVER if (end < 0).any() else int(end.max()), unnoticed,
-            2 * _farthest(link_a, link_b, delay_ns) + late, int(np.max(delay_ns, initial=0)) + late,
+            2 * farthest_ns(link_a, link_b, delay_ns) + late, int(np.max(delay_ns, initial=0)) + late,
+            bool(np.any(np.asarray(faults["twice"]) > 0)),
         )  # fmt: skip
 
 
-def _farthest(link_a: Any, link_b: Any, delay_ns: Any) -> int:
+def farthest_ns(link_a: Any, link_b: Any, delay_ns: Any) -> int:
     """How far the farthest broker is from the first, by delays: half of what no two are farther apart than."""
     near: dict[int, list[tuple[int, int]]] = {}
     for a, b, delay in zip(*(np.asarray(each).tolist() for each in (link_a, link_b, delay_ns))):
@@ -111,18 +115,19 @@ def _missed(cuts: list[tuple[int, int]], broken: list[tuple[int, int]], detect_n
 
 def promised(protocol: Any, options: Any, overlay: Any, faced: Faced) -> Guarantees:
     """What a protocol promises with these options, on this overlay, under these faults."""
-    declared = getattr(protocol, "guarantees_for", None)
-    guarantees: Guarantees = declared(overlay) if declared is not None else protocol.guarantees
+    model = getattr(protocol, "Options", None)
+    made = options if model is None or isinstance(options, model) else model(**options)
+    declared = getattr(protocol, "guarantees_with", None)
+    guarantees: Guarantees = declared(made, overlay) if declared is not None else protocol.guarantees
     asked = None if overlay.has_latent else getattr(protocol, "recovery", None)  # ways would not be known
     if not faced.any or asked is None or guarantees.under_faults != NOTHING_PROMISED:
         return guarantees
-    model = getattr(protocol, "Options", None)
-    made = options if model is None or isinstance(options, model) else model(**options)
     found: Recovery | None = asked(made, overlay, faced)
     if found is None or (faced.unnoticed and not found.heals_loss):
         return guarantees
     return replace(
-        guarantees, under_faults=RECOVERS, recovers_ns=int(found.within_ns), heals_loss=bool(found.heals_loss)
+        guarantees, under_faults=RECOVERS, recovers_ns=int(found.within_ns), heals_loss=bool(found.heals_loss),
+        lets_go=bool(found.lets_go),
     )
 
 
@@ -130,7 +135,7 @@ class Excused(NamedTuple):
     """What faults excuse in a run, in times of publications."""
 
     again_ns: int = NEVER  # what is sent from then on, nothing of before excuses; NEVER: there is no such time
-    forgot_ns: int = NEVER  # when first a broker went down that came back without what it knew
+    forgot_ns: int = NEVER  # when first a broker went down that came back without what it knew, or was let go
 
     def anything(self, sent_ns: int, end_ns: int) -> bool:
         """Whether nothing is owed about what was under way then: some broker may have known nothing of anybody."""
@@ -140,15 +145,16 @@ class Excused(NamedTuple):
 def unnoticed_ns(faults: Mapping[str, Any], losses: Mapping[str, Any], publications: frozenset[int]) -> int:
     """When last, after the first fault, a link or a queue lost of its own what was no publication: nobody is told.
 
-    -1: never.
+    -1: never. What the queue of a client's own broker had no place for nobody can bring back: NEVER.
     """
     if not len(faults["begin_ns"]):
         return -1
-    time = np.asarray(losses["time_ns"])
-    by_itself = np.isin(np.asarray(losses["reason"]), (ON_LINK, NO_PLACE, NO_PLACE_AHEAD))
-    quiet = by_itself & (time >= int(np.min(faults["begin_ns"])))
-    quiet &= ~np.isin(np.asarray(losses["type"]), sorted(publications))
-    return int(time[quiet].max(initial=-1))
+    time, reason = np.asarray(losses["time_ns"]), np.asarray(losses["reason"])
+    change = ~np.isin(np.asarray(losses["type"]), sorted(publications))
+    if (change & (reason == NO_PLACE) & (np.asarray(losses["link"]) < 0)).any():
+        return NEVER
+    quiet = np.isin(reason, (ON_LINK, NO_PLACE, NO_PLACE_AHEAD)) & (time >= int(np.min(faults["begin_ns"])))
+    return int(time[quiet & change].max(initial=-1))
 
 
 def excused(guarantees: Guarantees, faults: Mapping[str, Any], unnoticed: int) -> Excused:
@@ -159,7 +165,7 @@ def excused(guarantees: Guarantees, faults: Mapping[str, Any], unnoticed: int) -
     end = np.asarray(faults["end_ns"], np.int64)
     if not end.size or guarantees.without_excuse:
         return Excused()
-    forgets = np.asarray(faults["state"]) > 0
+    forgets = (np.asarray(faults["state"]) > 0) | guarantees.lets_go
     forgot = int(np.asarray(faults["begin_ns"])[forgets].min()) if forgets.any() else NEVER
     recovers = guarantees.under_faults == RECOVERS and not (end < 0).any()
     if unnoticed >= 0:

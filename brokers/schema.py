@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from brokers.errors import InvalidInput
@@ -77,9 +78,14 @@ class Table:
 
     def arrow_schema(self) -> pa.Schema:
         """The Arrow schema of the table's parts."""
-        import pyarrow as pa
+        return _arrow_schema(self.columns)
 
-        plain = {name: pa.type_for_alias(name) for name in _ENCODING if not name.startswith("list")}
-        plain["list<float64>"] = pa.list_(pa.field("element", pa.float64(), nullable=False))
-        fields = [pa.field(column.name, plain[column.type], nullable=False) for column in self.columns]
-        return pa.schema(fields, metadata={"brokerlab.schema": str(SCHEMA_VERSION)})
+
+@lru_cache(maxsize=256)
+def _arrow_schema(columns: tuple[Column, ...]) -> pa.Schema:
+    import pyarrow as pa
+
+    plain = {name: pa.type_for_alias(name) for name in _ENCODING if not name.startswith("list")}
+    plain["list<float64>"] = pa.list_(pa.field("element", pa.float64(), nullable=False))
+    fields = [pa.field(column.name, plain[column.type], nullable=False) for column in columns]
+    return pa.schema(fields, metadata={"brokerlab.schema": str(SCHEMA_VERSION)})

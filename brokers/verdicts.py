@@ -20,6 +20,9 @@ breaks one, *valid* if there are promises, all were kept, and the run put them t
 - Exactness is tested by forced decisions. Where next to none is forced, a protocol whose changes never settle would
   pass: at least one in twenty of those that are forced or free has to be.
 - No duplicates and order are tested by deliveries: there has to be one.
+- Whoever promises anything keeps to the budget of links besides: a publication goes over a directed link once, but for
+  what links doubled and brokers forgot, unless the class says `resends`; of classes that say `frugal`, on a tree, only
+  where somebody behind the link may get it.
 - A protocol that promises nothing can break nothing, and so keeps nothing: its verdict is unknown, whatever was found.
 """
 
@@ -59,17 +62,21 @@ class Judgement(NamedTuple):
 
 
 def judgement(
-    guarantees: Guarantees, counts: Mapping[str, int], forced: int, free: int, deliveries: int
+    guarantees: Guarantees, counts: Mapping[str, int], forced: int, free: int, deliveries: int, over: str = ""
 ) -> Judgement:
-    """What to say of a protocol that promises this, and of which so many findings of each sort were made."""
+    """What to say of a protocol that promises this, and of which so many findings of each sort were made.
+
+    `over` is what went over the budget of links, in words (`over_budget`).
+    """
     told = found(guarantees, counts)
     promised = [field for field in PROMISES if getattr(guarantees, field)]
     if not promised:
         return Judgement(UNKNOWN, "nothing is promised, so there is nothing to hold it to", told)
-    names = [PROMISES[field] for field in promised]
+    names = [_promise(guarantees, field) for field in promised]
     broken = {field: _counted(counts, [n for n, f in FINDINGS.items() if f == field]) for field in promised}
+    broken = {_promise(guarantees, field): each for field, each in broken.items()} | {"the budget of links": over}
     if any(broken.values()):
-        said = (f"{PROMISES[field]} ({each})" for field, each in broken.items() if each)
+        said = (f"{promise} ({each})" for promise, each in broken.items() if each)
         return Judgement(INVALID, f"broke what is promised: {', '.join(said)}", told)
     if guarantees.exact and forced < max(1, FORCED_SHARE_MIN * (forced + free)):
         return Judgement(
@@ -81,6 +88,18 @@ def judgement(
     if not guarantees.exact and not deliveries:
         return Judgement(UNKNOWN, f"nothing was delivered, so {' and '.join(names)} was not put to the test", told)
     return Judgement(VALID, f"kept what is promised: {', '.join(names)}{_faulty(guarantees)}", told)
+
+
+def over_budget(twice: int, waste: int) -> str:
+    """How often a publication went over a link that it had gone over, and over one behind which nobody may get it."""
+    counts = {"over a link again": twice, "for nobody": waste}
+    return ", ".join(f"{count:,} {how}" for how, count in counts.items() if count)
+
+
+def _promise(guarantees: Guarantees, field: str) -> str:
+    """A promise in words, with how long exactness holds of a publication where that ends."""
+    within = field == "exact" and guarantees.ends
+    return PROMISES[field] + (f" within {guarantees.within_ns / 1e9:.3g} s" if within else "")
 
 
 def _faulty(guarantees: Guarantees) -> str:

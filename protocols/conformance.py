@@ -8,11 +8,12 @@ Three questions, three tools:
 - What does one broker say to the next? `join` connects a few real brokers for a unit test (`protocols/joining.py`).
 
 `python -m protocols.conformance package.module:Class` (or `'exec:./program'`) asks the first two on a few small
-overlays, the rehearsals of `protocols/rehearsing.py`.
+overlays, the rehearsals of `protocols/rehearsing.py`, and then hunts for some seconds, as `brokerlab hunt` does.
 """
 
 from __future__ import annotations
 
+import argparse
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -26,13 +27,15 @@ from brokers.engine.course import will_be_compiled
 from brokers.engine.model import Model
 from brokers.engine.simulate import MemoryTraces, Result, simulate, tables_of
 from brokers.engine.trace import DRIVER
-from brokers.errors import BrokerlabError
+from brokers.errors import BrokerlabError, InvalidInput
 from brokers.programs.spelling import is_program, shown
 from brokers.promises import Faced, promised
+from brokers.registry import load
 from brokers.verdicts import VALID
 from protocols.joining import Delivery, Hop, Joined, join, overlay_of
 from protocols.judging import Audit, audit
 from protocols.rehearsing import REHEARSALS, Dice, Rehearsal, Script, columns, rehearse, service_of, target_of
+from topology.units import QuantityError, parse_duration
 
 __all__ = [
     "ORACLE", "REHEARSALS", "Audit", "Delivery", "Dice", "Disagreement", "Hop", "Joined", "Recorded", "Rehearsal",
@@ -237,6 +240,19 @@ def report(
 ) -> tuple[bool, str]:
     """Ask a protocol everything on small overlays: whether it passed, and what to read, which is said as it comes."""
     lines = _Said(say)
+    passed = _rehearsed(protocol, seeds, trees_only, lines, service)
+    lines.append(_verdict(protocol, passed))
+    return passed, "\n".join(lines)
+
+
+def _verdict(protocol: str | type, passed: bool) -> str:
+    return f"{shown(target_of(protocol))} {'passed' if passed else 'did not pass'}"
+
+
+def _rehearsed(
+    protocol: str | type, seeds: Sequence[int], trees_only: bool, lines: list[str], service: dict[str, Any]
+) -> bool:
+    """Rehearse, in all ways of running; whether all was well."""
     passed = True
     if is_program(protocol):
         protocol = target_of(protocol)
@@ -262,8 +278,7 @@ def report(
                 lines.append(f"  {way}: {told}")
             lines.append(f"  {judged}")
             passed = passed and not found and judged.verdict == VALID
-    lines.append(f"{shown(target_of(protocol))} {'passed' if passed else 'did not pass'}")
-    return passed, "\n".join(lines)
+    return passed
 
 
 class _Said(list[str]):
@@ -289,24 +304,62 @@ def _left_out(model: Model) -> str | None:
     return next((why for _, why in protocol.misfits(spec.options, model.overlay, spec.params)), None)
 
 
+# What draws cases of its own, a command of the layer above this one: found by its name, when it is asked for.
+_HUNT = "scenarios.commands.hunt:command"
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """`python -m protocols.conformance package.module:Class`"""
-    import argparse
+    given = _parser().parse_args(arguments)
+    say = partial(print, flush=True)
+    try:
+        passed = _rehearsed(
+            given.protocol, range(1, given.seeds + 1), given.trees_only, _Said(say), {"kind": given.kind}
+        )
+        if _hunts(given):
+            say(f"hunting, with seed {given.seed}")
+            passed = load(_HUNT)(_hunting(given)) == 0 and passed
+        say(_verdict(given.protocol, passed))
+    except BrokerlabError as error:
+        print(error, file=sys.stderr)
+        return error.exit_code
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return 130
+    return 0 if passed else 1
 
-    parser = argparse.ArgumentParser(prog="python -m protocols.conformance", description="Check a protocol.")
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m protocols.conformance",
+        description="Check a protocol: on rehearsals, which are run in every way, and then on what a hunt draws.",
+    )
     parser.add_argument("protocol", help="a registered name, package.module:Class, or 'exec:./program ...'")
     parser.add_argument("--kind", help="its kind, package.module:Name, if that is not registered")
     parser.add_argument("--seeds", type=int, default=2, help="random overlays of each sort")
     parser.add_argument("--trees-only", action="store_true", help="leave out graphs with cycles")
-    given = parser.parse_args(arguments)
+    parser.add_argument(
+        "--for", dest="time", metavar="T", help="how long to hunt, as in 2min; 0: not at all (default: 10 s)"
+    )
+    parser.add_argument("--runs", type=int, metavar="N", help="how many runs of the hunt: the same are found each time")
+    parser.add_argument("--seed", type=int, default=1, help="of what the hunt draws (default: 1)")
+    parser.add_argument("--out", default="hunts", help="folder for what the hunt finds (default: hunts)")
+    return parser
+
+
+def _hunts(given: argparse.Namespace) -> bool:
     try:
-        passed, _ = report(
-            given.protocol, range(1, given.seeds + 1), given.trees_only, partial(print, flush=True), kind=given.kind
-        )
-    except BrokerlabError as error:
-        print(error, file=sys.stderr)
-        return error.exit_code
-    return 0 if passed else 1
+        return given.time != "0" and (given.time is None or parse_duration(given.time) > 0)
+    except QuantityError as error:
+        raise InvalidInput(f"--for: {error}") from None
+
+
+def _hunting(given: argparse.Namespace) -> list[str]:
+    """The arguments of the hunt."""
+    time = given.time or ("10 s" if given.runs is None else None)
+    said = {"--for": time, "--runs": given.runs, "--seed": given.seed, "--kind": given.kind, "--out": given.out}
+    words = [str(word) for pair in said.items() if pair[1] is not None for word in pair]
+    return [given.protocol, *words, *(["--trees-only"] if given.trees_only else [])]
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ from brokers.contract import Kind
 from brokers.engine.model import Model, ServiceSpec, SourceSpec
 from brokers.engine.simulate import MemoryTraces, Result, simulate, tables_of
 from brokers.errors import InvalidInput
+from brokers.promises import Faced, promised
 from protocols.judging import Audit, audit
 from protocols.rehearsing import SCRIPT, service_of
 from topology.overlay import Overlay
@@ -122,7 +123,7 @@ class Joined:
 
     def audit(self) -> Audit:
         self._run()
-        guarantees = self._spec.protocol_class.guarantees_for(self.model().overlay)
+        guarantees = promised(self._spec.protocol_class, self._spec.options, self._overlay, Faced())
         return audit(self._traces.tables(), self.kind, guarantees)
 
     def _entity(self, client: int) -> int:

@@ -53,6 +53,7 @@ class Audit:
     free: int = 0
     excused: int = 0  # of the free ones: free only because a link lost something
     doubled: int = 0  # deliveries once more, free because a link had doubled the publication
+    late_missed: int = 0  # free since the publication was under way for longer than exactness is promised
     handed: HandedOver | None = None  # what was owed over several stays of a client, where that is promised
     missed: Mistakes = field(default_factory=Mistakes)
     unwanted: Mistakes = field(default_factory=Mistakes)
@@ -98,6 +99,7 @@ class Audit:
             f"{self.publications} publications, {self.deliveries} deliveries; {self.forced} forced, "
             f"{self.forbidden} forbidden, {self.free} free ({self.excused} by losses)"
             f"{f', {self.doubled} twice since a link doubled them' if self.doubled else ''}"
+            f"{f', {self.late_missed} missed of what was under way for too long' if self.late_missed else ''}"
             f"{f', {self.handed.owed} over several stays' if self.handed else ''}"
         )
         return f"{verdict}: {'; '.join([reason, f'found: {found}', counts, *self.broken])}"
@@ -160,6 +162,9 @@ def published(found: Audit, tables: Tables, kind: Kind, service: int) -> Iterato
 def judge_pairs(found: Audit, p: Published, must: set[int], may: set[int], excused: set[int], asking: set[int]) -> None:
     """Compare who was served with who had to be, who could be, and who had to be but for what links lost."""
     sent = f"publication {found.message(p.id)}, sent at {p.sent} ns"
+    if p.end - p.sent >= found.guarantees.within_ns and not must <= set(p.got):
+        found.late_missed += len(must - set(p.got))
+        must = must & set(p.got)
     for client in sorted(must - set(p.got)):
         found.missed.add(f"{found.client(client)} got nothing of {sent}")
     for client in sorted(set(p.got) - may):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from brokers.contract import NEVER, BrokerProtocol, ShardProtocol
 from brokers.errors import BrokerlabError
-from brokers.promises import Faced
+from brokers.promises import Faced, farthest_ns, promised
 from scenarios.problems import Path, ScenarioErrors
 from scenarios.schema import ResolvedService, Scenario
 from topology.units import format_duration
@@ -56,6 +56,23 @@ def check_service(
     made = _tried(scenario, path, lambda: kind(params))
     if index is not None:
         _tried(scenario, (*path, "index"), lambda: made.new_index(index))
+
+
+def note_of_promise(scenario: Scenario, i: int, service: ResolvedService, overlay: Overlay) -> str | None:
+    """What to say where publications may be under way for longer than exactness is promised of them."""
+    owed = _tried(
+        scenario, ("services", i), lambda: promised(service.protocol.object, service.options, overlay, Faced())
+    )
+    if not (owed.exact and owed.ends):
+        return None
+    farthest = farthest_ns(overlay.link_a, overlay.link_b, overlay.delay_ns)
+    if owed.within_ns > farthest:
+        return None
+    return (
+        f"{service.section.name}: exactness is promised of publications that are under way for less than "
+        f"{format_duration(owed.within_ns)}; from the first broker to the farthest they take "
+        f"{format_duration(farthest)}, and what is missed by then is not held against the protocol"
+    )
 
 
 def check_promises(scenario: Scenario, service: ResolvedService, overlay: Overlay, faults: Schedule) -> None:

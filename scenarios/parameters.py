@@ -9,13 +9,15 @@ from pydantic import BaseModel, ConfigDict, create_model
 from brokers.errors import InvalidInput
 from brokers.names import find
 
+_NOTHING = create_model("Nothing", __config__=ConfigDict(extra="forbid"))
+
 
 def params_model(loaded: Any, attribute: str = "Params") -> type[BaseModel]:
     """The model of the parameters a class takes; one without parameters if it declares none."""
     model = getattr(loaded, attribute, None)
     if isinstance(model, type) and issubclass(model, BaseModel):
         return model
-    return create_model("Nothing", __config__=ConfigDict(extra="forbid"))
+    return _NOTHING
 
 
 def topology_model(name: str, generator: Any = None) -> type[BaseModel]:

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any
 from brokers.errors import InvalidInput
 from brokers.programs import spelling
 from scenarios.adversities import faults_of, limits_of, notes_of, stays_of
-from scenarios.checks import check_promises, check_samples, check_service, check_source
+from scenarios.checks import check_promises, check_samples, check_service, check_source, note_of_promise
 from scenarios.problems import Path as DataPath
 from scenarios.schema import ResolvedService, Scenario
 
@@ -75,6 +75,8 @@ def resolve(scenario: Scenario) -> Model:
             files |= {word: _hash(str(path)) for word, path in found.items()}
         check_service(scenario, i, service, params, at_worst(overlay, faults, limits))
         check_promises(scenario, service, overlay, faults)
+        if note := note_of_promise(scenario, i, service, overlay):
+            notes.append(note)
         sources = _sources(scenario, i, service, params, groups, overlay, client_broker, files, notes)
         services.append(
             ServiceSpec(

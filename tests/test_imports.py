@@ -28,6 +28,8 @@ ALLOWED = {
 BY_STRING = {
     # Names stand for what lies anywhere; only their registries are named.
     "brokers.kinds": {"protocols.registry"},
+    # The conformance kit ends with a hunt, which draws scenarios.
+    "protocols.conformance": {"scenarios.commands.hunt"},
     "brokers.names": {"scenarios.faults.registry", "scenarios.moving.registry", "scenarios.workloads.registry"},
     # The command line and expectations reach what reads run folders, which is imported when it is asked for.
     "scenarios.commands.analyze": {"analysis.spark.aggregates"},

@@ -7,6 +7,7 @@ is handed over as a function, since names are resolved elsewhere; it may return 
 
 from __future__ import annotations
 
+import functools
 import importlib
 import inspect
 import typing
@@ -43,7 +44,11 @@ def generator(kind: str) -> Generator:
 
 def parameters(kind: str, function: Generator | None = None) -> type[BaseModel]:
     """The schema of a topology's parameters: one field per keyword, without those that `build` supplies."""
-    function = function or generator(kind)
+    return _parameters(kind, function or generator(kind))
+
+
+@functools.lru_cache(maxsize=64)
+def _parameters(kind: str, function: Generator) -> type[BaseModel]:
     try:
         hints = typing.get_type_hints(function, include_extras=True)
     except Exception:  # annotations of third parties may name what is not there at run time

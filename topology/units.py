@@ -194,6 +194,8 @@ def _not_negative(ratio: Ratio, value: object, what: str) -> Ratio:
 def _whole(
     value: object, units: Mapping[str, Ratio], what: str, example: str, base: str, largest: int
 ) -> int:
+    if type(value) is int and 0 <= value <= largest:  # what programs write, thousands of times
+        return value
     ratio = _not_negative(_read(value, units, what, example), value, what)
     if ratio.denominator != 1:
         raise QuantityError(f"{what} must be a whole number of {base} (got {_short(value)})")

@@ -18,7 +18,7 @@ everything again after the time that it states (`brokers.promises`).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import dataclass, field
@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from analysis.spark import outages, sessions, stood
+from analysis.spark import manners, outages, sessions, stood
 from analysis.spark.compared import Compared, compare, excused_of, few
 from analysis.spark.comparing import SAMPLE_STEPS, Judged
 from analysis.spark.passes import pieces_of
@@ -51,7 +51,7 @@ from brokers.faults import AWAY, REASONS
 from brokers.naming import message_name
 from brokers.padded import Padded
 from brokers.promises import Excused
-from brokers.verdicts import EXIT_CODES, FINDINGS, UNKNOWN, VALID, VERDICTS, Judgement, judgement
+from brokers.verdicts import EXIT_CODES, FINDINGS, UNKNOWN, VALID, VERDICTS, Judgement, judgement, over_budget
 from scenarios.many.pool import cpus
 
 if TYPE_CHECKING:
@@ -91,12 +91,16 @@ class ServiceAudit:
     free: int = 0
     excused: int = 0  # of the free ones, those that are free only because of losses
     excused_missed: int = 0
+    late_missed: int = 0  # of the free ones, those missed of what was under way for longer than exactness is promised
     losses: int = 0  # messages that links lost
     losses_by_reason: dict[str, int] = field(default_factory=dict)
     shares: list[dict[str, Any]] = field(default_factory=list)  # what was wanted in time, by when it was published
     outages: list[dict[str, Any]] = field(default_factory=list)  # what came after each
     doubled: int = 0  # deliveries once more, free because a link had doubled the publication
     sessions: dict[str, int] | None = None  # what was owed to clients over several stays; None: not asked
+    budget: dict[str, Any] | None = None  # how often publications went over links again, or for nobody; None: not asked
+    quiet: dict[str, int] | None = None  # how long it went on after clients and faults; None: not asked
+    leaks: dict[str, int] | None = None  # what brokers know where nothing stands any more; None: something does
     missed: Finding = field(default_factory=lambda: Finding(True))
     unwanted: Finding = field(default_factory=lambda: Finding(True))
     duplicated: Finding = field(default_factory=lambda: Finding(True))
@@ -109,7 +113,8 @@ class ServiceAudit:
         if self.unable:
             return Judgement(UNKNOWN, self.unable, "not audited")
         counts = {name: getattr(self, name).count for name in FINDINGS}
-        return judgement(Guarantees(**self.guarantees), counts, self.forced, self.free, self.deliveries)
+        over = over_budget(self.budget["twice"] or 0, self.budget["waste"] or 0) if self.budget else ""
+        return judgement(Guarantees(**self.guarantees), counts, self.forced, self.free, self.deliveries, over)
 
     @property
     def verdict(self) -> str:
@@ -205,11 +210,12 @@ def _audited(trace: Trace, sample: int | None, rows: int) -> list[ServiceAudit]:
     if not trace.has("deliveries"):
         return found
     rules = [rule_of(service) for service in trace.services]
+    acted = manners.acted_ns(trace)
     undivided_ = trace.spark is not None and in_one_partition(trace.spark)
 
     def in_tasks() -> dict[int, Compared]:
         with Kept(undivided_) as keep:
-            return _compared(trace, rules, sample, found, keep, rows)
+            return _compared(trace, rules, sample, found, keep, rows, acted)
 
     def in_spark(service: Service) -> None:
         with Kept(undivided_) as keep:
@@ -225,7 +231,11 @@ def _audited(trace: Trace, sample: int | None, rows: int) -> list[ServiceAudit]:
             _told(found[number], each, trace.network.brokers)
             if each.shares:
                 _recovered(trace, trace.services[number], found[number], each)
+            if trace.has("hops"):
+                found[number].budget = manners.budget(trace, trace.services[number], each)
+                found[number].quiet = manners.quiet(each, acted[number])
     for service in trace.services:
+        found[service.number].leaks = manners.leaks(trace, service)
         _handed(trace, service, found[service.number])
     return found
 
@@ -297,7 +307,13 @@ def _share(found: ServiceAudit, sample: int | None) -> float:
 
 
 def _compared(
-    trace: Trace, rules: Sequence[Rule], sample: int | None, found: Sequence[ServiceAudit], keep: Kept, rows: int
+    trace: Trace,
+    rules: Sequence[Rule],
+    sample: int | None,
+    found: Sequence[ServiceAudit],
+    keep: Kept,
+    rows: int,
+    acted_ns: Mapping[int, int],
 ) -> dict[int, Compared]:
     """All deliveries looked through, and those of services whose rule has a matcher compared with what it says."""
     judged: dict[int, Judged] = {}
@@ -310,13 +326,14 @@ def _compared(
         share = _share(found[service.number], sample)
         heeds = _heeds_losses(trace, service, found[service.number])
         steps = None if share >= 1 else int(share * SAMPLE_STEPS)
-        judged[service.number] = Judged(matcher, steps, heeds, *excused_of(trace, service))
+        within_ns, frugal = service.guarantees(trace.network).within_ns, manners.frugal(trace, service)
+        judged[service.number] = Judged(matcher, steps, heeds, *excused_of(trace, service), within_ns, frugal)
         if changes is None:
             known = _standing(trace, service, heeds, keep).versions()
             versions[service.number] = known.filter(known["operation"].isin(sorted(matcher.operations)))
         elif (here := changes.versions(service, heeds, matcher.operations)) is not None:
             versions[service.number] = here
-    return compare(trace, judged, versions, EXAMPLES_MAX, rows)
+    return compare(trace, judged, versions, EXAMPLES_MAX, rows, acted_ns)
 
 
 def _heeds_losses(trace: Trace, service: Service, found: ServiceAudit) -> bool:
@@ -387,17 +404,19 @@ def _judge(
         .agg(F.count("*").alias("times"), F.min("time_ns").alias("first_ns"))
     )
     pairs = _owed(judged(rule, question, delivered), publications, standing.excused)
+    pairs = _in_time(pairs, publications, guarantees)
     counts = pairs.agg(
         F.sum("times").alias("deliveries"),
         _count_if(F.col("forced")).alias("forced"),
         _count_if(~F.col("forced")).alias("free"),
         _count_if(F.col("excused")).alias("excused"),
         _count_if(F.col("excused") & F.col("times").isNull()).alias("excused_missed"),
+        _count_if(F.col("late_missed")).alias("late_missed"),
         _count_if(F.col("missed")).alias("missed"),
         _count_if(F.col("unwanted")).alias("unwanted"),
     ).first()
     assert counts is not None
-    for name in ("deliveries", "forced", "free", "excused", "excused_missed"):
+    for name in ("deliveries", "forced", "free", "excused", "excused_missed", "late_missed"):
         setattr(found, name, counts[name] or 0)
     for name in ("missed", "unwanted"):
         finding = getattr(found, name)
@@ -420,6 +439,19 @@ def _owed(pairs: DataFrame, publications: DataFrame, excuse: Excused) -> DataFra
     columns = {name: F.col(name) & ~free for name in ("forced", "missed", "unwanted")}
     excuses = F.col("excused") | (F.col("forced") & free)
     return marked.withColumns({**columns, "excused": excuses}).drop("forgotten")
+
+
+def _in_time(pairs: DataFrame, publications: DataFrame, guarantees: Guarantees) -> DataFrame:
+    """What is missed of publications that were under way for longer than exactness is promised is free."""
+    from pyspark.sql import functions as F
+
+    if not guarantees.ends:
+        return pairs.withColumn("late_missed", F.lit(False))
+    long = F.col("end_ns") - F.col("time_ns") >= F.lit(guarantees.within_ns)
+    marked = pairs.join(publications.select("publication", long.alias("long")), "publication", "left")
+    late = F.col("missed") & F.coalesce("long", F.lit(False))
+    columns = {name: F.col(name) & ~late for name in ("forced", "missed")}
+    return marked.withColumns({"late_missed": late, **columns}).drop("long")
 
 
 def _count_if(condition: Column) -> Column:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from brokers.verdicts import FINDINGS, words
 
 if TYPE_CHECKING:
-    from analysis.spark.audit import Audit
+    from analysis.spark.audit import Audit, ServiceAudit
 
 _OUTAGES_MAX = 5  # that are told
+_CROSSED = {"twice": "over a link again", "waste": "over a link for nobody"}
 
 
 def text(found: Audit) -> str:
@@ -33,13 +35,40 @@ def text(found: Audit) -> str:
                 f"  {service.losses:,} messages lost; they excuse {service.excused:,} decisions, of which "
                 f"{service.excused_missed:,} were not delivered"
             )
+        if service.late_missed:
+            lines.append(
+                f"  {service.late_missed:,} decisions were not delivered, of publications that were under way for "
+                f"{service.guarantees['within_ns'] / 1e9:.3g} s or longer"
+            )
         if service.sessions is not None:
             owed, away = (f"{service.sessions[name]:,}" for name in ("owed", "sent_while_away"))
             lines.append(f"  {owed} decisions forced over several stays of a client, {away} of them while it was away")
+        lines += [f"  {each}" for each in _manners(service)]
         lines += [f"  {_outage(each)}" for each in service.outages[:_OUTAGES_MAX]]
         for name in FINDINGS:
             lines += [f"    {words(name)}: {_example(each)}" for each in getattr(service, name).examples]
+        crossings = (service.budget or {}).get("examples", {})
+        lines += [f"    {_CROSSED[sort]}: {_crossing(each)}" for sort, found in crossings.items() for each in found]
     return "\n".join([*lines, f"verdict: {found.verdict}"])
+
+
+def _manners(service: ServiceAudit) -> Iterator[str]:
+    """How it behaved beside what it delivered."""
+    if service.budget is not None:
+        told = [f"{count:,} {_CROSSED[sort]}" for sort in _CROSSED if (count := service.budget[sort]) is not None]
+        if told:
+            yield f"budget: of publications went {', '.join(told)}"
+    if service.quiet is not None:
+        late = f", {service.quiet['late']:,} events more than 9 s after" if service.quiet["late"] else ""
+        yield f"quiet {service.quiet['after_ns'] / 1e9:.3g} s after clients and faults had done their last{late}"
+    if service.leaks is not None:
+        entries, brokers = service.leaks["entries"], service.leaks["brokers"]
+        left = f"{entries:,} entries are left at {brokers:,} brokers" if entries else "nothing is left"
+        yield f"leaks: {left}, where nothing stands any more"
+
+
+def _crossing(example: dict[str, Any]) -> str:
+    return f"message {example['message']}, {example['from']} -> {example['to']}"
 
 
 def _outage(outage: dict[str, Any]) -> str:

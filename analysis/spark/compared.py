@@ -34,6 +34,10 @@ class Compared:
     totals: dict[str, int] = field(default_factory=lambda: dict.fromkeys((*COUNTED, *_MEASURED, "doubled"), 0))
     shares: list[dict[str, int]] = field(default_factory=list)  # of what was wanted in time, where something fails
     examples: dict[str, list[dict[str, int]]] = field(default_factory=lambda: {name: [] for name in _MEASURED})
+    crossed: dict[str, int] = field(default_factory=dict)  # of links: "twice" and "waste", where that was asked
+    links: dict[str, list[dict[str, int]]] = field(default_factory=lambda: {"twice": [], "waste": []})
+    last_ns: int = -1  # when the last message or timer was handled
+    late: int = 0  # of them, long after anybody did anything
 
 
 def few(rows: int) -> bool:
@@ -42,15 +46,20 @@ def few(rows: int) -> bool:
 
 
 def compare(
-    trace: Trace, judged: Mapping[int, Judged], versions: Mapping[int, Any], examples: int, rows: int
+    trace: Trace,
+    judged: Mapping[int, Judged],
+    versions: Mapping[int, Any],
+    examples: int,
+    rows: int,
+    acted_ns: Mapping[int, int],
 ) -> dict[int, Compared]:
-    """Look through all deliveries; and compare those of services whose rule has a matcher.
+    """Look through all deliveries and hops; and compare those of services whose rule has a matcher.
 
     `versions` are theirs, as `Standing.versions` has them, as DataFrames or tables of Arrow. Where there are few
     `rows`, all is done here.
     """
     here = few(rows)
-    task = _task(trace, judged, examples, 1 if here else max(2, _dealt_rows(trace) // _ROWS_PER_TASK))
+    task = _task(trace, judged, examples, 1 if here else max(2, _dealt_rows(trace) // _ROWS_PER_TASK), acted_ns)
     pieces = _pieces(trace, task)
     blocks = _found_here(task, pieces, versions) if here else _found_in_tasks(trace, task, pieces, versions)
     return _put_together(blocks, trace.services, examples)
@@ -60,7 +69,7 @@ def excused_of(trace: Trace, service: Service) -> Excused:
     """What faults excuse of a service. Losses are read here, some rows at a time."""
     faults, unnoticed = service.faults(), -1
     if len(faults["end_ns"]):
-        named = ("service", "type", "reason", "time_ns")
+        named = ("service", "type", "reason", "link", "time_ns")
         for piece in passes.pieces_of("losses", map(str, trace.run.parts("losses")), named):
             rows = piece.read()
             mine = {name: column[rows["service"] == service.number] for name, column in rows.items()}
@@ -72,9 +81,11 @@ def _dealt_rows(trace: Trace) -> int:
     return 2 * trace.run.rows("deliveries") + trace.run.rows("publications")
 
 
-def _task(trace: Trace, judged: Mapping[int, Judged], examples: int, tasks: int) -> Comparing:
+def _task(
+    trace: Trace, judged: Mapping[int, Judged], examples: int, tasks: int, acted_ns: Mapping[int, int]
+) -> Comparing:
     network = trace.network
-    heeded = any(each.heeds_losses for each in judged.values())
+    heeded = any(each.heeds_losses or each.frugal for each in judged.values())
     excuses = ((service.number, excused_of(trace, service)) for service in trace.services)
     # The last is for the number -1: a delivery that fell with its broker, which may have been anybody's.
     behind = [network.behind(link) for link in (*range(network.source.size), -1)] if heeded else []
@@ -85,6 +96,12 @@ def _task(trace: Trace, judged: Mapping[int, Judged], examples: int, tasks: int)
         forgetful={number: (each.again_ns, each.forgot_ns) for number, each in excuses if each.forgot_ns < NEVER},
         examples=examples,
         deep=trace.has("hops"),
+        carriers={
+            service.number: tuple(sorted(service.kind.publications))
+            for service in trace.services
+            if trace.has("hops") and service.kind.publications
+        },
+        acted_ns=dict(acted_ns),
         duration_ns=trace.duration_ns,
         away=AWAY,
         travel_ns_max=network.travel_ns_max,
@@ -102,8 +119,10 @@ def _pieces(trace: Trace, task: Comparing) -> list[Piece]:
     wanted = {"deliveries": set(task.of_deliveries)}
     if "doubled" in trace.run.manifest["tables"]:
         wanted["doubled"] = set(comparing.COLUMNS["doubled"])
+    if task.deep:
+        wanted["hops"] = set(comparing.COLUMNS["hops"])
     if task.services:
-        names = ["publications", *(["losses"] if heeded else []), *(["hops"] if task.deep else [])]
+        names = ["publications", *(["losses"] if heeded else [])]
         wanted |= {name: set(comparing.COLUMNS[name]) for name in names}
     for each in task.services.values():
         for name, part in each.tables.items():
@@ -148,7 +167,18 @@ def _put_together(blocks: Iterable[Any], services: Iterable[Service], examples: 
     for what, block in blocks:
         rows = opened(block.as_buffer()).to_pylist()
         name, _, number = what.partition(" ")
-        if name == "share":
+        if what == "ended":
+            for row in rows:
+                each = found[row["service"]]
+                each.last_ns, each.late = max(each.last_ns, row["last_ns"]), each.late + row["late"]
+        elif what == "crossed":
+            for row in rows:
+                crossed = found[row.pop("service")].crossed
+                for sort, count in row.items():
+                    crossed[sort] = crossed.get(sort, 0) + count
+        elif name in ("twice", "waste"):
+            found[int(number)].links[name] += rows
+        elif name == "share":
             found[int(number)].shares += rows
         elif number:
             found[int(number)].examples[name] += rows
@@ -160,5 +190,8 @@ def _put_together(blocks: Iterable[Any], services: Iterable[Service], examples: 
     for each in found.values():
         for rows in each.examples.values():
             rows.sort(key=lambda row: (row["publication"], row["client"]))
+            del rows[examples:]
+        for rows in each.links.values():
+            rows.sort(key=lambda row: (row["publication"], row["link"]))
             del rows[examples:]
     return found

@@ -4,7 +4,8 @@
 
 Deliveries go to tasks twice: by client and publisher, where `order` looks for duplicates and for order; and by
 publication, for services whose rule has a matcher. Publications and the last time that each was handled go there too,
-and all versions to every task, which then finds what was forced and what was free (`pairs`), and compares.
+and all versions to every task, which then finds what was forced and what was free (`pairs`), and compares. So do the
+links that each publication went over (`crossings`).
 
 For the driver are left totals, and the first few examples of each finding.
 
@@ -21,7 +22,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from analysis.spark import order, outages, pairs, passes
+from analysis.spark import crossings, order, outages, pairs, passes
 from analysis.spark.pairs import Lists, Publications, Stood, Versions
 from analysis.spark.passes import Array, Blocks, Columns, Piece, block_of, dealt, opened
 from brokers import padded
@@ -30,7 +31,7 @@ from brokers.padded import Wanted
 # What is read of a table, once.
 COLUMNS = {
     "deliveries": ("service", "publication", "client", "time_ns"),
-    "hops": ("service", "body", "time_ns"),
+    "hops": ("service", "body", "time_ns", "kind", "type", "link"),
     "publications": ("service", "publication", "time_ns", "broker", "values"),
     "losses": ("service", "body", "link", "time_ns", "reason"),
     "doubled": ("service", "body"),
@@ -40,7 +41,7 @@ VERSIONS = (
     "home", "issued_ns", "settled_ns", "revoked_ns", "gone_ns", "values", "unsettled", "unheard",
 )  # fmt: skip
 SAMPLE_STEPS = 1 << 30
-COUNTED = ("deliveries", "audited", "forced", "free", "excused", "excused_missed", "missed", "unwanted")
+COUNTED = ("deliveries", "audited", "forced", "free", "excused", "excused_missed", "late_missed", "missed", "unwanted")
 
 
 @dataclass(frozen=True)
@@ -52,6 +53,8 @@ class Judged:
     heeds_losses: bool
     again_ns: int = 1 << 62  # nothing lost excuses what is sent then or later
     forgot_ns: int = 1 << 62  # what is handled then or later, and was sent before that, owes nothing
+    within_ns: int = 1 << 62  # of what is handled so long after it was sent, or longer, no miss is held against it
+    frugal: bool = False  # whether a publication goes over a link only if somebody behind may get it
 
     def forgotten(self, time_ns: Array, end_ns: Array) -> Array:
         """Of what is sent and handled then, about what nothing is owed: a broker may have known nothing meanwhile."""
@@ -81,6 +84,8 @@ class Comparing:
     forgetful: Mapping[int, tuple[int, int]]  # services of which brokers forgot: until when sent, and from when handled
     examples: int  # at most, of each finding
     deep: bool  # whether hops tell when a publication was handled last
+    carriers: Mapping[int, tuple[int, ...]]  # by service: types of messages that carry publications
+    acted_ns: Mapping[int, int]  # by service: when clients or faults last did something
     duration_ns: int
     travel_ns_max: int
     away: int  # the reason of losses by which a client had left
@@ -135,15 +140,20 @@ class Comparing:
                 if not what.startswith("versions") or first.setdefault(what, task.as_py()) == task.as_py():
                     found.setdefault(what, []).append(opened(block.as_buffer()))
         tables = {what: pa.concat_tables(parts).combine_chunks() for what, parts in found.items()}
+        twice = _numbers(tables.pop("doubled")) if "doubled" in tables else {}
+        crossed = {service: self._crossed(service, tables, twice) for service in self.carriers}
+        for service, rows in crossed.items():
+            yield from self._again(service, rows)
+        if "ended" in tables:
+            yield block_of("ended", 0, _numbers(tables["ended"]))
         if "arrived" in tables:
-            twice = _numbers(tables.pop("doubled")) if "doubled" in tables else {}
             yield from self._in_order(_numbers(tables.pop("arrived")), twice)
         for service, judged in self.services.items():
             names = ("delivered", *COLUMNS, "versions", *(f"beside {name}" for name in judged.tables))
             mine = {name: tables.get(f"{name} {service}") for name in names}
             told = mine.values() if judged.together else (mine["publications"], mine["delivered"])
             if any(each is not None for each in told):
-                yield from self._compared(service, judged, mine)
+                yield from self._compared(service, judged, mine, crossed.get(service, {}))
 
     # ---- duplicates and order
 
@@ -176,16 +186,42 @@ class Comparing:
             first = at[np.lexsort((rows["client"][at], rows["publication"][at]))][: self.examples]
             yield block_of(what, 0, {name: column[first] for name, column in rows.items()})
 
+    # ---- links
+
+    def _crossed(self, service: int, tables: dict[str, pa.Table], twice: Columns) -> Columns:
+        """Each publication and link once; how often more counts where nothing excuses it."""
+        table = tables.pop(f"crossed {service}", None)
+        if table is None:
+            return {}
+        rows = _numbers(table)
+        found = crossings.by_link(rows)
+        excused = twice["body"][twice["service"] == service] if twice else np.empty(0, np.int64)
+        if service in self.forgetful:
+            excused = np.concatenate((excused, crossings.forgotten(rows, *self.forgetful[service])))
+        found["more"] = np.where(np.isin(found["publication"], excused), 0, found["more"])
+        return found
+
+    def _again(self, service: int, rows: Columns) -> Iterator[pa.RecordBatch]:
+        """How often a publication went over a link once more, with examples."""
+        if rows:
+            yield block_of("crossed", 0, {"service": [service], "twice": [int(rows["more"].sum())]})
+            more = _taken(rows, np.flatnonzero(rows["more"]))
+            for what, some in crossings.first_few(f"twice {service}", more, self.examples):
+                yield block_of(what, 0, some)
+
     # ---- pairs
 
     def _compared(
-        self, service: int, judged: Judged, tables: Mapping[str, pa.Table | None]
+        self, service: int, judged: Judged, tables: Mapping[str, pa.Table | None], crossed: Columns
     ) -> Iterator[pa.RecordBatch]:
         """Decisions about the publications of a service beside its deliveries, some publications at a time."""
         there = _numbers(tables["delivered"], "publication", "client", "time_ns")
         there = pairs.delivered(*there.values())
         publications = self._publications(judged, tables)
         stood = Stood(publications, _versions(judged, tables["versions"]), self, judged)
+        wasting = crossings.Wasting(crossed, stood.versions.client, stood.versions.home, self.behind) if (
+            judged.frugal and crossed
+        ) else None  # fmt: skip
         more = {name: _rows(tables[f"beside {name}"], wanted.columns) for name, wanted in judged.tables.items()}
         if judged.together:
             for name, columns in (("handled", ("body", "time_ns")), ("lost", ("body", "link"))):
@@ -194,8 +230,16 @@ class Comparing:
         totals["audited"] = publications.publication.size
         for found in _found(judged.matcher, stood, more, there):
             _free(found, publications)
+            if wasting is not None:
+                wasting.heed(found["publication"][found["allowed"]], found["client"][found["allowed"]])
+            found["late_missed"] = _late(found, publications, judged.within_ns)
             yield from self._told(service, totals, found, publications)
         yield block_of("compared", 0, {"service": [service], **{name: [count] for name, count in totals.items()}})
+        if judged.frugal:
+            wasted = wasting.told(publications.publication) if wasting else {"publication": np.empty(0, np.int64)}
+            yield block_of("crossed", 0, {"service": [service], "waste": [wasted["publication"].size]})
+            for what, rows in crossings.first_few(f"waste {service}", wasted, self.examples):
+                yield block_of(what, 0, rows)
 
     def _told(
         self, service: int, totals: dict[str, int], found: Columns, publications: Publications
@@ -204,8 +248,8 @@ class Comparing:
         came, allowed = found["times"] > 0, found["allowed"]
         counts = {
             "deliveries": found["times"], "forced": found["forced"], "free": allowed & ~found["forced"],
-            "excused": found["excused"], "excused_missed": found["excused"] & ~came, "missed": found["missed"],
-            "unwanted": found["unwanted"],
+            "excused": found["excused"], "excused_missed": found["excused"] & ~came,
+            "late_missed": found["late_missed"], "missed": found["missed"], "unwanted": found["unwanted"],
         }  # fmt: skip
         for name, count in counts.items():
             totals[name] += int(count.sum())
@@ -260,6 +304,15 @@ def _free(found: Columns, publications: Publications) -> None:
             found[name] = found[name] & ~free
 
 
+def _late(found: Columns, publications: Publications, within_ns: int) -> Array:
+    """What is missed of publications that were under way for longer than exactness is promised: that is free."""
+    under_way = publications.end_ns - publications.time_ns
+    late = found["missed"] & np.isin(found["publication"], publications.publication[under_way >= within_ns])
+    for name in ("forced", "missed"):
+        found[name] = found[name] & ~late
+    return late
+
+
 def _found(matcher: Any, stood: Stood, more: Mapping[str, Columns], there: Columns) -> Iterator[Columns]:
     """What is found of all pairs that are allowed or were delivered (`pairs.beside`), some publications at a time."""
     if hasattr(matcher, "judged"):
@@ -291,6 +344,10 @@ def _deliveries(task: Comparing, table: pa.Table) -> Blocks:
 
 def _hops(task: Comparing, table: pa.Table) -> Blocks:
     rows = _numbers(table.select(COLUMNS["hops"]))
+    yield "ended", 0, crossings.ended(rows, task.acted_ns)
+    for service, types in task.carriers.items():
+        carrying = crossings.carrying(rows, service, types, service in task.forgetful)
+        yield from dealt(task.tasks, f"crossed {service}", carrying, carrying["publication"])
     for service in task.services:
         mine = (rows["service"] == service) & (rows["body"] >= 0)
         body, time = _greatest(rows["body"][mine], rows["time_ns"][mine])
@@ -304,7 +361,8 @@ def _losses(task: Comparing, table: pa.Table) -> Blocks:
     late, lost = _taken(rows, np.flatnonzero(gone)), _taken(rows, np.flatnonzero(rows["reason"] < task.away))
     for service, judged in task.services.items():
         if task.deep and gone.any():
-            yield from _dealt_of(task, service, "hops", {name: late[name] for name in COLUMNS["hops"]}, "body")
+            told = {name: late[name] for name in ("service", "body", "time_ns")}
+            yield from _dealt_of(task, service, "hops", told, "body")
         if judged.heeds_losses:
             some = {name: lost[name] for name in ("service", "body", "link")}
             yield from _dealt_of(task, service, "losses", some, "body")
@@ -400,7 +458,7 @@ def sent_along(matchers: Iterable[Any]) -> None:
 
     passes.sent_along()
     theirs = {sys.modules[base.__module__] for each in matchers for base in type(each).__mro__ if base is not object}
-    for module in (padded, order, outages, pairs, sys.modules[__name__], *theirs):
+    for module in (padded, crossings, order, outages, pairs, sys.modules[__name__], *theirs):
         cloudpickle.register_pickle_by_value(module)
 
 

@@ -6,7 +6,7 @@ overlay and not of the trace.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -87,6 +87,7 @@ class Network:
     work_ns: Ints  # per broker: how long its queue was at work in all
     kept_ns: int = 0  # how much longer it may take what brokers keep for clients that are away
     has_latent: bool = False  # whether some of the links were there only at times
+    loss: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))  # per link: the share that it loses
 
     @classmethod
     def of(cls, run: RunFolder) -> Network:
@@ -100,11 +101,27 @@ class Network:
         return cls(
             tuple(brokers["name"].to_pylist()), column["from"], column["to"], column["delay_ns"], slack, work,
             _kept_max(run.manifest["scenario"]), bool(run.manifest["scenario"].get("links", {}).get("latent")),
+            _losses(run.manifest["scenario"], brokers["name"].to_pylist(), column["from"][::2], column["to"][::2]),
         )  # fmt: skip
 
     @property
     def brokers(self) -> int:
         return len(self.names)
+
+    @property
+    def links(self) -> int:
+        """How many undirected ones there are."""
+        return self.source.size // 2
+
+    @property
+    def link_a(self) -> Ints:
+        """The one end of each undirected link, as an overlay has it."""
+        return self.source[::2]
+
+    @property
+    def link_b(self) -> Ints:
+        """The other end."""
+        return self.target[::2]
 
     @property
     def is_tree(self) -> bool:
@@ -242,3 +259,19 @@ def _jitter_max(scenario: dict[str, Any]) -> int:
     links = scenario.get("links", {})
     overrides = [each.get("jitter") or 0 for each in links.get("overrides", [])]
     return max([links.get("jitter") or 0, *overrides])
+
+
+def _losses(scenario: dict[str, Any], names: list[str], a: Ints, b: Ints) -> NDArray[np.float64]:
+    """The share that each link loses, where that is a number; 1 where it is bursts."""
+    links = scenario.get("links", {})
+    number = {name: i for i, name in enumerate(names)}
+    found = np.full(a.size, _share(links.get("loss")))
+    for each in links.get("overrides", []):
+        if "loss" in each:
+            ends = {end if isinstance(end, int) else number.get(end, -1) for end in each["between"]}
+            found[[{one, other} == ends for one, other in zip(a.tolist(), b.tolist())]] = _share(each["loss"])
+    return found
+
+
+def _share(loss: Any) -> float:
+    return float(loss or 0.0) if not isinstance(loss, dict) else 1.0

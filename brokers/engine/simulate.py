@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import time
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -103,6 +103,7 @@ def simulate(
     until_ns: int | None = None,
     observe: Callable[[Any], None] | None = None,
     checkpoint_every_s: float | None = None,
+    checkpoints_ns: Sequence[int] | None = None,
     resume: bool | Start | None = False,
     notice: Callable[[str], None] | None = None,
 ) -> Result:
@@ -116,22 +117,24 @@ def simulate(
     until_ns : end the run early
     observe : called with the shards at the end, before anything is closed
     checkpoint_every_s : wall time between checkpoints in the run folder; None: none
+    checkpoints_ns : in place of that the simulated times from which on, at the next window's border, one is taken
     resume : go on from the newest checkpoint of the run folder; or from that which `resumable` found
     notice : told, in a sentence, when the run recovered from something
     """
     began = time.time_ns()
     notice = notice or (lambda sentence: None)
     wanted = _checked(model, engine, actors)
-    if checkpoint_every_s is not None and (stateless := _stateless(model)):
+    kept = checkpoint_every_s is not None or checkpoints_ns is not None
+    if kept and (stateless := _stateless(model)):
         notice(f"{stateless}, so no checkpoints are taken")
-        checkpoint_every_s = None
+        checkpoint_every_s = checkpoints_ns = None
     from topology.partition import partition as cut
 
     parts = cut(model.overlay, wanted, partition, apart=engine == "ray" or wanted > 1)
     course = _Course(
         model, engine, address, np.ascontiguousarray(parts.assignment, np.int32), int(parts.lookahead_ns),
         trace or MemoryTraces("none", tables_of(model)), cutting, max_window_ns, until_ns, checkpoint_every_s,
-        progress, observe,
+        progress, observe, None if checkpoints_ns is None else tuple(sorted(checkpoints_ns)),
     )  # fmt: skip
     start = resumable(course.folder, model, notice) if resume is True else resume or None
     if resume is True and start is None:
@@ -249,30 +252,34 @@ def _said(start: Start | None) -> str:
 
 
 class _Saver:
-    """Takes checkpoints between windows, every so many seconds of wall time."""
+    """Takes checkpoints between windows: every so many seconds of wall time, or at simulated times."""
 
-    def __init__(
-        self,
-        folder: str | None,
-        every_s: float | None,
-        start: Start | None,
-        assignment: NDArray[np.int32],
-        model: Model,
-    ) -> None:
-        self._folder = folder
+    def __init__(self, course: _Course, start: Start | None) -> None:
+        self._folder = folder = course.folder
+        every_s = course.checkpoint_every_s
         self._every_ns = None if every_s is None or folder is None else int(every_s * 1e9)
-        self._shards = int(assignment.max()) + 1
+        begun = start.facts["now"] if start else -1
+        wanted = course.checkpoints_ns if folder is not None else None
+        self._ahead = None if wanted is None else [at for at in wanted if at > begun]
+        self._shards = int(course.assignment.max()) + 1
         self._last_ns = time.perf_counter_ns()
-        self._versions = checkpoint.versions(model)
+        self._versions = checkpoint.versions(course.model)
         self._parts = list(start.parts) if start else []
         self.number = start.number if start else 0
         self.count = 0
         self.wall_ns = 0
         self.bytes = 0
 
+    def _due(self, wall_ns: int, simulated_ns: int) -> bool:
+        if self._ahead is None:
+            return self._every_ns is not None and wall_ns - self._last_ns >= self._every_ns
+        later = [at for at in self._ahead if at > simulated_ns]
+        due, self._ahead = len(later) < len(self._ahead), later
+        return due
+
     def __call__(self, shards: Shards, facts: dict[str, Any]) -> None:
         now = time.perf_counter_ns()
-        if self._every_ns is None or now - self._last_ns < self._every_ns:
+        if not self._due(now, facts["now"]):
             return
         assert self._folder is not None
         number = self.number + 1
@@ -304,6 +311,7 @@ class _Course:
     checkpoint_every_s: float | None
     progress: Progress | None
     observe: Callable[[Any], None] | None
+    checkpoints_ns: tuple[int, ...] | None = None
 
     @property
     def folder(self) -> str | None:
@@ -340,7 +348,7 @@ class _Attempt:
             course.until_ns,
             start.facts if start else None,
         )
-        self.saver = _Saver(course.folder, course.checkpoint_every_s, start, course.assignment, course.model)
+        self.saver = _Saver(course, start)
         self.engine = ""
         self.results: list[ShardResult] = []
         self.where: list[tuple[int, str]] = []

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from brokers.engine.trace_columns import GROUP_ROWS, Group, Lists
+from brokers.engine.trace_columns import GROUP_ROWS, Group, Lists, joined
 from brokers.engine.trace_schema import TABLES, tables_at
 from brokers.errors import EnvironmentProblem, InvalidInput
 from brokers.schema import LEVELS, SCHEMA_VERSION, Column, Table
@@ -142,11 +142,18 @@ class MemoryTrace(Trace):
 
     def __init__(self, level: str = "full", extra_tables: Mapping[str, Table] | None = None):
         super().__init__(level, extra_tables)
-        self._kept: dict[str, list[pa.Table]] = {name: [] for name in self.wanted}
+        self._kept: dict[str, list[dict[str, Any]]] = {name: [] for name in self.wanted}
 
     def _emit(self, table: str, group: Group) -> Group:
-        self._kept[table].append(_arrow(self.wanted[table], group.columns()))
+        self._kept[table].append(group.columns())
         return Group(self.wanted[table])
+
+    def _parts(self, table: str) -> list[dict[str, Any]]:
+        """Columns of all rows so far, group by group."""
+        group = self._groups.pop(table, None)
+        if group is not None and group.rows:
+            self._kept[table].append(group.columns())
+        return self._kept[table]
 
     def read(self, table: str) -> pa.Table:
         """All rows so far, in the order they were written."""
@@ -154,9 +161,9 @@ class MemoryTrace(Trace):
 
         if table not in self.wanted:
             raise InvalidInput(f"the trace holds no table {table!r} at level {self.level!r}")
-        if table in self._groups and self._groups[table].rows:
-            self._groups[table] = self._emit(table, self._groups[table])
-        return pa.concat_tables([self.wanted[table].arrow_schema().empty_table(), *self._kept[table]])
+        definition = self.wanted[table]
+        parts = [_arrow(definition, columns) for columns in self._parts(table)]
+        return pa.concat_tables([definition.arrow_schema().empty_table(), *parts])
 
     def model_tables(self) -> tuple[str, ...]:
         """The names of the tables that count in comparisons."""
@@ -164,10 +171,11 @@ class MemoryTrace(Trace):
 
     def tables(self) -> dict[str, dict[str, np.ndarray]]:
         """Every table as arrays by column; a list column is an object array of float64 arrays."""
-        result = {}
+        found = {}
         for name, table in self.wanted.items():
-            result[name] = as_arrays(self.read(name), table)
-        return result
+            parts = self._parts(name)
+            found[name] = {each.name: joined(each, [part[each.name] for part in parts]) for each in table.columns}
+        return found
 
 
 def as_arrays(read: pa.Table, table: Table) -> dict[str, np.ndarray]:

@@ -6,6 +6,8 @@ no half a row behind. What does not fit its column is refused, never wrapped or 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import pairwise
 from operator import index
 from typing import Any, NamedTuple
 
@@ -19,6 +21,7 @@ GROUP_FLOATS = 4_194_304  # values of a list column in a row group, 32 MB
 FIRST_ROWS = 256  # capacity of a fresh buffer: most tables of most shards stay small
 
 _NUMPY = {"int8": np.int8, "int16": np.int16, "int32": np.int32, "int64": np.int64, "float64": np.float64}
+_LIMITS = {f"int{bits}": (-(1 << bits - 1), (1 << bits - 1) - 1) for bits in (8, 16, 32, 64)}
 
 
 class Lists(NamedTuple):
@@ -35,7 +38,7 @@ class _Numbers:
         self.column = column
         self.dtype = np.dtype(_NUMPY[column.type])
         self.data = np.empty(capacity, self.dtype)
-        self.limits: np.iinfo | None = np.iinfo(column.type) if self.dtype.kind == "i" else None
+        self.limits: tuple[int, int] | None = _LIMITS.get(column.type)  # of whole numbers
 
     def prepare(self, value: Any) -> tuple[Any, int]:
         """The value in a form that `fill` may copy without a look, and its rows (-1: a scalar)."""
@@ -56,11 +59,13 @@ class _Numbers:
             if isinstance(value, str | bytes) or not np.isscalar(value):
                 raise InvalidInput(f"{self.column.name}: {value!r} is no number")
             return float(value)  # type: ignore[arg-type]
+        if type(value) is int and self.limits[0] <= value <= self.limits[1]:
+            return value
         try:
             number = int(value) if isinstance(value, np.bool_) else index(value)
         except TypeError:
             raise InvalidInput(f"{self.column.name}: {value!r} is no {self.column.type}") from None
-        if not self.limits.min <= number <= self.limits.max:
+        if not self.limits[0] <= number <= self.limits[1]:
             raise InvalidInput(f"{self.column.name}: {number} does not fit {self.column.type}")
         return number
 
@@ -70,8 +75,8 @@ class _Numbers:
         if self.limits is None or value.size == 0 or np.can_cast(value.dtype, self.dtype):
             return
         low, high = int(value.min()), int(value.max())
-        if low < self.limits.min or high > self.limits.max:
-            wrong = low if low < self.limits.min else high
+        if low < self.limits[0] or high > self.limits[1]:
+            wrong = low if low < self.limits[0] else high
             raise InvalidInput(
                 f"{self.column.name}: {wrong} does not fit {self.column.type}; "
                 "hand over unsigned bits as value.view(np.int64)"
@@ -227,3 +232,20 @@ class Group:
         self.rows = 0
         for buffer in self.buffers.values():
             buffer.clear()
+
+
+def joined(column: Column, parts: Sequence[Any]) -> np.ndarray:
+    """One array of what groups hold of a column; strings and lists as objects."""
+    if column.type in _NUMPY:
+        return np.concatenate([np.empty(0, _NUMPY[column.type]), *parts])
+    rows: list[Any] = []
+    for part in parts:
+        if isinstance(part, Lists):
+            ends = part.offsets.tolist()
+            rows += [part.values[start:stop].copy() for start, stop in pairwise(ends)]
+        else:
+            rows += part
+    found = np.empty(len(rows), object)
+    for i, row in enumerate(rows):
+        found[i] = row
+    return found

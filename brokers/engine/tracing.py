@@ -214,14 +214,12 @@ class Tracing:
                 f"service {self._services.name(service)!r} writes to the trace table {table!r}, which its kind "
                 f"does not declare (it declares {', '.join(declared) or 'none'})"
             )
-        at = np.atleast_1d(np.asarray(event, np.int64))
-        self._trace.write(
-            table,
-            service=np.int16(service),
-            broker=self._bench.narrow[L.N_BROKER, at],
-            time_ns=self._bench.wide[L.W_TIME, at],
-            **columns,
-        )
+        if not self._trace.wants(table):
+            return
+        single = isinstance(event, int) and not any(isinstance(each, np.ndarray) for each in columns.values())
+        at = event if single else np.atleast_1d(np.asarray(event, np.int64))
+        broker, time_ns = self._bench.narrow[L.N_BROKER, at], self._bench.wide[L.W_TIME, at]
+        self._trace.write(table, service=service, broker=broker, time_ns=time_ns, **columns)
 
     # ---- samples -------------------------------------------------------------------------------------
 

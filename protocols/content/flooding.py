@@ -4,8 +4,9 @@ Rules:
 - Subscriptions stay at the broker of their client.
 - A publication goes over every link but the one it came by.
 - On an overlay with cycles each broker remembers the publications it has seen and drops a second copy. It
-  remembers for `remember` after the publication was sent, and drops anything older unread, so that a late
-  copy is never taken for a new one.
+  remembers for `remember_s` after the publication was sent, and drops anything older unread, so that a late
+  copy is never taken for a new one. What is under way for so long may be missed, which its guarantees say
+  (`within_ns`).
 - Nothing that it knows travels, so there is nothing to mend after faults: with the option `recover` it promises to be
   exact as soon as the last is over.
 
@@ -15,6 +16,7 @@ Exact, at the highest price in messages there is: the baseline for everything el
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Annotated, Any, ClassVar
 
 import numpy as np
@@ -73,6 +75,11 @@ def guarantees_on(overlay: Any) -> Guarantees:
     return Guarantees(fifo_per_publisher=bool(overlay.is_tree))
 
 
+def remembering(promised: Guarantees, options: Any, overlay: Any) -> Guarantees:
+    """On a cycle, what is older than it remembers is dropped unread, and may not have been seen before."""
+    return promised if overlay.is_tree else replace(promised, within_ns=int(options.remember_s * _SECOND))
+
+
 def recovery_of(options: Any) -> Recovery | None:
     """At once, and from losses that nobody notices too: what is lost is never anything but a publication."""
     return Recovery(options.recover_within or 0, heals_loss=True) if options.recover else None
@@ -94,6 +101,10 @@ class PlainFlooding(BrokerProtocol):
     @classmethod
     def guarantees_for(cls, overlay: Any) -> Guarantees:
         return guarantees_on(overlay)
+
+    @classmethod
+    def guarantees_with(cls, options: Any, overlay: Any) -> Guarantees:
+        return remembering(cls.guarantees_for(overlay), options, overlay)
 
     @classmethod
     def recovery(cls, options: Any, overlay: Any, faced: Faced) -> Recovery | None:
@@ -273,6 +284,10 @@ class Flooding(ShardProtocol):
     @classmethod
     def guarantees_for(cls, overlay: Any) -> Guarantees:
         return guarantees_on(overlay)
+
+    @classmethod
+    def guarantees_with(cls, options: Any, overlay: Any) -> Guarantees:
+        return remembering(cls.guarantees_for(overlay), options, overlay)
 
     @classmethod
     def recovery(cls, options: Any, overlay: Any, faced: Faced) -> Recovery | None:

@@ -32,7 +32,7 @@ class Ranges:
     def interests(self, sizes: Array, numbers: Array) -> Array:
         """By interest and range its attribute, low and high, the narrowest first; attribute NaN where there is none."""
         found = self.publications(sizes // 3 * 3, numbers[_whole_triples(sizes)])
-        found = found.reshape(sizes.size, -1, 3)
+        found = found.reshape(sizes.size, found.shape[1] // 3, 3)
         width = found[:, :, 2] - found[:, :, 1]
         order = np.argsort(np.where(np.isnan(found[:, :, 0]), np.inf, width), axis=1, kind="stable")
         found = np.take_along_axis(found, order[:, :, None], axis=1)

@@ -78,11 +78,16 @@ class Holding:
 
     def mark(self, clock_ns: int, link: int, held: bool = True) -> tuple[int, int]:
         """The watermarks for the broker behind a link: it knows itself what comes from there."""
-        others = [marks for other, marks in self.marks.items() if other != link]
-        changes_ns = min([clock_ns, *(marks[0] for marks in others)])
-        publications_ns = min([clock_ns, *(marks[1] for marks in others)])
-        waiting = [issued for issued, rank, _, _ in self._held if rank] if held else []
-        return changes_ns, min([publications_ns, *(issued - 1 for issued in waiting)])
+        changes_ns = publications_ns = clock_ns
+        for other, (changes, publications) in self.marks.items():
+            if other != link:
+                changes_ns = min(changes_ns, changes)
+                publications_ns = min(publications_ns, publications)
+        if held:
+            for issued_ns, rank, _, _ in self._held:
+                if rank:
+                    publications_ns = min(publications_ns, issued_ns - 1)
+        return changes_ns, publications_ns
 
     def is_over(self, clock_ns: int) -> bool:
         """Whether nobody here or elsewhere needs another watermark."""

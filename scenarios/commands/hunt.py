@@ -64,6 +64,7 @@ def _parser() -> argparse.ArgumentParser:
     result.add_argument(
         "--faults", choices=("some", "none"), default="some", help="whether anything fails (default: some)"
     )
+    result.add_argument("--trees-only", action="store_true", help="leave out graphs with cycles")
     result.add_argument(
         "--schedules", choices=("aimed", "random"), default="aimed",
         help="aimed at what happened in runs before (default), or plainly random",
@@ -112,8 +113,8 @@ def _hunt(options: argparse.Namespace) -> int:
     report = hunt(
         options.protocol, seed=options.seed, seconds=_seconds(options.time), runs=options.runs, kind=options.kind,
         options=_options(options.said), judges=options.judges.split(",") if options.judges else None,
-        schedules=options.schedules, faults=options.faults == "some", on_finding=on_finding, jobs=options.jobs,
-        lines=not options.no_lines,
+        schedules=options.schedules, faults=options.faults == "some", trees_only=options.trees_only,
+        on_finding=on_finding, jobs=options.jobs, lines=not options.no_lines,
         on_run=_progress() if sys.stderr.isatty() and not options.json else None,
     )  # fmt: skip
     print(json.dumps(as_data(report, folders), indent=2) if options.json else summary(report))

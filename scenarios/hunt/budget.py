@@ -7,18 +7,21 @@ from collections.abc import Iterator
 import numpy as np
 
 from brokers.contract import MESSAGE
+from brokers.promises import excused, unnoticed_ns
 from protocols.judging import Audit, published
 from protocols.standing import Standing
 from scenarios.hunt.running import Outcome
 
 
 def budget(outcome: Outcome) -> Iterator[tuple[str, str]]:
-    """Publications that go over a link twice; with protocols that say so (`frugal`), for nobody."""
+    """Publications that go over a link twice though no broker forgot them; of frugal protocols, that go for nobody."""
     if outcome.failed:
         return
     hops, kind = outcome.tables["hops"], outcome.kind
     mine = (hops["kind"] == MESSAGE) & (hops["link"] >= 0) & (hops["body"] >= 0)
     mine &= np.isin(hops["type"], sorted(kind.publications))
+    if outcome.case.faults:
+        mine &= ~np.isin(hops["body"], _forgotten(outcome))
     links, bodies = hops["link"][mine].tolist(), hops["body"][mine].tolist()
     doubled = outcome.tables["doubled"]
     excused = set(zip(doubled["link"].tolist(), doubled["body"].tolist()))
@@ -35,6 +38,18 @@ def budget(outcome: Outcome) -> Iterator[tuple[str, str]]:
     frugal = getattr(outcome.model.services[0].protocol_class, "frugal", False)
     if frugal and outcome.model.overlay.is_tree and not outcome.case.session:  # a session is asked for where nobody is
         yield from _waste(outcome, seen)
+
+
+def _forgotten(outcome: Outcome) -> list[int]:
+    """Publications that were under way when brokers forgot what they had seen, or had not recovered from that."""
+    tables = outcome.tables
+    faults, losses, hops = tables["faults"], tables["losses"], tables["hops"]
+    excuse = excused(outcome.guarantees, faults, unnoticed_ns(faults, losses, outcome.kind.publications))
+    handled: dict[int, int] = {}
+    for body, time in zip(hops["body"].tolist(), hops["time_ns"].tolist()):
+        handled[body] = max(handled.get(body, time), time)
+    sent = zip(tables["publications"]["publication"].tolist(), tables["publications"]["time_ns"].tolist())
+    return [body for body, time in sent if excuse.anything(time, handled.get(body, time))]
 
 
 def _waste(outcome: Outcome, went: set[tuple[int, int]]) -> Iterator[tuple[str, str]]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -90,7 +90,12 @@ class Case:
     @cached_property
     def key(self) -> str:
         """A name that follows from the content."""
-        return hashlib.sha256(json.dumps(asdict(self), sort_keys=True, default=str).encode()).hexdigest()[:16]
+        return hashlib.sha256(json.dumps(self._content, sort_keys=True, default=str).encode()).hexdigest()[:16]
+
+    @cached_property
+    def _content(self) -> dict[str, Any]:
+        """What it says, field by field."""
+        return {each.name: getattr(self, each.name) for each in fields(self)}
 
     @property
     def size(self) -> tuple[int, ...]:
@@ -113,7 +118,7 @@ class Case:
             len(self.queues),
             bool(self.latent),
         ]
-        numbers = list(_numbers(asdict(self)))
+        numbers = list(_numbers(self._content))
         digits = sum(len(f"{number:.15g}".strip("0.")) for number in numbers)
         return (*self.size, sum(said), len(numbers), digits, int(sum(map(abs, numbers))))
 

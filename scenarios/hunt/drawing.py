@@ -16,22 +16,18 @@ import numpy as np
 from pydantic import ValidationError
 
 from brokers import names
+from brokers.contract import BrokerProtocol
 from brokers.errors import BrokerlabError, InvalidInput
 from brokers.registry import did_you_mean
 from protocols.rehearsing import REHEARSALS, Dice, Rehearsal, service_of
 from scenarios.hunt.case import Act, Case, Edge
 from scenarios.hunt.features import draw_latent, draw_moves, draw_params, draw_queues, draw_session
+from scenarios.hunt.networks import Fits, draw_network, fits_of, on_trees
 from scenarios.hunt.options import draw_options, options_model
 from scenarios.problems import explain
-from topology.build import build
-from topology.links import Links
 
 MS = 1_000_000
 _SCALE = 1 << 30
-_SHAPES: tuple[tuple[str, dict[str, Any]], ...] = (
-    ("line", {}), ("star", {}), ("random-tree", {}), ("random-tree", {}), ("ring", {}),
-    ("erdos-renyi", {"probability": 0.4}),
-)  # fmt: skip
 _LENGTHS_MS = (40, 300, 300, 1_500, 6_000)
 REST_NS = 1_500 * MS  # longer than what is on its way takes, on links as they are drawn
 _PROBES = 1 << 22  # numbers that no rehearsal gives
@@ -51,7 +47,7 @@ class Prey:
     @classmethod
     def of(
         cls, protocol: str | type, kind: str | type | None = None, options: Mapping[str, Any] | None = None,
-        faults: bool = True,
+        faults: bool = True, trees_only: bool = False,
     ) -> Prey:  # fmt: skip
         """Of a name, a target or a class; InvalidInput if that is none."""
         spec = service_of(protocol, kind=kind)
@@ -64,11 +60,18 @@ class Prey:
         _checked(spec.protocol_class, options or {})
         known = names.table("kinds")
         kind_name = found.name if found.name in known else spec.kind_target
-        return cls(named, kind_name, dict(options or {}), faults)
+        return cls(named, kind_name, dict(options or {}), faults, trees_only)
 
     @cached_property
     def protocol_class(self) -> Any:
         return names.find("protocols", self.protocol, trust=True).object
+
+    @cached_property
+    def fits(self) -> Fits | None:
+        """Where it is exact, if that depends on the overlay."""
+        model, params = options_model(self.protocol_class), self.kind_class.Params().model_dump(mode="json")
+        found = fits_of(self.protocol_class, None if model is None else model(**self.options), params)
+        return on_trees(found) if self.trees_only else found
 
     @cached_property
     def kind_class(self) -> Any:
@@ -101,15 +104,25 @@ def draw(prey: Prey, seed: int, number: int) -> Case:
         case = _drawn(prey, dice, plain=attempt > 4)
         if runs(case):
             return case
-    return _drawn(replace(prey, faults=False), Dice(seed, number * 8, "hunt"), plain=True)
+    case = _drawn(replace(prey, faults=False), Dice(seed, number * 8, "hunt"), plain=True)
+    case.model  # noqa: B018 - InvalidInput that says what the program has against it
+    return case
 
 
 def runs(case: Case) -> bool:
     """Whether clients may do this, and the program takes it: not all that can be drawn goes together."""
     try:
-        return orderly(case) and case.model is not None
+        return orderly(case) and case.model is not None and _forgets_if_asked(case.model)
     except InvalidInput:
         return False
+
+
+def _forgets_if_asked(model: Any) -> bool:
+    """Whether brokers may lose what they know, if they do: the engine refuses what cannot."""
+    protocol = model.services[0].protocol_class
+    if not model.faults.forgetful or issubclass(protocol, BrokerProtocol):
+        return True
+    return bool(protocol.forgets or protocol.plain)
 
 
 def orderly(case: Case) -> bool:
@@ -146,7 +159,7 @@ def share(dice: Dice) -> float:
 
 def _drawn(prey: Prey, dice: Dice, plain: bool) -> Case:
     seed = 1 + dice.below(_SCALE)
-    brokers, edges = _network(prey, dice, seed, plain)
+    brokers, edges = draw_network(prey.fits, prey.faults, plain, dice)
     length = one_of(dice, _LENGTHS_MS[:3] if prey.kind_class.server else _LENGTHS_MS) * MS
     grid = one_of(dice, (1, 1, 1, 2 * MS, 10 * MS))
     settled = not plain and dice.below(6) == 0
@@ -158,7 +171,7 @@ def _drawn(prey: Prey, dice: Dice, plain: bool) -> Case:
         REHEARSALS[0], grid_ns=grid, duration_ns=length, publications=5 + dice.below(45), settled=settled
     )
     script = _script(prey, rehearsal, nodes, len(clients), params, seed)
-    acts = _thinned(prey, script, dice)
+    acts = _alike(prey, _thinned(prey, script, dice), dice)
     faults, detect = _faults(prey, edges, brokers, length, dice) if prey.faults and not plain else ((), None)
     options = (
         dict(prey.options)
@@ -181,27 +194,6 @@ def _drawn(prey: Prey, dice: Dice, plain: bool) -> Case:
     return at_rest(prey, case, script, dice)
 
 
-# ---- the network -------------------------------------------------------------------------------------
-
-
-def _network(prey: Prey, dice: Dice, seed: int, plain: bool) -> tuple[int, tuple[Edge, ...]]:
-    brokers = 2 + dice.below(5)
-    shape, more = one_of(dice, _SHAPES[:4] if plain or prey.trees_only else _SHAPES)
-    brokers = max(brokers, 3) if shape == "ring" else brokers
-    graph = build(shape, {"nodes": brokers, **more}, Links(), seed)
-    equal = dice.below(3) == 0
-    tight, loses, jumps = (not plain and dice.below(6) == 0 for _ in range(3))
-    one = one_of(dice, (1, 2, 5)) * MS
-    edges = []
-    for a, b in zip(graph.link_a.tolist(), graph.link_b.tolist()):
-        delay = one if equal else 200_000 + dice.below(9 * MS)
-        edges.append(
-            Edge(
-                a, b, delay, 3 * MS if jumps else 0, 400_000 if tight else 0,
-                0.05 if loses and prey.faults and dice.below(2) else 0.0,
-            )
-        )  # fmt: skip
-    return brokers, tuple(edges)
 
 
 # ---- what clients do ---------------------------------------------------------------------------------
@@ -253,6 +245,22 @@ def _thinned(prey: Prey, script: Sequence[Act], dice: Dice) -> list[Act]:
     taken = {id(each) for each in kept}
     together = [act for act in script if (act.about in chosen if act.about is not None else id(act) in taken)]
     return _bunched(together, dice)
+
+
+def _alike(prey: Prey, acts: list[Act], dice: Dice) -> list[Act]:
+    """Sometimes many ask for the same: one or two bodies for all that is asked in one way."""
+    if dice.below(3):
+        return acts
+    free = [act for act in acts if prey.kind_class.types[act.op] in prey.kind_class.interests and act.word is None]
+    few: dict[str, list[Act]] = {}
+    for act in free:
+        same = few.setdefault(act.op, [])
+        if len(same) < 2 and dice.below(2):
+            same.append(act)
+    model: dict[int, Act] = {id(act): one_of(dice, few[act.op]) for act in free if few[act.op]}
+    return [
+        act._replace(body=model[id(act)].body, data=model[id(act)].data) if id(act) in model else act for act in acts
+    ]
 
 
 def _bunched(acts: list[Act], dice: Dice) -> list[Act]:

@@ -11,6 +11,7 @@ Everything follows from seed and number of the run: two hunts of so many `runs` 
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
@@ -28,7 +29,7 @@ from scenarios.hunt.lines import WATCHED_EVERY, Lines
 from scenarios.hunt.mutating import mutate
 from scenarios.hunt.own_code import OwnCode
 from scenarios.hunt.plan import Plan, Schedules
-from scenarios.hunt.running import Outcome, Stopwatch, run
+from scenarios.hunt.running import Outcome, Stopwatch, run, settled_in
 from scenarios.hunt.shrinking import SECONDS_MOST, shrink
 
 _DEAR_EVERY, _DEAR_IF_NEW = 10, 3  # runs that dear judges are asked about, one of them in turn
@@ -49,8 +50,10 @@ def hunt(
     judges: Sequence[str] | None = None,
     schedules: Schedules = "aimed",
     faults: bool = True,
+    trees_only: bool = False,
     enough: int | None = None,
     shrink_seconds: float = SECONDS_MOST,
+    clock: Callable[[], float] = time.monotonic,
     lines: bool = True,
     jobs: int = 1,
     on_finding: OnFinding | None = None,
@@ -68,8 +71,10 @@ def hunt(
     judges : by name; by default all
     schedules : "aimed" at what happened before, or plainly "random"
     faults : whether anything fails
+    trees_only : whether graphs with cycles are left out
     enough : it ends after so many findings
     shrink_seconds : how long at most a case is made smaller; 0: not at all
+    clock : what `seconds` are of: wall time, or, with one process, `time.process_time`
     lines : whether it is watched in some runs which lines of the protocol run; a case that reached new ones is kept
     jobs : so many processes side by side, each with its part of the runs; another number of them finds other things
     on_finding, on_run : told as it goes
@@ -79,19 +84,19 @@ def hunt(
     InvalidInput
         If there is no such protocol, kind, judge or option, or other processes cannot import it.
     """
-    prey = Prey.of(protocol, kind, options, faults)
+    prey = Prey.of(protocol, kind, options, faults, trees_only)
     chosen(judges)
     seconds = 60.0 if seconds is None and runs is None else seconds
     plan = Plan(
         prey.protocol, prey.kind, seed, seconds, runs, dict(options or {}), None if judges is None else tuple(judges),
-        schedules, faults, enough, shrink_seconds, lines,
+        schedules, faults, enough, shrink_seconds, lines, trees_only,
     )  # fmt: skip
     if jobs > 1:
         from scenarios.hunt.side_by_side import side_by_side
 
         report = side_by_side(plan, jobs, on_finding, on_run)
     else:
-        report = alone(plan, on_finding, on_run)
+        report = alone(plan, on_finding, on_run, clock)
     own = OwnCode.of(prey.protocol_class)
     report.unexercised = list(unexercised(prey, own, report.covered))
     if report.covered.watched:
@@ -99,9 +104,13 @@ def hunt(
     return report
 
 
-def alone(plan: Plan, on_finding: OnFinding | None = None, on_run: OnRun | None = None) -> Report:
+@settled_in()
+def alone(
+    plan: Plan, on_finding: OnFinding | None = None, on_run: OnRun | None = None,
+    clock: Callable[[], float] = time.monotonic,
+) -> Report:  # fmt: skip
     """The part of a hunt that falls to this process."""
-    hunter, watch = _Hunter(plan), Stopwatch()
+    hunter, watch = _Hunter(plan), Stopwatch(clock)
     report = hunter.report
     first, step = plan.share
     try:
@@ -132,7 +141,7 @@ class _Hunter:
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
-        prey = Prey.of(plan.protocol, plan.kind, plan.options, plan.faults)
+        prey = Prey.of(plan.protocol, plan.kind, plan.options, plan.faults, plan.trees_only)
         self._kept = _Kept(prey, plan.seed, plan.schedules)
         self._asked = chosen(plan.judges)
         self._turns = [0, 0]  # of dear judges, and of those that look apart

@@ -13,11 +13,12 @@ from typing import Any, Literal, Union, get_args, get_origin
 from pydantic import BaseModel, ValidationError
 from pydantic_core import PydanticUndefined
 
+from brokers.programs.protocol import Program
 from protocols.rehearsing import Dice
 
 _UNITS = {"_ns": 1, "_us": 1_000, "_ms": 1_000_000, "_s": 1_000_000_000}
 _TIMES_NS = (40_000_000, 100_000_000, 250_000_000, 500_000_000)  # the longest shorter than a case rests
-_LONG_NS = (4_000_000_000, 20_000_000_000)  # of what is said in seconds: longer than messages take, faults included
+_LONG_NS = (100_000_000, 4_000_000_000, 20_000_000_000)  # of what is said in seconds
 _WHOLES = (1, 2, 3, 5, 8, 13)
 _TRIES = 20
 _SHARE = 3  # an option in so many is said
@@ -31,6 +32,8 @@ def options_model(protocol: Any) -> type[BaseModel] | None:
 
 def draw_options(protocol: Any, said: Mapping[str, Any], dice: Dice) -> dict[str, Any]:
     """Some options of a protocol beside those that are `said`; what does not go together is drawn again."""
+    if issubclass(protocol, Program):  # those of a program are limits of wall time and size
+        return dict(said)
     return draw_fields(options_model(protocol), said, dice)
 
 

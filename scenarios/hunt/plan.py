@@ -25,4 +25,5 @@ class Plan:
     enough: int | None = None
     shrink_seconds: float = 60.0
     lines: bool = True
+    trees_only: bool = False
     share: tuple[int, int] = (0, 1)  # of the numbers of runs: from which on, every how many

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from brokers.faults import NO_PLACE, NO_PLACE_AHEAD, ON_LINK
+from brokers.promises import excused, unnoticed_ns
 from scenarios.hunt.case import Case
 from scenarios.hunt.running import Outcome, run
 
@@ -79,16 +80,12 @@ def _all_gone(outcome: Outcome) -> bool:
         or max(act.at for act in case.acts) + _CALM_NS > case.duration_ns
     ):
         return False
-    if (
-        case.faults or len(outcome.tables["losses"]["link"])
-    ) and outcome.guarantees.under_faults != "recovers":
-        return False
+    losses, faults = outcome.tables["losses"], outcome.tables["faults"]
+    if case.faults or len(losses["link"]):
+        again = excused(outcome.guarantees, faults, unnoticed_ns(faults, losses, kind.publications)).again_ns
+        if not case.faults or again + _CALM_NS > case.duration_ns:
+            return False
     if _lost_unnoticed(outcome) and not outcome.guarantees.heals_loss:
-        return False
-    if any(
-        int(each["at"]) + int(each.get("lasts") or 1 << 62) + _CALM_NS > case.duration_ns
-        for each in case.faults
-    ):
         return False
     begin = {op for op, type_ in kind.types.items() if type_ in kind.interests}
     end = {op for op, type_ in kind.types.items() if type_ in kind.revocations}

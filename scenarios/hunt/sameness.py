@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 from collections.abc import Iterator
 from dataclasses import replace
@@ -11,12 +12,13 @@ from typing import Any
 from brokers.contract import ShardProtocol
 from brokers.engine.simulate import FileTraces, simulate, tables_of
 from brokers.errors import Interrupted
-from protocols.conformance import ORACLE, Variant, check_digests, variants
+from protocols.conformance import ORACLE, check_digests, variants
 from protocols.rehearsing import Dice
 from scenarios.hunt.running import Outcome, said
 
 _WAYS = 2
-_WINDOWS = 2  # at least, until a run is stopped: each is a checkpoint
+_WINDOWS = 2  # at least, until a run is stopped
+_MEMORY = "/dev/shm"  # where files stay in memory, if there is such a folder
 
 
 class _Stopped(Exception):
@@ -31,7 +33,7 @@ def cutting(outcome: Outcome) -> Iterator[tuple[str, str]]:
     dice = Dice(model.seed, len(outcome.case.acts), "hunt/ways")
     left = [way for way in variants(model) if way.engine == "inline"]
     ways = [left.pop(dice.below(len(left))) for _ in range(min(_WAYS, len(left)))]
-    for way in [Variant("once more"), *ways]:
+    for way in ways:  # what differs from run to run differs here too
         try:
             same = way.run(model).digest == outcome.digest
         except Interrupted:
@@ -59,17 +61,21 @@ def resuming(outcome: Outcome) -> Iterator[tuple[str, str]]:
     times = sorted({act.at for act in outcome.case.acts}) or [model.duration_ns // 2]
     until = times[dice.below(len(times))] + 1 + dice.below(20_000_000)
     shards = [1 + dice.below(min(3, model.overlay.brokers)) for _ in range(2)]
+    kept = (1 + dice.below(until), until)  # two checkpoints: the run goes on after one has been taken
+    past = False
 
     def stop(now_ns: int, events: int, under_way: int) -> None:
-        if now_ns >= until:
+        nonlocal past  # told before a checkpoint is taken: it stops at the border after the last
+        if past:
             raise _Stopped
+        past = now_ns >= until
 
     try:
-        with tempfile.TemporaryDirectory(prefix="brokerlab-hunt-") as folder:
+        with tempfile.TemporaryDirectory(prefix="brokerlab-hunt-", dir=_in_memory()) as folder:
             traces = FileTraces(str(Path(folder)), "none", tables_of(model))
             try:
                 digest = simulate(
-                    model, actors=shards[0], trace=traces, progress=stop, checkpoint_every_s=0.0,
+                    model, actors=shards[0], trace=traces, progress=stop, checkpoints_ns=kept,
                     max_window_ns=max(1, until // _WINDOWS),
                 ).digest  # fmt: skip
             except _Stopped:
@@ -81,6 +87,11 @@ def resuming(outcome: Outcome) -> Iterator[tuple[str, str]]:
         return
     if digest != outcome.digest:
         yield "resumed", f"stopped at {until} ns and gone on with it has another digest"
+
+
+def _in_memory() -> str | None:
+    """A folder in memory, or None for the usual one: the files live for one run, and are synced as any."""
+    return _MEMORY if os.access(_MEMORY, os.W_OK | os.X_OK) else None
 
 
 def _nothing(sentence: str) -> None:

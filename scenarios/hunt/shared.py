@@ -15,6 +15,7 @@ from typing import Any
 from brokers.contract import BrokerProtocol, ShardProtocol
 
 _CONTAINERS = (dict, list, set, bytearray)
+_FIXED = (int, float, str, bytes, type, type(None))
 _PLAIN = (*_CONTAINERS, int, float, str, bytes)
 _NOT_ITS_OWN = (BrokerProtocol, ShardProtocol, object)
 _NO_MODULES = ("abc", "typing")
@@ -97,9 +98,19 @@ def _copied(value: Any) -> Any:
     if not isinstance(value, _CONTAINERS):
         return value
     try:
-        return copy.deepcopy(value)
+        return _flat(value) or copy.deepcopy(value)
     except Exception:  # whatever lies in it
         return _UNKNOWN
+
+
+def _flat(value: Any) -> Any:
+    """A copy of a container in which nothing can change, made quickly; None where something can."""
+    inside = (*value, *value.values()) if isinstance(value, dict) else value
+    return value.copy() if all(_fixed(each) for each in inside) else None
+
+
+def _fixed(value: Any) -> bool:
+    return isinstance(value, _FIXED) or (isinstance(value, tuple) and all(map(_fixed, value)))
 
 
 def _same(value: Any, copied: Any) -> bool:

@@ -7,6 +7,7 @@ The folder has the scenario, with an expectation that fails where a run by itsel
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -50,6 +51,8 @@ def lines_of(case: Case) -> Iterator[str]:
     )
     yield f"{case.brokers} brokers, links {links or 'none'}"
     yield "clients " + ", ".join(f"{i} at {broker}" for i, broker in enumerate(case.clients))
+    if case.detect_ns is not None:
+        yield f"brokers are told of what fails after {format_duration(case.detect_ns)}"
     names = ("params", "cost", "options", "session", "queues", "latent")
     said = {name: dict(getattr(case, name)) for name in names if getattr(case, name)}
     if case.settled:
@@ -105,7 +108,7 @@ def again(finding: Finding, protocol: str, file: Path) -> str:
     """The command that shows a finding again."""
     lowered = "" if finding.case.thresholds is None else f" --thresholds {finding.case.thresholds}"
     named = f" --judges {finding.judge}" if JUDGES[finding.judge].late else ""
-    return f"brokerlab hunt {protocol} --replay {file}{lowered}{named}"
+    return f"brokerlab hunt {shlex.quote(protocol)} --replay {shlex.quote(str(file))}{lowered}{named}"
 
 
 def scenario_text(finding: Finding, command: str) -> str:

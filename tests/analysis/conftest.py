@@ -25,6 +25,7 @@ services:
     kind: content
     attributes: 3
     protocol: {protocol}
+    options: {options}
     cost: {{base: 200 us, per_entry: 1 us}}
     workload:
       - source: subscribe
@@ -47,18 +48,19 @@ def news(tmp_path_factory):
     made: dict[tuple, RunFolder] = {}
 
     def make(
-        protocol="covering", topology=TREE, loss="0", level="full", duration="4 s", drain="60 s", rate="10/s"
+        protocol="covering", topology=TREE, loss="0", level="full", duration="4 s", drain="60 s", rate="10/s",
+        options="{}",
     ) -> RunFolder:
         from scenarios.running import run
 
-        key = (protocol, topology, loss, level, duration, drain, rate)
+        key = (protocol, topology, loss, level, duration, drain, rate, options)
         if key not in made:
             folder = tmp_path_factory.mktemp("news")
             scenario = folder / "news.yaml"
             scenario.write_text(
                 NEWS.format(
                     protocol=protocol, topology=topology, loss=loss, level=level, duration=duration, drain=drain,
-                    rate=rate,
+                    rate=rate, options=options,
                 ),
                 encoding="utf-8",
             )  # fmt: skip

@@ -14,6 +14,6 @@ print(json.dumps({**example.HELLO, "format": "msgpack"}), flush=True)
 brokers, network = {}, []
 while head := sys.stdin.buffer.read(4):
     frame = msgpack.unpackb(sys.stdin.buffer.read(int.from_bytes(head, "big")))
-    told = msgpack.packb(example.answer(frame, brokers, network))
+    told = msgpack.packb(json.loads(json.dumps(example.answer(frame, brokers, network))))  # keys are texts
     sys.stdout.buffer.write(len(told).to_bytes(4, "big") + told)
     sys.stdout.buffer.flush()

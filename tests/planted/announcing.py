@@ -14,7 +14,7 @@ from protocols.content.kind import PUBLISH, SUBSCRIBE
 from protocols.routes import shared_tree
 from tests.planted.bridges import Bridge
 from tests.planted.clusters import Cluster
-from tests.planted.counting import LOCAL
+from tests.planted.counting import LOCAL, filter_at
 
 ANNOUNCE, RETRACT, LIST, MODE = range(FIRST_PROTOCOL_TYPE + 8, FIRST_PROTOCOL_TYPE + 12)
 
@@ -202,6 +202,12 @@ class TellingMode(Cluster):
 
     def tell_mode(self, message: Message, link: int) -> None:
         self.node.send(message, link, MODE)
+
+    def on_standing(self, id: int, client: int, broker: int, row: Any) -> None:
+        """What stands from the start nobody has asked a neighbour for."""
+        if broker == self.node.broker:
+            key = self.filter_of[id] = filter_at(row)
+            self.count(key, LOCAL, self.counted(key, LOCAL, 1))
 
     def ask_for(self, message: Message, key: str, link: int) -> None:
         if link in self.asking:

@@ -109,33 +109,40 @@ class BothDeclared(Bridge):
 
 
 class Tagged(PerConnection):
-    """On a square: brokers 0 and 1 are one cluster, each of the others is one. What came from one does not return.
+    """On a square: brokers 0 and 1 are one cluster, each of the others is one, and gets it once.
 
-    Over a route, within a cluster, it goes one hop. The word of a publication is the origin.
+    Over a route, within a cluster, it goes one hop. The word of a publication says which clusters have it.
     """
 
+    guarantees = Guarantees(fifo_per_publisher=False)
+
     @classmethod
-    def guarantees_for(cls, overlay: Any) -> Guarantees:
+    def misfits(cls, options: Any, overlay: Any, params: Any) -> list[tuple[str, str]]:
         square = list(zip(overlay.link_a.tolist(), overlay.link_b.tolist())) == [(0, 1), (0, 2), (1, 3), (2, 3)]
-        return Guarantees(square, square, False)
+        return [] if square else [("protocol", "is for a square: links 0-1, 0-2, 1-3 and 2-3")]
 
     def cluster(self, broker: int) -> int:
         return max(broker, 1)
 
-    def origin(self, message: Message) -> int:
-        return message.word if message.link >= 0 else self.cluster(self.node.broker)
+    def has_it(self, message: Message) -> int:
+        """The clusters that have a publication, a bit for each."""
+        return message.word if message.link >= 0 else 0
 
     def may_go(self, message: Message, link: int) -> bool:
         node, here = self.node, self.cluster(self.node.broker)
-        by_route = message.link >= 0 and self.cluster(node.neighbour(message.link)) == here
-        comes_home = message.link >= 0 and self.cluster(node.neighbour(link)) == self.origin(message)
-        return super().may_go(message, link) and not by_route and not comes_home
+        if message.link >= 0 and self.cluster(node.neighbour(message.link)) == here:
+            return False
+        there = self.cluster(node.neighbour(link))
+        return super().may_go(message, link) and (there == here or not self.has_it(message) >> there & 1)
 
     def pass_on(self, message: Message, link: int) -> None:
         self.node.send(message, link, PUBLISH, Body(message.body), self.tag(message, link))
 
     def tag(self, message: Message, link: int) -> int:
-        return self.origin(message)
+        """Those that have it, this one, and those that it goes to from here."""
+        node = self.node
+        told = [node.neighbour(each) for each in node.links if self.may_go(message, each)]
+        return sum(1 << each for each in {self.cluster(other) for other in (node.broker, *told)}) | self.has_it(message)
 
 
 class TagLost(Tagged):

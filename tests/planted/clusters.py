@@ -15,7 +15,8 @@ from typing import Any
 
 from brokers.contract import Guarantees, Message
 from brokers.faults import LINK_DOWN, LINK_UP, RESTART
-from tests.planted.counting import LOCAL, MINUS, PLUS, Counting, filter_at
+from brokers.promises import Recovery
+from tests.planted.counting import ASK, LOCAL, MINUS, PLUS, Counting, filter_at
 
 
 def is_mesh(overlay: Any) -> bool:
@@ -96,6 +97,10 @@ class RefusingStrangers(Cluster):
         super().__init__(node)
         self.strangers: list[int] = []  # links that are down
 
+    @classmethod
+    def recovery(cls, options: Any, overlay: Any, faced: Any) -> Recovery:
+        return super().recovery(options, overlay, faced)._replace(lets_go=True)
+
     def go_down(self, message: Message, link: int) -> None:
         self.take_from(message, link, {})
         if link not in self.strangers:
@@ -104,6 +109,7 @@ class RefusingStrangers(Cluster):
     def on_fault(self, message: Message) -> None:
         if message.type == LINK_UP and message.link in self.strangers:
             self.strangers.remove(message.link)
+            self.node.send(message, message.link, ASK)  # what it said as a stranger was not heard
         super().on_fault(message)
 
     def take_from(self, message: Message, link: int, told: dict[str, int]) -> None:

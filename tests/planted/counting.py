@@ -159,7 +159,7 @@ class Counting(BrokerProtocol):
             self.filter_of[id] = key
         for link in (LOCAL, *self.links):
             if self.lies_behind(broker, link):
-                self.count(key, link, self.counted(key, link, 1))
+                self.count(key, link, self.stands_for(key, link))
         for link in self.links:
             if self.wants(key, link):
                 self.sent[link][key] = self.stands_as(key, link)
@@ -174,6 +174,10 @@ class Counting(BrokerProtocol):
             shared["masks"] = shared_tree(self.node).masks()
         inward = link ^ 1
         return bool(shared["masks"][broker][inward >> 6] >> np.uint64(inward & 63) & np.uint64(1))
+
+    def stands_for(self, key: str, link: int) -> int:
+        """How many want a filter there, with one more that wanted it from the start."""
+        return self.counted(key, link, 1)
 
     def stands_as(self, key: str, link: int) -> int:
         return -1
@@ -294,8 +298,17 @@ class Adding(Counting):
         """A plus that is lost is made up for by nothing."""
         return Guarantees(exact=not overlay.loss.any())
 
+    @classmethod
+    def recovery(cls, options: Any, overlay: Any, faced: Any) -> Recovery | None:
+        """Nor is one that came twice."""
+        return None if faced.doubles else super().recovery(options, overlay, faced)
+
     def counted(self, key: str, link: int, by: int) -> int:
         return max(0, self.came.get(key, {}).get(link, 0) + by)
+
+    def stands_for(self, key: str, link: int) -> int:
+        """A neighbour has said it once, whoever wants it there."""
+        return self.counted(key, link, 1) if link == LOCAL else 1
 
 
 class SubscribedTwice(Adding):
@@ -303,6 +316,11 @@ class SubscribedTwice(Adding):
 
     What came over a link that goes down is forgotten.
     """
+
+    @classmethod
+    def recovery(cls, options: Any, overlay: Any, faced: Any) -> Recovery | None:
+        found = super().recovery(options, overlay, faced)
+        return found and found._replace(lets_go=True)
 
     def go_down(self, message: Message, link: int) -> None:
         super().take(message, {})
@@ -335,6 +353,9 @@ class Weighing(Adding):
 
     def weight(self, key: str, link: int) -> int:
         return sum(count for other, count in self.came.get(key, {}).items() if other != link)
+
+    def stands_for(self, key: str, link: int) -> int:
+        return self.counted(key, link, 1)
 
     def stands_as(self, key: str, link: int) -> int:
         return self.weight(key, link)

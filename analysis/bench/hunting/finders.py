@@ -82,12 +82,14 @@ def _differing(model: Model, ways: Sequence[Variant]) -> str | None:
 
 
 def hunt(protocols: Sequence[str], seed: int, seconds: float) -> str | None:
-    """`scenarios.hunt` on each protocol in turn, with its share of the time."""
+    """`scenarios.hunt` on each protocol in turn, with its share of the CPU seconds, until the first finding."""
     look = importlib.import_module("scenarios.hunt.hunt").hunt
     for protocol in protocols:
-        report = look(protocol, seed=seed, seconds=seconds / len(protocols))
+        report = look(
+            protocol, seed=seed, seconds=seconds / len(protocols), enough=1, shrink_seconds=0, clock=time.process_time
+        )
         if report.findings:
-            return f"{protocol}: {report.findings[0]}"
+            return f"{protocol}: run {report.findings[0].run}: {report.findings[0]}"
     return None
 
 

@@ -1,0 +1,65 @@
+"""Every protocol is hunted: each that is registered, of whatever kind, and the example programs.
+
+A hunt of so many runs is the same each time. Its seed follows from the protocol's name, or is what HUNT_SEED says.
+"""
+
+from __future__ import annotations
+
+import os
+import zlib
+from pathlib import Path
+
+import pytest
+
+from brokers import names
+from scenarios.hunt.hunt import hunt
+from scenarios.hunt.telling import again, told, write
+from tests.brokers.program_cases import LANGUAGES, example
+
+RUNS, RUNS_FULL = 60, 3_000
+RUNS_OF_PROGRAMS = 8  # each starts the program anew
+SERVED = 10  # a run with a server costs as much as so many without
+PROTOCOLS = sorted(names.table("protocols"))
+
+
+def seed_of(name: str) -> int:
+    said = os.environ.get("HUNT_SEED", "")
+    if said and not said.isdecimal():
+        raise pytest.UsageError(f"HUNT_SEED is a whole number (got {said!r})")
+    return int(said) if said else zlib.crc32(name.encode()) % 100_000
+
+
+def runs_of(name: str, runs: int) -> int:
+    """How many runs a protocol gets."""
+    protocol = names.find("protocols", name).object
+    kind = names.find("kinds", protocol.kind).object
+    return max(1, runs // SERVED) if kind.server else runs
+
+
+def nothing_is_found(protocol: str, seed: int, runs: int, folder: Path) -> None:
+    report = hunt(protocol, seed=seed, runs=runs)
+    assert report.runs == runs
+    lines = [f"brokerlab hunt '{protocol}' --seed {seed} --runs {runs}"]
+    for found in report.findings:
+        scenario = write(found, folder, protocol) / "scenario.yaml"
+        lines += [told(found), f"    again: {again(found, protocol, scenario)}"]
+    assert not report.findings, "\n".join(lines)
+
+
+each = pytest.mark.parametrize("name", PROTOCOLS, ids=[f"{name}, seed {seed_of(name)}" for name in PROTOCOLS])
+
+
+@each
+def test_a_hunt_finds_nothing_against_a_protocol(name, tmp_path):
+    nothing_is_found(name, seed_of(name), runs_of(name, RUNS), tmp_path)
+
+
+@pytest.mark.full
+@each
+def test_a_hunt_of_minutes_finds_nothing_against_a_protocol(name, tmp_path):
+    nothing_is_found(name, seed_of(name) + 1, runs_of(name, RUNS_FULL), tmp_path)
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_a_hunt_finds_nothing_against_an_example_program(language, tmp_path):
+    nothing_is_found(example(language, tmp_path), seed_of(language), RUNS_OF_PROGRAMS, tmp_path)
