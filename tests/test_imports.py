@@ -39,7 +39,7 @@ BY_STRING = {
         "analysis.spark.session",
         "analysis.spark.trace",
     },
-    "scenarios.commands.explain": {"analysis.spark.explain"},
+    "scenarios.commands.explain": {"analysis.spark.explain", "analysis.ways.picturing"},
     "scenarios.commands.reproduce": {"analysis.papers.registry", "analysis.papers.report"},
     "scenarios.commands.warm": {"analysis.warm.compiling"},
     "scenarios.many.expect": {"analysis.spark.audit", "analysis.spark.session"},
