@@ -130,7 +130,8 @@ def _beside(
     rows = told[1].rows("publications", publication=publication["publication"])
     ways = Way(told[0], publication), Way(told[1], rows[0]) if rows else None
     same_case(ways[0], ways[1], str(path))
-    name = f"{other.path.name} ({services[service.number].protocol_name})"
+    protocol = services[service.number].protocol_name
+    name = other.path.name if protocol == service.protocol_name else f"the run by {protocol}"
     if client is None:
         assert ways[1] is not None
         return parted(ways[0], ways[1], name)
@@ -203,7 +204,7 @@ def _why(
     sent = publication["time_ns"]
     nodes = len(names)
     got = [d["time_ns"] for d in deliveries if d["client"] == client + nodes]
-    rule = rule_of(service)
+    rule, told = rule_of(service), Told.of_run(run, service)
     interests = []
     for change in sorted(_rows(run, "changes", "client", client + nodes), key=lambda c: c["issued_ns"]):
         if change["service"] != service.number or change["operation"] not in service.kind.interests:
@@ -213,7 +214,7 @@ def _why(
             {
                 "interest": change["interest"],
                 "name": message_name(change["change"], nodes),  # of the message that asked
-                "matches": reason.startswith("matches"),
+                "matches": told.wants(publication, change) if told.decides else None,  # None: values alone do not say
                 "reason": reason,
                 **{k: change[k] for k in ("issued_ns", "settled_ns", "revoked_ns", "gone_ns", "lost")},
                 "when": _when(change, sent, max((h["time_ns"] for h in hops), default=sent)),
@@ -259,7 +260,7 @@ def _said(
     hops: list[dict[str, Any]], names: Sequence[str], losses: list[dict[str, Any]], fallen: list[dict[str, Any]],
     gone: bool,
 ) -> str:  # fmt: skip
-    wanted = [i for i in interests if i["matches"] and i["when"] not in ("gone before", "issued too late")]
+    wanted = [i for i in interests if i["matches"] is not False and i["when"] not in ("gone before", "issued too late")]
     spoilt = {True: ", but links lost messages of it", False: ""}
     because = "; ".join(
         f"interest {i['name']} ({i['when']}{spoilt[i['lost'] > 0]}) {i['reason']}" for i in wanted
@@ -273,7 +274,8 @@ def _said(
         return f"client {client} did not get it: it never asked for anything in this service"
     if not wanted:
         why = "; ".join(
-            f"interest {i['name']} {i['reason'] if not i['matches'] else 'was ' + i['when']}" for i in interests[:5]
+            f"interest {i['name']} {'was ' + i['when'] if i['matches'] is not False else i['reason']}"
+            for i in interests[:5]
         )
         return f"client {client} did not get it, rightly: {why}"
     if gone:

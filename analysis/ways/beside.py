@@ -54,8 +54,11 @@ def beside(one: Pair | Way, two: Pair | Way, other: str) -> dict[str, Any]:
     knew = []
     if isinstance(one, Pair) and isinstance(two, Pair):
         knew = [_knew(pair, at) for pair in (one, two)]
-        said.append(f"By then it had heard here of {listed(knew[0], 'nothing that wants it')}; "
-                    f"there of {listed(knew[1], 'nothing that wants it')}.")  # fmt: skip
+        here, there = (listed(each, "nothing that wants it") for each in knew)
+        if here == there:
+            said.append(f"By then it had heard of {here}, here and there.")
+        else:
+            said.append(f"By then it had heard here of {here}; there of {there}.")
     return {
         "broker": told.names[at], "towards": told.names[towards], "more": "here" if more else "there",
         "sent": [{told.names[to]: count for to, count in each.items()} for each in sent], "knew": knew, "said": said,

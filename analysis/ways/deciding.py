@@ -2,6 +2,7 @@
 
 Verdicts: delivered, delivered twice, delivered unasked, delivered after withdrawal, delivered out of order; not wanted;
 never told, told too late, withdrawn, forgotten, lost, withheld, under way. Each is said of one broker where it can be.
+Where values alone do not tell what wants a publication, it is not delivered, and how far it came is told.
 """
 
 from __future__ import annotations
@@ -9,11 +10,11 @@ from __future__ import annotations
 from typing import Any
 
 from analysis.ways.getting import DELIVERED, disorder, twice, unasked
-from analysis.ways.missing import missed
+from analysis.ways.missing import LOST_IT, UNDER_WAY, missed
 from analysis.ways.pair import Decision, Pair, plain
 from analysis.ways.steps import steps
 
-NOT_WANTED = "not wanted"
+NOT_WANTED, NOT_DELIVERED = "not wanted", "not delivered"
 
 
 def decided(pair: Pair) -> Decision:
@@ -27,11 +28,12 @@ def decided(pair: Pair) -> Decision:
     if not pair.standing:
         return Decision(NOT_WANTED, [], pair.home)
     decision = missed(pair)
-    if hasattr(pair.told.rule, "judge"):
+    whole = "Answers of this kind are right or wrong as wholes, and others may have been before it"
+    alone = "Whether it had to come, values alone do not say in this kind"
+    if pair.told.in_wholes or not pair.told.decides:
         decision.sure = False
-        decision.but(
-            "Answers of this kind are right or wrong as wholes: others may have been before it; ask the audit."
-        )
+        decision.verdict = decision.verdict if decision.verdict in (LOST_IT, UNDER_WAY) else NOT_DELIVERED
+        return decision.but(f"{whole if pair.told.in_wholes else alone}; `brokerlab audit` tells.")
     if not any(_forced(pair, row) for row in pair.standing):
         decision.but("That breaks no promise by itself: what wants it was in flight or being withdrawn.")
     return decision

@@ -23,6 +23,8 @@ def twice(pair: Pair) -> Decision:
     if None in events:
         return Decision(TWICE, [said, "Which events delivered it, the trace does not tell."], pair.home, sure=False)
     a, b = (each for each in events if each is not None)
+    if a == b and pair.way.at[a.broker].count(a) > 1 and (sender := pair.way.sender(a)) is not None:
+        return _over_one_link(pair, [said], sender.broker, a, b)
     if a == b:
         count = sum(row["issued_ns"] >= 0 or row["revoked_ns"] != 0 for row in pair.standing)
         more = f"{pair.at(a.broker)} handled it once, at {when(a.time_ns)}, and delivered it twice."

@@ -166,18 +166,19 @@ def _known(pair: Pair, stop: int, towards: int | None, hop: Hop) -> Decision:
         if fault is not None:
             return _forgotten(pair, stop, towards, known, fault)
         return _withheld(pair, stop, towards, known)
-    if towards is not None and not any(map(pair.is_mine, before)) and not _in_between(pair, towards, over):
+    if towards is not None and not any(map(pair.is_mine, before)) and not _in_between(pair, stop, over):
         return _never(pair, stop, towards, [f"By then it had not heard of {pair.asked(pair.standing[0])}."])
     return _taken_back(pair, stop, towards, over, None, None)
 
 
-def _in_between(pair: Pair, towards: int, over: Heard) -> bool:
-    """Whether a neighbour knew of the client's interest before it passed a withdrawal on."""
-    informed = pair.informed.get(towards)
-    if informed is None or over.hop is None or over.hop.link < 0:
+def _in_between(pair: Pair, stop: int, over: Heard) -> bool:
+    """Whether a withdrawal came after the client's interest to where the way of that interest stops."""
+    at = _held_at(pair, stop)
+    if at is None or over.hop is None:
         return False
-    sent_ns = over.hop.time_ns - pair.told.links[over.hop.link]["delay_ns"]
-    return informed.hop is None or informed.hop.time_ns <= sent_ns
+    first = pair.informed[at]
+    there = [each for each in pair.heard(at) if each.about is over.about and each.says == WITHDRAWN]
+    return there[0].place > first.place if there else over.place > first.place
 
 
 def _since(pair: Pair, heard: Heard) -> str:
@@ -231,7 +232,7 @@ def _taken_back(
     what = f"the withdrawal of {pair.asked(over.about)}" if over.sure else f"a {_type(pair, over.hop)}"
     said.append(
         f"At {when(over.hop.time_ns)} it handled {what} from {source}, caused by {pair.because(over.hop.cause)}; "
-        "that was the last it heard from there of anything that wants it."
+        f"that was the last it heard from there of anything that {pair.want} it."
     )
     if not over.sure:
         said.append("What that message says the trace does not tell.")
@@ -320,7 +321,7 @@ def _stopped(pair: Pair, stop: int) -> Iterator[str]:
         ended = (
             "" if over is None else f"; that was withdrawn there at {when(over.time_ns)}, by {pair.because(over.cause)}"
         )
-        yield f"{pair.at(at)} had told {pair.at(onward)} of {pair.asked(other)}, which wants it too{ended}."
+        yield f"{pair.at(at)} had told {pair.at(onward)} of {pair.asked(other)}, which {pair.want} it too{ended}."
     for fault in told.faults:
         if fault.begin_ns <= hop.time_ns and (fault.link >> 1 == link >> 1 >= 0 or fault.broker in (at, onward)):
             yield _said_down(pair, fault)

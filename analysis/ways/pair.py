@@ -114,6 +114,11 @@ class Pair:
                 found[broker] = first
         return found
 
+    @property
+    def want(self) -> str:
+        """What an interest of which a broker heard does."""
+        return "wants" if self.told.decides else "may want"
+
     # ---- in words ------------------------------------------------------------------------------------
 
     def at(self, broker: int) -> str:

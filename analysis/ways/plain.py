@@ -30,6 +30,8 @@ def drawn(picture: Picture) -> str:
     last = ""
     for at, line in enumerate(picture.lines):
         time, text = times[at], shown(line.text, 200) + _sent(picture, at)
+        if at == picture.gap:
+            rows.append(f"{'...':>{left - 2}}")
         row = _row(picture, line, place, end)
         rows.append(f"{time if time != last else '':>{left - 2}}  {''.join(row[left:])}   {text}".rstrip())
         last = time

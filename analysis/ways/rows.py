@@ -55,19 +55,21 @@ class Picture:
     lines: list[Line]
     shades: list[Shade]
     left_out: dict[str, int] = field(default_factory=dict)  # how many lines and brokers are not shown
+    gap: int = -1  # before which line some are left out
 
     def within(self, lines_most: int, columns_most: int) -> Picture:
         """The same with no more lines and columns than that; the most used brokers, the first and last lines."""
-        columns, lines = self.columns, self.lines
+        columns, lines, gap = self.columns, self.lines, self.gap
         if len(columns) > columns_most:
             used = Counter(end for line in lines for end in (line.broker, line.source) if end >= 0)
             columns = sorted(sorted(columns, key=lambda each: (-used[each], each))[:columns_most])
             lines = [line for line in lines if line.broker in columns and (line.source < 0 or line.source in columns)]
         if len(lines) > lines_most:
+            gap = lines_most // 2
             lines = [*lines[: lines_most // 2], *lines[len(lines) - (lines_most - lines_most // 2) :]]
         out = {"events": len(self.lines) - len(lines), "brokers": len(self.columns) - len(columns)}
         shades = [each for each in self.shades if each.broker in columns]
-        return replace(self, columns=columns, lines=lines, shades=shades, left_out=out)
+        return replace(self, columns=columns, lines=lines, shades=shades, left_out=out, gap=gap)
 
     @property
     def notes(self) -> list[str]:

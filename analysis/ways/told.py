@@ -9,10 +9,11 @@ from functools import cached_property
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from analysis.spark.rules import rule_of
+import numpy as np
+
 from brokers.contract import Kind
 from brokers.engine.parts import read_part
-from brokers.errors import RunDamaged
+from brokers.errors import InvalidInput, RunDamaged
 from brokers.faults import LOST, REASONS, STATES
 from brokers.names import load_as
 from brokers.naming import message_name
@@ -73,7 +74,6 @@ class Told:
     ask: Ask
     kind: Kind
     service: int
-    rule: Any
     ends: int = 1 << 62  # what arrives from then on is not handled any more
     _changes: dict[int, Row | None] = field(default_factory=dict)
 
@@ -82,14 +82,14 @@ class Told:
         """Of a service of a run folder."""
         scenario = run.manifest["scenario"]
         return cls(
-            lambda table, equal: rows_of(run, table, equal), service.kind, service.number, rule_of(service),
+            lambda table, equal: rows_of(run, table, equal), service.kind, service.number,
             scenario["duration"] + scenario["drain"],
         )  # fmt: skip
 
     @classmethod
     def of_tables(cls, tables: Mapping[str, Mapping[str, Any]], kind: Kind, ends: int = 1 << 62) -> Told:
         """Of the only service of a run in memory."""
-        return cls(lambda table, equal: _of(tables[table], equal), kind, 0, _rule(kind), ends)
+        return cls(lambda table, equal: _of(tables[table], equal), kind, 0, ends)
 
     def rows(self, table: str, **equal: Any) -> list[Row]:
         """Rows of a table whose columns have these values, or one of a set; `since` and `until` bound time_ns."""
@@ -165,9 +165,26 @@ class Told:
         rows = [row for row in self.rows("changes", interest={interest}) if row["operation"] in self.kind.interests]
         return min(rows, key=lambda row: row["issued_ns"], default=None)
 
+    @property
+    def decides(self) -> bool:
+        """Whether values alone say what wants a publication: the kind is judged pair by pair."""
+        return not self.kind.manifest.judge
+
+    @cached_property
+    def in_wholes(self) -> bool:
+        """Whether answers are right or wrong as wholes, by the audit rule."""
+        rule = self.kind.manifest.audit_rule
+        return bool(rule) and hasattr(load_as("audit rules", rule), "judge")
+
     def wants(self, publication: Row, change: Row) -> bool:
-        """Whether the interest that a change begins wants a publication."""
-        return str(self.rule.reason(publication, change)).startswith("matches")
+        """Whether the interest that a change begins wants a publication; where values do not decide, it may."""
+        if not self.decides:
+            return True
+        interest, values = (np.asarray(row["values"], np.float64) for row in (change, publication))
+        try:
+            return bool(self.kind.oracle({0: interest}, values))
+        except (ArithmeticError, LookupError, TypeError, ValueError) as error:
+            raise InvalidInput(f"what {self.message(change['change'])} asks for cannot be read: {error}") from error
 
     @cached_property
     def faults(self) -> list[Fault]:
@@ -179,7 +196,8 @@ class Told:
     # ---- names ---------------------------------------------------------------------------------------
 
     def message(self, id: int) -> str:
-        return message_name(id, self.nodes)
+        """The name of a message; the change of what stood from the beginning is less than nothing."""
+        return message_name(abs(id), self.nodes)
 
     def client(self, entity: int) -> str:
         return f"client {entity - self.nodes}"
@@ -241,10 +259,6 @@ def _filters(equal: Mapping[str, Any]) -> list[tuple[str, str, Any]]:
 
 def _plain(column: Any) -> Sequence[Any]:
     return [value.tolist() if hasattr(value, "tolist") else value for value in column]
-
-
-def _rule(kind: Kind) -> Any:
-    return load_as("audit rules", kind.manifest.audit_rule)(kind)
 
 
 def rows_of(run: RunFolder, table: str, equal: Mapping[str, Any]) -> list[Row]:

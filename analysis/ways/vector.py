@@ -14,11 +14,12 @@ from analysis.ways.rows import ARROW, CLIENT, DELIVERY, FAILS, HEARS, LOSS, TIME
 
 LINES_MOST, COLUMNS_MOST = 150, 24
 ROW, TOP, CHAR, FONT = 30, 64, 6.7, 11  # px; the widest letters of so large a font
-_LABEL_MOST, _COLUMN_LEAST, _MARGIN = 34, 90, 16
+_LABEL_MOST, _COLUMN_LEAST, _MARGIN = 40, 90, 16
 _STYLE = """
 :root{color-scheme:light dark}
 .page{fill:#fff}.text{fill:#222;font:11px ui-monospace,Menlo,Consolas,monospace}.dim{fill:#666}
 .head{font-weight:bold}.life{stroke:#999;stroke-dasharray:2 3}.arrow{stroke:#1a5fb4;fill:none;stroke-width:1.4}
+.gap{stroke:#999;stroke-width:5;stroke-dasharray:2 8}
 .tip{fill:#1a5fb4}.client{fill:#26a269}.delivery{fill:#26a269}.lost{stroke:#c01c28;fill:none;stroke-width:1.4}
 .timer{fill:#9141ac}.fault{fill:#c01c28}.shade{fill:#c01c28;fill-opacity:.25}
 .halo{paint-order:stroke;stroke:#fff;stroke-width:3px}
@@ -134,6 +135,9 @@ def drawn(picture: Picture) -> str:
     for x in layout.x.values():
         parts.append(f'<line class="life" x1="{x:.1f}" y1="{TOP}" x2="{x:.1f}" y2="{layout.bottom}"/>')
     parts += _shades(layout)
+    if picture.gap >= 0:
+        y = layout.y[picture.gap] - ROW / 2
+        parts.append(f'<line class="gap" x1="{_MARGIN}" y1="{y:.1f}" x2="{width - _MARGIN}" y2="{y:.1f}"/>')
     for number, line in enumerate(picture.lines):
         parts.append(f"<g><title>{escape(_sentence(line, picture))}</title>{_mark(layout, number, line)}</g>")
     for label in layout.labels():

@@ -14,6 +14,7 @@ from typing import Any
 import yaml
 
 from brokers.errors import BrokerlabError
+from brokers.registry import load
 from scenarios.hunt.case import Case
 from scenarios.hunt.hunt import Covered, Finding, Report
 from scenarios.hunt.running import EVENTS_MOST
@@ -140,6 +141,18 @@ def keep_run(folder: Path) -> Path | None:
     except BrokerlabError:
         return None
     return done.path
+
+
+def explained(finding: Finding, folder: Path, kept: Path | None) -> list[str]:
+    """Write why it came so into a finding's folder, and its diagram; what to print of that, a few lines."""
+    if kept is None:
+        return []
+    explain: Any = load("analysis.ways.findings:explained")
+    try:
+        said: list[str] = explain(finding.told, kept, folder, finding.case.scenario())
+    except BrokerlabError as error:
+        return [f"it cannot be explained: {error}"]
+    return said
 
 
 # ---- the end -----------------------------------------------------------------------------------------
