@@ -44,10 +44,14 @@ def beside(one: Pair | Way, two: Pair | Way, other: str) -> dict[str, Any]:
     told, name = a.told, a.told.message(a.id)
     sent = [_sent(way, at) for way in (a, b)]
     names = [listed([_times(told.names[to], count) for to, count in sorted(each.items())]) for each in sent]
-    said = [
-        f"The first broker at which the ways differ is {told.names[at]}: here it sends {name} to {names[0]}, "
-        f"in {other} to {names[1]}."
-    ]
+    if at == towards:
+        times = [f"delivers it {len(each.got)} times" for each in (one, two) if isinstance(each, Pair)]
+        said = [f"The ways do not differ up to {told.names[at]}: here it {times[0]}, in {other} it {times[1]}."]
+    else:
+        said = [
+            f"The first broker at which the ways differ is {told.names[at]}: here it sends {name} to {names[0]}, "
+            f"in {other} to {names[1]}."
+        ]
     if at not in a.at or at not in b.at:
         here, there = ("did not handle", "did") if at not in a.at else ("handled", "did not")
         said.append(f"Here it {here} it, there it {there}.")

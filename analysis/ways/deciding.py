@@ -13,6 +13,7 @@ from analysis.ways.getting import DELIVERED, disorder, twice, unasked
 from analysis.ways.missing import LOST_IT, UNDER_WAY, missed
 from analysis.ways.pair import Decision, Pair, plain
 from analysis.ways.steps import steps
+from analysis.ways.told import Row
 
 NOT_WANTED, NOT_DELIVERED = "not wanted", "not delivered"
 
@@ -35,14 +36,24 @@ def decided(pair: Pair) -> Decision:
         decision.verdict = decision.verdict if decision.verdict in (LOST_IT, UNDER_WAY) else NOT_DELIVERED
         return decision.but(f"{whole if pair.told.in_wholes else alone}; `brokerlab audit` tells.")
     if not any(_forced(pair, row) for row in pair.standing):
-        decision.but("That breaks no promise by itself: what wants it was in flight or being withdrawn.")
+        decision.but("That breaks no promise by itself: what wants it, or what that leans on, was in flight or ending.")
     return decision
 
 
-def _forced(pair: Pair, row: Any) -> bool:
-    """Whether an interest had settled before, and was not being withdrawn."""
-    settled = row["issued_ns"] < 0 or 0 <= row["settled_ns"] < pair.sent_ns
-    return settled and not 0 <= row["revoked_ns"] <= pair.end_ns
+def _forced(pair: Pair, row: Row) -> bool:
+    """Whether an interest had settled before, with all that it leans on, and none of that was being withdrawn."""
+    ahead, seen = [row], {row["change"]}
+    while ahead:
+        each = ahead.pop()
+        settled = each["issued_ns"] < 0 or 0 <= each["settled_ns"] < pair.sent_ns
+        ending = 0 <= each["revoked_ns"] <= pair.end_ns
+        gone = each is not row and 0 <= each["gone_ns"] < pair.sent_ns
+        if not settled or (ending and not gone):
+            return False
+        leans = {found["depends_on"] for found in pair.told.rows("dependencies", change=each["change"])} - seen
+        seen |= leans
+        ahead += [found for change in sorted(leans) if (found := pair.told.change(change)) is not None]
+    return True
 
 
 def told_of(pair: Pair) -> dict[str, Any]:

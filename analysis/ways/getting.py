@@ -69,6 +69,12 @@ def _came_back(pair: Pair, said: str, chain: list[Hop], common: int) -> Decision
                 f"{pair.at(before.broker)} handled it at {when(before.time_ns)} and sent it on to "
                 f"{pair.at(after.broker)}, which had handled it already."
             )
+            if not pair.told.is_tree:
+                again = (
+                    f"On cycles that may happen; {pair.at(after.broker)} took it once more, at {when(after.time_ns)}."
+                )
+                ways = f"The second copy came {_over(pair, chain)}."
+                return Decision(TWICE, [said, ways, back, again], after.broker, before.broker)
             return Decision(
                 TWICE, [said, f"The second copy came {_over(pair, chain)}.", back], before.broker, after.broker
             )

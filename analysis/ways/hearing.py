@@ -42,6 +42,7 @@ class Hearing:
         self._wanted: dict[int, bool] = {}
         self._begun: dict[int, Row | None] = {}
         self._at: dict[int, list[Heard]] = {}
+        self._changed: dict[int, list[Hop]] = {}  # what changes sent to it
 
     def wants(self, begin: Row) -> bool:
         """Whether what a change began wants the publication."""
@@ -56,9 +57,15 @@ class Hearing:
             hops = [hop for hop in self.told.hops(broker=broker, kind=MESSAGE) if hop.cause >= 0]
             self.told.learn({hop.cause for hop in hops})
             self._learn({hop.word for hop in hops if hop.type in self._changing} | self._interests(hops))
+            self._changed[broker] = hops
             self._at[broker] = [heard for hop in hops if (heard := self._heard(hop)) is not None]
         stood = [Heard(None, TOLD, True, each) for each in standing if each["issued_ns"] < 0]
         return stood + self._at[broker]
+
+    def last_change(self, broker: int, before: Hop) -> Hop | None:
+        """The last message of any change that a broker handled before an event of its own."""
+        self.at(broker)
+        return max((hop for hop in self._changed[broker] if hop.place < before.place), default=None)
 
     @property
     def _changing(self) -> frozenset[int]:

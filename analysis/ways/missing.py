@@ -165,7 +165,7 @@ def _known(pair: Pair, stop: int, towards: int | None, hop: Hop) -> Decision:
             return _taken_back(pair, stop, towards, over, known, fault)
         if fault is not None:
             return _forgotten(pair, stop, towards, known, fault)
-        return _withheld(pair, stop, towards, known)
+        return _withheld(pair, stop, towards, known, hop)
     if towards is not None and not any(map(pair.is_mine, before)) and not _in_between(pair, stop, over):
         return _never(pair, stop, towards, [f"By then it had not heard of {pair.asked(pair.standing[0])}."])
     return _taken_back(pair, stop, towards, over, None, None)
@@ -195,9 +195,13 @@ def _type(pair: Pair, hop: Hop) -> str:
     return pair.told.type_name(hop.type)
 
 
-def _withheld(pair: Pair, stop: int, towards: int | None, known: Heard) -> Decision:
-    said = f"It had heard of {_since(pair, known)}, and of no withdrawal of that by then."
-    return Decision(WITHHELD, [said], stop, towards, known.about["change"])
+def _withheld(pair: Pair, stop: int, towards: int | None, known: Heard, hop: Hop) -> Decision:
+    said = [f"It had heard of {_since(pair, known)}, and of no withdrawal of that by then."]
+    last = pair.hearing.last_change(stop, hop)
+    if last is not None and last != known.hop:
+        before = f"{when(hop.time_ns - last.time_ns)} before" if last.time_ns < hop.time_ns else "at the same instant"
+        said.append(f"The last change that it had handled was {pair.because(last.cause)}, {before}.")
+    return Decision(WITHHELD, said, stop, towards, known.about["change"])
 
 
 def _forgotten(pair: Pair, stop: int, towards: int | None, known: Heard, fault: Fault) -> Decision:

@@ -19,9 +19,9 @@ from scenarios.hunt.case import Act, Case, Edge
 from scenarios.hunt.running import run
 from tests.planted.registry import PLANTED
 from tests.planted.settings import Ran
+from tests.scenarios.planted import Blinks
 
 MS = 1_000_000
-HERE = __name__
 LINE, RING = ((0, 1), (1, 2)), ((0, 1), (0, 2), (1, 2))
 ALL, VALUES = (0, 0.0, 1.0), (0.5, 0.0, 0.0, 0.0)
 KINDS = {"-": "unsubscribe", "!": "publish"}
@@ -98,7 +98,7 @@ def case(protocol, script, clients=(0, 2), edges=LINE, delay_ms=1, **more):
         elif what == "!":
             body = VALUES
         acts.append(Act(int(at_ms * MS), client, KINDS.get(what, "subscribe"), number, body=body))
-    name = protocol if isinstance(protocol, str) else f"{HERE}:{protocol.__name__}"
+    name = protocol if isinstance(protocol, str) else f"{protocol.__module__}:{protocol.__name__}"
     links = tuple(Edge(a, b, int(delay_ms * MS)) for a, b in edges)
     brokers = 1 + max(map(max, edges))
     return Case(name, "content", brokers, links, clients, tuple(acts), 400 * MS, **more)
@@ -146,6 +146,21 @@ def test_an_interest_that_was_withdrawn_with_what_covered_it_names_the_withdrawa
     assert "It had heard of 0#0 of client 0 from b1, at 12 ms." in found["said"]
     assert any("0#1, the unsubscribe of client 0" in each for each in found["said"])
     assert any(each.startswith("The way of 1#0 stops at b0") for each in found["said"])
+
+
+def test_an_interest_that_leans_on_one_that_is_being_withdrawn_breaks_no_promise():
+    script = [(10, 0, "+", 0), (20, 1, "+", 0, (0, 0.2, 0.8)), (30, 0, "-", 0), (30.5, 2, "!")]
+    each = case(GivesUpCovered, script, clients=(0, 0, 1), edges=((0, 1),))
+    found = why(each, "2#0", 1)
+    assert found["verdict"] == "delivered"
+    later = why(each.but(acts=(*each.acts[:3], each.acts[3]._replace(at=31 * MS))), "2#0", 1)
+    assert later["verdict"] == "withdrawn" and later["said"][-1].startswith("That breaks no promise by itself")
+
+
+def test_a_race_names_the_last_change_that_the_broker_had_handled():
+    found = why(case(Blinks, [(10, 0, "+", 0), (20, 0, "+", 1), (49, 0, "-", 1), (49.0005, 1, "!")]), "1#0", 0)
+    assert brief(found) == ("withheld", "b1", "b0", "0#0")
+    assert found["said"][-1].endswith("handled was 0#2, the unsubscribe of client 0, 500 ns before.")
 
 
 def test_a_withdrawal_of_the_clients_own_is_named_as_such():
