@@ -45,8 +45,8 @@ def beside(one: Pair | Way, two: Pair | Way, other: str) -> dict[str, Any]:
     sent = [_sent(way, at) for way in (a, b)]
     names = [listed([_times(told.names[to], count) for to, count in sorted(each.items())]) for each in sent]
     if at == towards:
-        times = [f"delivers it {len(each.got)} times" for each in (one, two) if isinstance(each, Pair)]
-        said = [f"The ways do not differ up to {told.names[at]}: here it {times[0]}, in {other} it {times[1]}."]
+        times = [_delivers(len(each.got)) for each in (one, two) if isinstance(each, Pair)]
+        said = [f"The ways to {told.names[at]} are the same: here it {times[0]}, in {other} it {times[1]}."]
     else:
         said = [
             f"The first broker at which the ways differ is {told.names[at]}: here it sends {name} to {names[0]}, "
@@ -67,6 +67,10 @@ def beside(one: Pair | Way, two: Pair | Way, other: str) -> dict[str, Any]:
         "broker": told.names[at], "towards": told.names[towards], "more": "here" if more else "there",
         "sent": [{told.names[to]: count for to, count in each.items()} for each in sent], "knew": knew, "said": said,
     }  # fmt: skip
+
+
+def _delivers(count: int) -> str:
+    return "does not deliver it" if count == 0 else "delivers it" if count == 1 else f"delivers it {count} times"
 
 
 def _times(name: str, count: int) -> str:

@@ -13,8 +13,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from analysis.spark.explain import explain, text
+from analysis.spark.explain import explain, opened, text
+from analysis.spark.trace import services_of
+from analysis.ways.leaving import staying
 from analysis.ways.picturing import as_text, picture, write_svg
+from analysis.ways.told import Told
 from brokers.errors import BrokerlabError
 from brokers.names import table
 from scenarios.loader import from_data
@@ -23,12 +26,12 @@ from scenarios.running import run
 _PUBLICATION, _CLIENT = re.compile(r"publication (\d+#\d+)"), re.compile(r"client (\d+)")
 
 
-def explained(told: str, kept: Path, folder: Path, scenario: Mapping[str, Any]) -> list[str]:
+def explained(judge: str, told: str, kept: Path, folder: Path, scenario: Mapping[str, Any]) -> list[str]:
     """Write explanation and diagram of a finding into its folder; gives what to print of it, a few lines.
 
     Parameters
     ----------
-    told : the finding as a sentence, which names the message and the client that it is about
+    judge, told : who found it, and what, a sentence that names the message and the client that it is about
     kept : the run folder of its case
     folder : the finding's
     scenario : its case
@@ -40,7 +43,11 @@ def explained(told: str, kept: Path, folder: Path, scenario: Mapping[str, Any]) 
     (folder / "diagram.txt").write_text(as_text(drawn) + "\n", "utf-8")
     write_svg(drawn, folder / "diagram.svg")
     if about is None:
-        return []
+        run_told = opened(kept)
+        left = staying(Told.of_run(run_told, services_of(run_told, trust=True)[0])) if judge == "leaks" else []
+        if left:
+            (folder / "explanation.txt").write_text("\n".join(left) + "\n", "utf-8")
+        return left
     other, refused = _flooded(folder, scenario) if number is not None else (None, "")
     found = explain(kept, about, number, beside=other, trust=True)
     (folder / "explanation.txt").write_text(text(found) + "\n" + refused, "utf-8")

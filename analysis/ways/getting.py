@@ -70,9 +70,7 @@ def _came_back(pair: Pair, said: str, chain: list[Hop], common: int) -> Decision
                 f"{pair.at(after.broker)}, which had handled it already."
             )
             if not pair.told.is_tree:
-                again = (
-                    f"On cycles that may happen; {pair.at(after.broker)} took it once more, at {when(after.time_ns)}."
-                )
+                again = f"There are cycles; {pair.at(after.broker)} took it once more, at {when(after.time_ns)}."
                 ways = f"The second copy came {_over(pair, chain)}."
                 return Decision(TWICE, [said, ways, back, again], after.broker, before.broker)
             return Decision(

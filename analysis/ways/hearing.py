@@ -35,9 +35,9 @@ class Heard(NamedTuple):
 
 
 class Hearing:
-    """Of one publication: which brokers heard of what wants it, in the order of each."""
+    """Of one publication: which brokers heard of what wants it, in the order of each; of None, of any interest."""
 
-    def __init__(self, told: Told, publication: Row) -> None:
+    def __init__(self, told: Told, publication: Row | None) -> None:
         self.told, self.publication = told, publication
         self._wanted: dict[int, bool] = {}
         self._begun: dict[int, Row | None] = {}
@@ -48,7 +48,7 @@ class Hearing:
         """Whether what a change began wants the publication."""
         key = begin["change"]
         if key not in self._wanted:
-            self._wanted[key] = self.told.wants(self.publication, begin)
+            self._wanted[key] = self.publication is None or self.told.wants(self.publication, begin)
         return self._wanted[key]
 
     def at(self, broker: int, standing: Iterable[Row] = ()) -> list[Heard]:

@@ -201,7 +201,8 @@ def _withheld(pair: Pair, stop: int, towards: int | None, known: Heard, hop: Hop
     if last is not None and last != known.hop:
         before = f"{when(hop.time_ns - last.time_ns)} before" if last.time_ns < hop.time_ns else "at the same instant"
         said.append(f"The last change that it had handled was {pair.because(last.cause)}, {before}.")
-    return Decision(WITHHELD, said, stop, towards, known.about["change"])
+    cause = None if last is None or last == known.hop else last.cause
+    return Decision(WITHHELD, said, stop, towards, known.about["change"], last=cause)
 
 
 def _forgotten(pair: Pair, stop: int, towards: int | None, known: Heard, fault: Fault) -> Decision:

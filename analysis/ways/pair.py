@@ -12,6 +12,8 @@ from analysis.ways.told import Fault, Row, Told
 from analysis.ways.way import Way
 from topology.units import format_duration
 
+_OTHERS_MOST = 8  # messages about others' interests that are told
+
 
 @dataclass
 class Decision:
@@ -26,6 +28,7 @@ class Decision:
     by_ns: int | None = None  # how much too late
     sure: bool = True  # whether the trace says so; else it is what it looks like
     held: int | None = None  # where the way of the change stops
+    last: int | None = None  # the change that the broker had handled last, where that may have to do with it
 
     def but(self, *said: str) -> Decision:
         """The same with more to say."""
@@ -119,6 +122,15 @@ class Pair:
         """What an interest of which a broker heard does."""
         return "wants" if self.told.decides else "may want"
 
+    def others(self, decision: Decision) -> list[Heard]:
+        """What the broker that a decision is about had heard last of others' interests from the client's side."""
+        if decision.towards is None or decision.broker is None or decision.verdict.startswith("delivered"):
+            return []
+        side = self.told.link(decision.towards, decision.broker)
+        heard = [each for each in self.heard(decision.broker) if each.link == side and not self.is_mine(each)]
+        begun = self.way.at[decision.broker][0].place if self.way.at.get(decision.broker) else (self.end_ns,)
+        return [each for each in heard if each.place < begun][-_OTHERS_MOST:]
+
     # ---- in words ------------------------------------------------------------------------------------
 
     def at(self, broker: int) -> str:
@@ -170,6 +182,7 @@ def plain(decision: Decision, told: Told) -> dict[str, Any]:
         "towards": None if decision.towards is None else told.names[decision.towards],
         "change": None if decision.change is None else told.message(decision.change),
         "held": None if decision.held is None else told.names[decision.held],
+        "last": None if decision.last is None else told.message(decision.last),
         "operation": None if row is None else told.type_name(row["operation"]),
         "fault": None if fault is None else {
             "what": told.what(fault), "begin_ns": fault.begin_ns, "end_ns": fault.end_ns,

@@ -10,7 +10,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from analysis.ways.hearing import Heard
 from analysis.ways.pair import Decision, Pair, lasts, when
 from analysis.ways.told import DOWN, SLOW, Fault, Hop, Row, Told, why_lost
 from analysis.ways.way import Way
@@ -84,13 +83,12 @@ class Picture:
 def of_pair(pair: Pair, decision: Decision | None = None) -> Picture:
     """A publication and a client, with the changes that matter."""
     told = pair.told
-    heard: list[Heard] = []
-    if decision is not None:
-        about = {each for each in (decision.broker, decision.held) if each is not None}
-        heard = [each for broker in sorted(about) for each in pair.heard(broker)]
+    heard = [] if decision is None else pair.others(decision)
     interests = {row["interest"] for row in pair.standing or pair.wanting} | {each.about["interest"] for each in heard}
     changes = {row["change"] for row in told.rows("changes", interest=interests)} if interests else set()
     changes |= {each.hop.cause for each in heard if each.hop is not None}
+    if decision is not None and decision.last is not None:
+        changes.add(decision.last)
     hops = {*pair.way.hops, *(told.hops(cause=changes) if changes else [])}
     first = min(hop.time_ns for hop in hops) if hops else pair.sent_ns
     hops |= set(_beside(told, first, pair.end_ns))

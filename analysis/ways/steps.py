@@ -13,7 +13,13 @@ Step = tuple[int, int, str, str]  # when, its place among what is at the same ti
 
 def steps(pair: Pair, decision: Decision) -> list[dict[str, Any]]:
     """Steps as plain data: time_ns, broker, what."""
-    found: list[Step] = [*_interests(pair), *_hearing(pair, decision), *_way(pair), *_faults(pair)]
+    found: list[Step] = [
+        *_interests(pair),
+        *_hearing(pair, decision),
+        *_last(pair, decision),
+        *_way(pair),
+        *_faults(pair),
+    ]
     return [{"time_ns": at, "broker": where, "what": what} for at, _, where, what in sorted(found)]
 
 
@@ -35,23 +41,39 @@ def _interests(pair: Pair) -> list[Step]:
 
 
 def _hearing(pair: Pair, decision: Decision) -> list[Step]:
-    """Where the client's interests were heard of; where the decision is about, those of others too."""
-    about = {each for each in (decision.broker, decision.held) if each is not None}
+    """Where the client's interests were heard of; at the broker that the decision is about, those of others too."""
+    told = pair.told
+    mine = [(broker, each) for broker in pair.informed for each in pair.heard(broker) if pair.is_mine(each)]
+    others = [(decision.broker, each) for each in pair.others(decision) if decision.broker is not None]
     found = []
-    for broker in sorted(set(pair.informed) | about):
-        for heard in pair.heard(broker):
-            hop = heard.hop
-            if hop is None or hop.link < 0 or not (pair.is_mine(heard) or broker in about):
-                continue
-            told = pair.told
-            source = pair.at(told.links[hop.link]["from"])
-            verb = "hears of" if heard.says == TOLD else "hears of the withdrawal of"
-            why = "" if hop.cause == heard.about["change"] else f", caused by {pair.because(hop.cause)}"
-            if not heard.sure:
-                verb = f"gets a {told.type_name(hop.type)} about"
-                why = f", caused by {pair.because(hop.cause)}"
-            found.append((hop.time_ns, 1, pair.at(broker), f"{verb} {pair.asked(heard.about)} from {source}{why}"))
+    for broker, heard in mine + others:
+        hop = heard.hop
+        if hop is None or hop.link < 0:
+            continue
+        source = pair.at(told.links[hop.link]["from"])
+        verb = "hears of" if heard.says == TOLD else "hears of the withdrawal of"
+        why = "" if hop.cause == heard.about["change"] else f", caused by {pair.because(hop.cause)}"
+        if not heard.sure:
+            verb = f"gets a {told.type_name(hop.type)} about"
+            why = f", caused by {pair.because(hop.cause)}"
+        found.append((hop.time_ns, 1, pair.at(broker), f"{verb} {pair.asked(heard.about)} from {source}{why}"))
     return found
+
+
+def _last(pair: Pair, decision: Decision) -> list[Step]:
+    """The change that the broker had handled last before it withheld."""
+    if decision.last is None or decision.broker is None:
+        return []
+    told = pair.told
+    return [
+        (
+            hop.time_ns,
+            1,
+            pair.at(hop.broker),
+            f"handles {told.type_name(hop.type)}, caused by {pair.because(hop.cause)}",
+        )
+        for hop in told.hops(cause=decision.last, broker=decision.broker)
+    ]
 
 
 def _way(pair: Pair) -> list[Step]:

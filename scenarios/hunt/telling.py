@@ -149,7 +149,7 @@ def explained(finding: Finding, folder: Path, kept: Path | None) -> list[str]:
         return []
     explain: Any = load("analysis.ways.findings:explained")
     try:
-        said: list[str] = explain(finding.told, kept, folder, finding.case.scenario())
+        said: list[str] = explain(finding.judge, finding.told, kept, folder, finding.case.scenario())
     except BrokerlabError as error:
         return [f"it cannot be explained: {error}"]
     return said
