@@ -55,12 +55,17 @@ class Hearing:
         """All that a broker handled of it, with interests that stood from the beginning."""
         if broker not in self._at:
             hops = [hop for hop in self.told.hops(broker=broker, kind=MESSAGE) if hop.cause >= 0]
-            self.told.learn({hop.cause for hop in hops})
-            self._learn({hop.word for hop in hops if hop.type in self._changing} | self._interests(hops))
             self._changed[broker] = hops
-            self._at[broker] = [heard for hop in hops if (heard := self._heard(hop)) is not None]
+            self._at[broker] = self.of(hops)
         stood = [Heard(None, TOLD, True, each) for each in standing if each["issued_ns"] < 0]
         return stood + self._at[broker]
+
+    def of(self, hops: Iterable[Hop]) -> list[Heard]:
+        """Those of the events that tell of interests that want it, in the order of time."""
+        hops = sorted(hop for hop in hops if hop.cause >= 0)
+        self.told.learn({hop.cause for hop in hops})
+        self._learn({hop.word for hop in hops if hop.type in self._changing} | self._interests(hops))
+        return [heard for hop in hops if (heard := self._heard(hop)) is not None]
 
     def last_change(self, broker: int, before: Hop) -> Hop | None:
         """The last message of any change that a broker handled before an event of its own."""

@@ -10,6 +10,7 @@ from typing import Any
 from analysis.ways.hearing import TOLD, Heard, Hearing
 from analysis.ways.told import Fault, Row, Told
 from analysis.ways.way import Way
+from brokers.contract import MESSAGE
 from topology.units import format_duration
 
 _OTHERS_MOST = 8  # messages about others' interests that are told
@@ -104,17 +105,22 @@ class Pair:
         return self.hearing.at(broker, self.standing)
 
     @cached_property
+    def of_mine(self) -> list[Heard]:
+        """By what brokers heard of the client's interests that want it, wherever that was, in the order of time."""
+        interests = {row["interest"] for row in self.standing or self.wanting}
+        if not interests:
+            return []
+        causes = {row["change"] for row in self.changes if row["interest"] in interests}
+        hops = {*self.told.hops(cause=causes, kind=MESSAGE), *self.told.hops(word=interests, kind=MESSAGE)}
+        return [each for each in self.hearing.of(hops) if self.is_mine(each)]
+
+    @cached_property
     def informed(self) -> dict[int, Heard]:
         """By broker: by what it first heard of an interest of the client that wants it, whenever that was."""
         found: dict[int, Heard] = {}
-        interests = {row["interest"] for row in self.standing}
-        brokers = {hop.broker for hop in self.told.hops(cause=self.mine)}
-        if interests:
-            brokers |= {hop.broker for hop in self.told.hops(word=interests)}
-        for broker in sorted(brokers):
-            first = next((each for each in self.heard(broker) if self.is_mine(each) and each.says == TOLD), None)
-            if first is not None:
-                found[broker] = first
+        for each in self.of_mine:
+            if each.says == TOLD and each.hop is not None:
+                found.setdefault(each.hop.broker, each)
         return found
 
     @property

@@ -43,10 +43,8 @@ def _interests(pair: Pair) -> list[Step]:
 def _hearing(pair: Pair, decision: Decision) -> list[Step]:
     """Where the client's interests were heard of; at the broker that the decision is about, those of others too."""
     told = pair.told
-    mine = [(broker, each) for broker in pair.informed for each in pair.heard(broker) if pair.is_mine(each)]
-    others = [(decision.broker, each) for each in pair.others(decision) if decision.broker is not None]
     found = []
-    for broker, heard in mine + others:
+    for heard in pair.of_mine + pair.others(decision):
         hop = heard.hop
         if hop is None or hop.link < 0:
             continue
@@ -56,7 +54,7 @@ def _hearing(pair: Pair, decision: Decision) -> list[Step]:
         if not heard.sure:
             verb = f"gets a {told.type_name(hop.type)} about"
             why = f", caused by {pair.because(hop.cause)}"
-        found.append((hop.time_ns, 1, pair.at(broker), f"{verb} {pair.asked(heard.about)} from {source}{why}"))
+        found.append((hop.time_ns, 1, pair.at(hop.broker), f"{verb} {pair.asked(heard.about)} from {source}{why}"))
     return found
 
 

@@ -23,7 +23,11 @@ class Way:
         for hop in self.hops:
             self.at[hop.broker].append(hop)
         self.losses = sorted(told.rows("losses", body=self.id), key=lambda row: (row["time_ns"], row["link"]))
-        self.doubled = told.rows("doubled", body=self.id)
+
+    @cached_property
+    def doubled(self) -> list[Row]:
+        """Copies that a worn link made."""
+        return self.told.rows("doubled", body=self.id)
 
     @cached_property
     def deliveries(self) -> list[Row]:

@@ -1,4 +1,4 @@
-"""A finding of a hunt is explained and drawn beside its scenario, and `explain` says of its run what it says in memory."""
+"""A finding of a hunt is explained and drawn beside its scenario; `explain` says of a run folder what it says in memory."""
 
 from __future__ import annotations
 
