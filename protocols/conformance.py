@@ -230,8 +230,7 @@ def judge_run(model: Model, service: int = 0) -> tuple[Audit, list[str]]:
     kind, protocol = spec.kind_class(spec.params), spec.protocol_class
     owed = promised(protocol, spec.options, model.overlay, Faced.of(model.faults, model.overlay))
     found = audit(tables, kind, owed, service)
-    holds = owed.exact or owed.no_duplicates or owed.fifo_per_publisher
-    return found, list(over_budget(tables, kind, owed, protocol, model.overlay, service)) if holds else []
+    return found, [told for _, told in over_budget(tables, kind, owed, protocol, model.overlay, service)]
 
 
 # ---- the command -------------------------------------------------------------------------------------

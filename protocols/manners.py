@@ -20,10 +20,11 @@ from protocols.standing import Standing, Tables, excused_of
 
 def over_budget(
     tables: Tables, kind: Kind, guarantees: Guarantees, protocol: Any, overlay: Any, service: int = 0
-) -> Iterator[str]:
-    """What a run spent too much, a sentence for the first of each sort."""
+) -> Iterator[tuple[str, str]]:
+    """What a run spent too much: sort and sentence of the first of each sort, which are `twice` and `waste`."""
     handed = guarantees.hands_over and "stays" in tables and len(tables["stays"]["stay"]) > 0
-    if not kind.publications or handed:
+    promises = guarantees.exact or guarantees.no_duplicates or guarantees.fifo_per_publisher
+    if not kind.publications or handed or not promises:
         return
     went = _crossings(tables, kind, service)
     found = Audit.of(tables, guarantees)
@@ -33,7 +34,8 @@ def over_budget(
         excused = twice | {p.id for p in every if excuse.anything(p.sent, p.end)}
         again = [key for key, count in sorted(went.items()) if count > 1 and key[0] not in excused]
         if again:
-            yield f"publication {found.message(again[0][0])} went over the link {_link(tables, again[0][1])} again"
+            body, link = again[0]
+            yield "twice", f"publication {found.message(body)} went over the link {_link(tables, link)} more than once"
     if protocol.frugal and overlay.is_tree and not overlay.has_latent:
         standing = Standing(tables, kind, service, guarantees)
         interests = {each.change: each for each in standing.versions if each.type in kind.interests}
@@ -49,7 +51,10 @@ def over_budget(
             }
             for link in over.get(p.id, ()):
                 if not may & _behind(tables, link):
-                    yield f"publication {found.message(p.id)} went over the link {_link(tables, link)} for nobody"
+                    yield "waste", (
+                        f"publication {found.message(p.id)}, sent at {p.sent} ns, went over the link "
+                        f"{_link(tables, link)}, behind which nobody may get it"
+                    )
                     return
 
 
