@@ -74,6 +74,12 @@ def test_an_option_that_no_run_draws_is_told(chatty_report):
     assert ("option", "note") in {(each.sort, each.name) for each in chatty_report.unexercised}
 
 
+@pytest.mark.full
+@pytest.mark.parametrize("name", sorted(names.table("protocols")))
+def test_a_hunt_of_a_built_in_protocol_leaves_nothing_unexercised(name):
+    assert hunt(name, runs=RUNS_ENOUGH, seed=5, judges=["fails"], lines=False).unexercised == []
+
+
 def test_what_a_protocol_cannot_use_is_not_told():
     prey = Prey.of("topk-ingress")
     names = {each.name for each in unexercised(prey, OwnCode.of(prey.protocol_class), Covered())}
