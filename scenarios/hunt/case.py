@@ -18,6 +18,7 @@ from scenarios.plan import resolve
 from scenarios.schema import Scenario
 
 SERVICE, CLIENTS = "service", "all"
+_DELAYS = {"fault", "at", "lasts", "link", "way", "delay"}  # what a link's fault says that only delays
 _DRAIN_NS = 12_000_000_000
 
 
@@ -96,6 +97,13 @@ class Case:
     def _content(self) -> dict[str, Any]:
         """What it says, field by field."""
         return {each.name: getattr(self, each.name) for each in fields(self)}
+
+    @property
+    def loses(self) -> bool:
+        """Whether any of its faults may lose, double or stop something: what only delays excuses nothing."""
+        return any(set(each) - _DELAYS for each in self.faults) or any(
+            each["fault"] != "degrade" for each in self.faults
+        )
 
     @property
     def size(self) -> tuple[int, ...]:

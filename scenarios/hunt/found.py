@@ -72,7 +72,7 @@ class Covered:
         case = outcome.case
         self.options.update((name, str(value)) for name, value in case.options.items())
         self.events += outcome.events
-        self.faulty += bool(case.faults)
+        self.faulty += case.loses
         if outcome.tables:
             hops = outcome.tables["hops"]
             self.types.update(zip(hops["kind"].tolist(), hops["type"].tolist()))

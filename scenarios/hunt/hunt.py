@@ -20,12 +20,13 @@ from typing import Any
 
 from protocols.rehearsing import Dice
 from scenarios.hunt import hashing
-from scenarios.hunt.aiming import Moment, aim, moments
+from scenarios.hunt.aiming import aim
 from scenarios.hunt.case import Case
-from scenarios.hunt.drawing import Prey, draw
+from scenarios.hunt.drawing import Prey, draw, one_of
 from scenarios.hunt.found import Covered, Finding, Report, lines_reached, unexercised
 from scenarios.hunt.judges import Judge, Mistake, chosen, judged
 from scenarios.hunt.lines import WATCHED_EVERY, Lines
+from scenarios.hunt.moments import Moments, moments
 from scenarios.hunt.mutating import mutate
 from scenarios.hunt.own_code import OwnCode
 from scenarios.hunt.plan import Plan, Schedules
@@ -33,6 +34,8 @@ from scenarios.hunt.running import Outcome, Stopwatch, run, settled_in
 from scenarios.hunt.shrinking import SECONDS_MOST, shrink
 
 _DEAR_EVERY, _DEAR_IF_NEW = 10, 3  # runs that dear judges are asked about, one of them in turn
+_WAYS = 10  # of so many runs these are drawn anew, and aimed; others change a thing or two
+_FIRST, _AT_FIRST, _LATER = 100, (5, 3), (3, 5)  # what is plain shows in the first cases, whatever they are
 _APART, _APART_AT = ("apart", "hashing"), 5  # those that have turns of their own, at one run in ten
 _KEPT_MOST = 200  # cases that are branched from
 OnFinding = Callable[[Finding], None]
@@ -196,22 +199,29 @@ class _Kept:
 
     def __init__(self, prey: Prey, seed: int, schedules: Schedules) -> None:
         self._prey, self._seed, self._schedules = prey, seed, schedules
-        self._cases: list[tuple[Case, list[Moment]]] = []
+        self._cases: list[tuple[Case, Moments]] = []
+        self._clean: list[tuple[Case, Moments]] = []  # those in which something arrives and no loss excuses anything
 
     def next(self, number: int) -> Case:
         """The case of this number."""
         dice = Dice(self._seed, number, "hunt/next")
-        way = dice.below(6)
-        if self._schedules == "random" or not self._cases or way < 3:
+        way = dice.below(_WAYS)
+        drawn, aimed = _AT_FIRST if number < _FIRST else _LATER
+        if self._schedules == "random" or not self._cases or way < drawn:
             return draw(self._prey, self._seed, number)
-        case, at = self._cases[-1 - dice.below(len(self._cases))]
-        aimed = aim(self._prey, case, at, self._seed, number) if way < 5 else None
-        return aimed or mutate(self._prey, case, self._seed, number)
+        case, at = one_of(dice, self._clean if self._clean and dice.below(2) else self._cases)
+        found = aim(self._prey, case, at, self._seed, number) if way < drawn + aimed else None
+        return found or mutate(self._prey, case, self._seed, number)
 
     def keep(self, outcome: Outcome) -> None:
         """Go on from this one too."""
-        self._cases.append((outcome.case, moments(outcome)))
-        del self._cases[: max(0, len(self._cases) - _KEPT_MOST)]
+        kept = (outcome.case, moments(outcome))
+        tables = outcome.tables
+        clean = bool(tables) and not outcome.case.loses and not len(tables["losses"]["link"])
+        clean = clean and len(tables["deliveries"]["client"]) > 0
+        for cases in (self._cases, self._clean) if clean else (self._cases,):
+            cases.append(kept)
+            del cases[: max(0, len(cases) - _KEPT_MOST)]
 
 
 def _smaller(

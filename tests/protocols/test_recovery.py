@@ -191,7 +191,7 @@ def test_what_a_link_loses_of_its_own_leaves_nothing_to_owe():
     assert again(recovers, (quiet, 1, 20)) == NEVER
     heals = replace(recovers, heals_loss=True)
     assert again(heals, (quiet, 1, 20)) == 57 and again(heals, (quiet, 1, 50)) == NEVER
-    assert again(heals, (NO_PLACE, 1, 20)) == 57  # on a link; what a client said and its broker had no place for is gone
+    assert again(heals, (NO_PLACE, 1, 20)) == 57  # ahead of a link
     assert again(heals, (NO_PLACE, 1, 5), link=-1) == NEVER and again(heals, (NO_PLACE, 0, 5), link=-1) == 57
     assert again(Guarantees()) == NEVER
 
