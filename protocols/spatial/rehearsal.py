@@ -12,6 +12,7 @@ from protocols.spatial.kind import EXPIRE, PUBLISH, SUBSCRIBE, UNSUBSCRIBE
 
 _WORDS = 4
 _SIDE = 9
+_LIGHT, _HEAVY = 200, 5_000  # bytes of payload: it pays to hold heavy ones back
 _OBJECT = 1 << 20  # objects are numbered from here, apart from subscriptions
 
 
@@ -36,13 +37,14 @@ def script(
                 ended = begun + 1 + dice.below(end // 3)
                 said[UNSUBSCRIBE].append((ended + -ended % grid, client, id_))
     dice = Dice(seed, 0, "conformance/objects")
+    payload = _HEAVY if seed % 3 == 0 else _LIGHT
     for number in range(rehearsal.publications // 2):
         at = 1 + dice.below(end - grid)
         at += -at % grid
         client = dice.below(clients)
         id_ = ((brokers + client) << 32) | _OBJECT | number
         k = 1 + dice.below(int(params["k_max"]))
-        said[PUBLISH].append((at, client, id_, [*_place(dice), k, dice.below(4) * 200, *_words(dice, words)]))
+        said[PUBLISH].append((at, client, id_, [*_place(dice), k, dice.below(4) * payload, *_words(dice, words)]))
         if dice.below(2):
             gone = at + 1 + dice.below(end // 3)
             said[EXPIRE].append((gone + -gone % grid, client, id_))

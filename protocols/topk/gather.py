@@ -31,7 +31,11 @@ class Options(BaseModel):
 
     give_up: Annotated[
         int,
-        Field(ge=1_000_000, description="where links lose messages: ns after which a silent branch counts as empty"),
+        Field(
+            ge=1_000_000,
+            description="where links lose messages: ns after which a silent branch counts as empty",
+            examples=[4_000_000_000, 8_000_000_000],  # an answer that takes longer is lost, by design
+        ),
     ] = 5_000_000_000
 
 

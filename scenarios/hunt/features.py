@@ -16,8 +16,8 @@ _KEPT_MS = (1, 50, 400)  # sessions; over before a case has come to rest
 
 
 def draw_params(kind: Any, dice: Dice) -> dict[str, Any]:
-    """Some parameters of a kind; mostly none."""
-    return {} if dice.below(3) else draw_fields(kind.Params, {}, dice, share=4)
+    """Some parameters of a kind, each in few cases."""
+    return {} if dice.below(2) else draw_fields(kind.Params, {}, dice, share=3)
 
 
 def draw_moves(clients: int, brokers: int, length: int, dice: Dice) -> tuple[Move, ...]:
