@@ -171,7 +171,7 @@ class _Hunter:
             if mistake.same in self._known:
                 self._known[mistake.same].again += 1
                 continue
-            found = _smaller(number, outcome.case, mistake, self._plan.shrink_seconds)
+            found = smaller(number, outcome.case, mistake, self._plan.shrink_seconds)
             self._known[mistake.same] = found
             yield found
 
@@ -223,7 +223,7 @@ class _Kept:
             del cases[: max(0, len(cases) - _KEPT_MOST)]
 
 
-def _smaller(number: int, case: Case, mistake: Mistake, seconds: float) -> Finding:
+def smaller(number: int, case: Case, mistake: Mistake, seconds: float = SECONDS_MOST) -> Finding:
     """A finding, with its case made smaller."""
     only = narrowed(mistake)
 
@@ -239,4 +239,4 @@ def _smaller(number: int, case: Case, mistake: Mistake, seconds: float) -> Findi
     return replace(found, minimal=shrunk.minimal, tried=shrunk.tried, digest=digest)
 
 
-__all__ = ["Covered", "Finding", "Report", "hunt"]
+__all__ = ["Covered", "Finding", "Report", "hunt", "smaller"]

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
 
 from brokers.engine.simulate import FileTraces, simulate, tables_of
+from scenarios.cli import main
 from scenarios.hunt.aiming import aimed
 from scenarios.hunt.case import Act, Case, Edge
 from scenarios.hunt.drawing import Prey, draw
@@ -113,3 +116,17 @@ def test_checkpoints_are_taken_at_simulated_times(tmp_path):
     assert kept.engine["checkpoints"] == 2
     assert kept.digest == simulate(model).digest
     assert simulate(model, trace=traces, resume=True).digest == kept.digest
+
+
+def test_a_replay_goes_on_making_a_case_smaller(tmp_path, capsys):
+    idle = [Act(i * S // 8, 1, "publish", body=(0.9, 0.0, 0.0, 0.0)) for i in range(1, 4)]
+    acts = (Act(MS, 0, "subscribe", 0, body=RANGE), *idle, Act(S, 1, "publish", body=VALUES))
+    target = "tests.scenarios.planted:ForgetsALink"
+    case = Case(target, "content", 4, STAR, (0, 3), acts, 3 * S)
+    file = tmp_path / "large.yaml"
+    file.write_text(json.dumps(case.scenario()))
+    arguments = ["hunt", target, "--replay", str(file), "--judges", "delivery", "--out", str(tmp_path)]
+    assert main([*arguments, "--shrink"]) == 1
+    told = capsys.readouterr().out
+    assert "from 5 actions to 2" in told and "nothing single can be left out" in told
+    assert main(["hunt", target, "--shrink", "--runs", "1"]) == 3
