@@ -145,15 +145,16 @@ class Excused(NamedTuple):
 def unnoticed_ns(faults: Mapping[str, Any], losses: Mapping[str, Any], publications: frozenset[int]) -> int:
     """When last, after the first fault, a link or a queue lost of its own what was no publication: nobody is told.
 
-    -1: never.
+    -1: never. What the queue of a client's own broker had no place for nobody can bring back: NEVER.
     """
     if not len(faults["begin_ns"]):
         return -1
-    time = np.asarray(losses["time_ns"])
-    by_itself = np.isin(np.asarray(losses["reason"]), (ON_LINK, NO_PLACE, NO_PLACE_AHEAD))
-    quiet = by_itself & (time >= int(np.min(faults["begin_ns"])))
-    quiet &= ~np.isin(np.asarray(losses["type"]), sorted(publications))
-    return int(time[quiet].max(initial=-1))
+    time, reason = np.asarray(losses["time_ns"]), np.asarray(losses["reason"])
+    change = ~np.isin(np.asarray(losses["type"]), sorted(publications))
+    if (change & (reason == NO_PLACE) & (np.asarray(losses["link"]) < 0)).any():
+        return NEVER
+    quiet = np.isin(reason, (ON_LINK, NO_PLACE, NO_PLACE_AHEAD)) & (time >= int(np.min(faults["begin_ns"])))
+    return int(time[quiet & change].max(initial=-1))
 
 
 def excused(guarantees: Guarantees, faults: Mapping[str, Any], unnoticed: int) -> Excused:

@@ -4,7 +4,8 @@ Three questions, three tools:
 
 - Is handling a batch the same as handling its events one by one? `variants` are the ways of running one
   model that must give one trace; `check_digests` runs them and tells the first event that differs.
-- Does it deliver what it declares? `audit` goes through a full trace by brute force (`protocols/judging.py`).
+- Does it deliver what it declares? `audit` goes through a full trace by brute force (`protocols/judging.py`), and
+  `judge_run` asks besides what went over links again or for nobody (`protocols/manners.py`).
 - What does one broker say to the next? `join` connects a few real brokers for a unit test (`protocols/joining.py`).
 
 `python -m protocols.conformance package.module:Class` (or `'exec:./program'`) asks the first two on a few small
@@ -34,13 +35,14 @@ from brokers.registry import load
 from brokers.verdicts import VALID
 from protocols.joining import Delivery, Hop, Joined, join, overlay_of
 from protocols.judging import Audit, audit
+from protocols.manners import over_budget
 from protocols.rehearsing import REHEARSALS, Dice, Rehearsal, Script, columns, rehearse, service_of, target_of
 from topology.units import QuantityError, parse_duration
 
 __all__ = [
     "ORACLE", "REHEARSALS", "Audit", "Delivery", "Dice", "Disagreement", "Hop", "Joined", "Recorded", "Rehearsal",
-    "Script", "Variant", "audit", "audit_run", "check_digests", "columns", "join", "overlay_of", "rehearse", "report",
-    "service_of", "target_of", "variants",
+    "Script", "Variant", "audit", "audit_run", "check_digests", "columns", "join", "judge_run", "overlay_of",
+    "rehearse", "report", "service_of", "target_of", "variants",
 ]  # fmt: skip
 
 
@@ -217,15 +219,18 @@ def _said(error: Exception) -> str:
 
 def audit_run(model: Model, service: int = 0) -> Audit:
     """Run a model and audit one of its services on what its protocol declares."""
+    return judge_run(model, service)[0]
+
+
+def judge_run(model: Model, service: int = 0) -> tuple[Audit, list[str]]:
+    """The same, and what of publications went over links again or for nobody, as sentences (`protocols/manners.py`)."""
     traces = MemoryTraces("full", tables_of(model))
     simulate(model, trace=traces)
-    spec = model.services[service]
-    return audit(
-        traces.tables(),
-        spec.kind_class(spec.params),
-        promised(spec.protocol_class, spec.options, model.overlay, Faced.of(model.faults, model.overlay)),
-        service,
-    )
+    spec, tables = model.services[service], traces.tables()
+    kind, protocol = spec.kind_class(spec.params), spec.protocol_class
+    owed = promised(protocol, spec.options, model.overlay, Faced.of(model.faults, model.overlay))
+    found = audit(tables, kind, owed, service)
+    return found, [told for _, told in over_budget(tables, kind, owed, protocol, model.overlay, service)]
 
 
 # ---- the command -------------------------------------------------------------------------------------
@@ -268,7 +273,7 @@ def _rehearsed(
             try:
                 ways = variants(model)
                 found = check_digests(model, ways)
-                judged = audit_run(model)
+                judged, over = judge_run(model)
             except Exception as error:  # of the protocol, which may raise anything
                 lines.append(f"  failed: {_said(error)}")
                 passed = False
@@ -277,7 +282,9 @@ def _rehearsed(
             for way, _, told in found[:3]:
                 lines.append(f"  {way}: {told}")
             lines.append(f"  {judged}")
-            passed = passed and not found and judged.verdict == VALID
+            for told in over:
+                lines.append(f"  budget: {told}")
+            passed = passed and not found and not over and judged.verdict == VALID
     return passed
 
 

@@ -36,7 +36,7 @@ def excused_of(tables: Tables, kind: Kind, service: int, guarantees: Guarantees)
         return Excused()
     losses = tables["losses"]
     mine = losses["service"] == service
-    of_service = {name: losses[name][mine] for name in ("reason", "type", "time_ns")}
+    of_service = {name: losses[name][mine] for name in ("reason", "type", "link", "time_ns")}
     return excused(guarantees, tables["faults"], unnoticed_ns(tables["faults"], of_service, kind.publications))
 
 

@@ -41,9 +41,10 @@ BY_STRING = {
         "analysis.spark.session",
         "analysis.spark.trace",
     },
-    "scenarios.commands.explain": {"analysis.spark.explain"},
+    "scenarios.commands.explain": {"analysis.spark.explain", "analysis.ways.picturing"},
     "scenarios.commands.reproduce": {"analysis.papers.registry", "analysis.papers.report"},
     "scenarios.commands.warm": {"analysis.warm.compiling"},
+    "scenarios.hunt.telling": {"analysis.ways.findings"},
     "scenarios.many.expect": {"analysis.spark.audit", "analysis.spark.session"},
 }
 _TARGET = re.compile(rf"((?:{'|'.join(PACKAGES)})(?:\.\w+)+)(?::\w+(?:\.\w+)*)?")

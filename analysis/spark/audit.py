@@ -33,6 +33,7 @@ from analysis.spark.comparing import SAMPLE_STEPS, Judged
 from analysis.spark.passes import pieces_of
 from analysis.spark.rules import Kept, judged, matcher_of, rule_of
 from analysis.spark.session import FEW_ROWS
+from analysis.spark.sizes import Sizes, sizes_of
 from analysis.spark.standing import BEHIND, Standing, behind_links, changes_of, settlement
 from analysis.spark.stood import Changes
 from analysis.spark.trace import (
@@ -47,7 +48,7 @@ from analysis.spark.trace import (
 )
 from brokers.auditing import Judge, Matcher, Question, Rule
 from brokers.contract import NEVER, Guarantees
-from brokers.faults import AWAY, REASONS
+from brokers.faults import AWAY
 from brokers.naming import message_name
 from brokers.padded import Padded
 from brokers.promises import Excused
@@ -206,7 +207,7 @@ def _matcher(run: RunFolder, rule: Rule) -> Matcher | Judge | None:
 
 def _audited(trace: Trace, sample: int | None, rows: int) -> list[ServiceAudit]:
     """All services of a run."""
-    found = [_begun(trace, service, size) for service, size in zip(trace.services, _sizes(trace))]
+    found = [_begun(trace, service, size) for service, size in zip(trace.services, sizes_of(trace))]
     if not trace.has("deliveries"):
         return found
     rules = [rule_of(service) for service in trace.services]
@@ -252,37 +253,6 @@ def _handed(trace: Trace, service: Service, found: ServiceAudit) -> None:
         finding.count += len(rows)
         room = max(0, EXAMPLES_MAX - len(finding.examples))
         finding.examples += [_example_of(row, trace.network.brokers) for row in rows[:room]]
-
-
-@dataclass
-class Sizes:
-    """How much of everything a service has."""
-
-    publications: int = 0
-    losses: int = 0
-    interests: int = 0
-    reasons: dict[str, int] = field(default_factory=dict)
-
-
-def _sizes(trace: Trace) -> list[Sizes]:
-    """Of every service. Read here, some rows at a time: a column or two of small numbers."""
-    found = [Sizes() for _ in trace.services]
-    if not trace.has("deliveries"):
-        return found
-    kinds = [service.kind for service in trace.services]
-    for name, columns in (("publications", ()), ("losses", ("reason",)), ("changes", ("operation",))):
-        for piece in pieces_of(name, map(str, trace.run.parts(name)), ("service", *columns)):
-            # As many groups at most as there are services and types of messages.
-            for row in piece.rows().group_by(["service", *columns]).aggregate([([], "count_all")]).to_pylist():
-                size = found[row["service"]]
-                if name != "changes":
-                    setattr(size, name, getattr(size, name) + row["count_all"])
-                    if name == "losses":
-                        reason = REASONS[row["reason"]]
-                        size.reasons[reason] = size.reasons.get(reason, 0) + row["count_all"]
-                elif row["operation"] in kinds[row["service"]].interests:
-                    size.interests += row["count_all"]
-    return found
 
 
 def _begun(trace: Trace, service: Service, sizes: Sizes) -> ServiceAudit:

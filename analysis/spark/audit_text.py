@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from analysis.spark.audit import Audit, ServiceAudit
 
 _OUTAGES_MAX = 5  # that are told
-_CROSSED = {"twice": "over a link again", "waste": "over a link for nobody"}
+_CROSSED = {"twice": "over a link again", "waste": "for nobody"}
 
 
 def text(found: Audit) -> str:
@@ -43,7 +43,8 @@ def text(found: Audit) -> str:
         if service.sessions is not None:
             owed, away = (f"{service.sessions[name]:,}" for name in ("owed", "sent_while_away"))
             lines.append(f"  {owed} decisions forced over several stays of a client, {away} of them while it was away")
-        lines += [f"  {each}" for each in _manners(service)]
+        if manners := "; ".join(_manners(service)):
+            lines.append(f"  {manners}")
         lines += [f"  {_outage(each)}" for each in service.outages[:_OUTAGES_MAX]]
         for name in FINDINGS:
             lines += [f"    {words(name)}: {_example(each)}" for each in getattr(service, name).examples]
@@ -54,17 +55,15 @@ def text(found: Audit) -> str:
 
 def _manners(service: ServiceAudit) -> Iterator[str]:
     """How it behaved beside what it delivered."""
-    if service.budget is not None:
-        told = [f"{count:,} {_CROSSED[sort]}" for sort in _CROSSED if (count := service.budget[sort]) is not None]
-        if told:
-            yield f"budget: of publications went {', '.join(told)}"
+    budget = {} if service.budget is None else {sort: service.budget[sort] for sort in _CROSSED}
+    if told := [f"{count:,} {_CROSSED[sort]}" for sort, count in budget.items() if count is not None]:
+        yield f"budget: {', '.join(told)}"
     if service.quiet is not None:
-        late = f", {service.quiet['late']:,} events more than 9 s after" if service.quiet["late"] else ""
-        yield f"quiet {service.quiet['after_ns'] / 1e9:.3g} s after clients and faults had done their last{late}"
+        late = f", {service.quiet['late']:,} events later than 9 s" if service.quiet["late"] else ""
+        yield f"quiet: {service.quiet['after_ns'] / 1e9:.3g} s after clients and faults{late}"
     if service.leaks is not None:
         entries, brokers = service.leaks["entries"], service.leaks["brokers"]
-        left = f"{entries:,} entries are left at {brokers:,} brokers" if entries else "nothing is left"
-        yield f"leaks: {left}, where nothing stands any more"
+        yield f"leaks: {f'{entries:,} entries at {brokers:,} brokers' if entries else 'nothing'}"
 
 
 def _crossing(example: dict[str, Any]) -> str:

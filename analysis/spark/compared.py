@@ -69,7 +69,7 @@ def excused_of(trace: Trace, service: Service) -> Excused:
     """What faults excuse of a service. Losses are read here, some rows at a time."""
     faults, unnoticed = service.faults(), -1
     if len(faults["end_ns"]):
-        named = ("service", "type", "reason", "time_ns")
+        named = ("service", "type", "reason", "link", "time_ns")
         for piece in passes.pieces_of("losses", map(str, trace.run.parts("losses")), named):
             rows = piece.read()
             mine = {name: column[rows["service"] == service.number] for name, column in rows.items()}

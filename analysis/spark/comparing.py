@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from analysis.spark import crossings, order, outages, pairs, passes
+from analysis.spark import crossings, order, outages, pairs, passes, tabled
 from analysis.spark.pairs import Lists, Publications, Stood, Versions
 from analysis.spark.passes import Array, Blocks, Columns, Piece, block_of, dealt, opened
 from brokers import padded
@@ -140,14 +140,14 @@ class Comparing:
                 if not what.startswith("versions") or first.setdefault(what, task.as_py()) == task.as_py():
                     found.setdefault(what, []).append(opened(block.as_buffer()))
         tables = {what: pa.concat_tables(parts).combine_chunks() for what, parts in found.items()}
-        twice = _numbers(tables.pop("doubled")) if "doubled" in tables else {}
+        twice = tabled.numbers(tables.pop("doubled")) if "doubled" in tables else {}
         crossed = {service: self._crossed(service, tables, twice) for service in self.carriers}
         for service, rows in crossed.items():
             yield from self._again(service, rows)
         if "ended" in tables:
-            yield block_of("ended", 0, _numbers(tables["ended"]))
+            yield block_of("ended", 0, tabled.numbers(tables["ended"]))
         if "arrived" in tables:
-            yield from self._in_order(_numbers(tables.pop("arrived")), twice)
+            yield from self._in_order(tabled.numbers(tables.pop("arrived")), twice)
         for service, judged in self.services.items():
             names = ("delivered", *COLUMNS, "versions", *(f"beside {name}" for name in judged.tables))
             mine = {name: tables.get(f"{name} {service}") for name in names}
@@ -193,7 +193,7 @@ class Comparing:
         table = tables.pop(f"crossed {service}", None)
         if table is None:
             return {}
-        rows = _numbers(table)
+        rows = tabled.numbers(table)
         found = crossings.by_link(rows)
         excused = twice["body"][twice["service"] == service] if twice else np.empty(0, np.int64)
         if service in self.forgetful:
@@ -205,7 +205,7 @@ class Comparing:
         """How often a publication went over a link once more, with examples."""
         if rows:
             yield block_of("crossed", 0, {"service": [service], "twice": [int(rows["more"].sum())]})
-            more = _taken(rows, np.flatnonzero(rows["more"]))
+            more = tabled.taken(rows, np.flatnonzero(rows["more"]))
             for what, some in crossings.first_few(f"twice {service}", more, self.examples):
                 yield block_of(what, 0, some)
 
@@ -215,17 +215,17 @@ class Comparing:
         self, service: int, judged: Judged, tables: Mapping[str, pa.Table | None], crossed: Columns
     ) -> Iterator[pa.RecordBatch]:
         """Decisions about the publications of a service beside its deliveries, some publications at a time."""
-        there = _numbers(tables["delivered"], "publication", "client", "time_ns")
+        there = tabled.numbers(tables["delivered"], "publication", "client", "time_ns")
         there = pairs.delivered(*there.values())
         publications = self._publications(judged, tables)
         stood = Stood(publications, _versions(judged, tables["versions"]), self, judged)
         wasting = crossings.Wasting(crossed, stood.versions.client, stood.versions.home, self.behind) if (
             judged.frugal and crossed
         ) else None  # fmt: skip
-        more = {name: _rows(tables[f"beside {name}"], wanted.columns) for name, wanted in judged.tables.items()}
+        more = {name: tabled.rows(tables[f"beside {name}"], wanted.columns) for name, wanted in judged.tables.items()}
         if judged.together:
             for name, columns in (("handled", ("body", "time_ns")), ("lost", ("body", "link"))):
-                more[name] = _rows(tables[{"handled": "hops", "lost": "losses"}[name]], columns)
+                more[name] = tabled.rows(tables[{"handled": "hops", "lost": "losses"}[name]], columns)
         totals = dict.fromkeys(COUNTED, 0)
         totals["audited"] = publications.publication.size
         for found in _found(judged.matcher, stood, more, there):
@@ -255,26 +255,26 @@ class Comparing:
             totals[name] += int(count.sum())
         wanted = found["forced"] | found["excused"]
         if self.marks.size and wanted.any():
-            sent = _looked_up(publications.publication, publications.time_ns, found["publication"])
+            sent = tabled.looked_up(publications.publication, publications.time_ns, found["publication"])
             yield block_of(f"share {service}", 0, outages.by_stretch(sent, wanted, came, self.marks, self.width_ns))
         for name in ("missed", "unwanted"):
             if found[name].any():
-                sent = _looked_up(publications.publication, publications.time_ns, found["publication"])
+                sent = tabled.looked_up(publications.publication, publications.time_ns, found["publication"])
                 times = {"delivered_ns": np.where(came, found["first_ns"], -1), "sent_ns": sent}
                 rows = {"publication": found["publication"], "client": found["client"], **times}
                 yield from self._examples(f"{name} {service}", rows, found[name])
 
     def _publications(self, judged: Judged, tables: Mapping[str, pa.Table | None]) -> Publications:
-        rows = _numbers(tables["publications"], "publication", "time_ns", "broker")
+        rows = tabled.numbers(tables["publications"], "publication", "time_ns", "broker")
         by_time = np.argsort(rows["time_ns"], kind="stable")
         publication, time, broker = (rows[name][by_time] for name in ("publication", "time_ns", "broker"))
         end = np.minimum(time + self.travel_ns_max, self.never_ns)
         if self.deep:
-            handled = _numbers(tables["hops"], "body", "time_ns")
-            last = _looked_up(*_greatest(handled["body"], handled["time_ns"]), publication)
+            handled = tabled.numbers(tables["hops"], "body", "time_ns")
+            last = tabled.looked_up(*tabled.greatest(handled["body"], handled["time_ns"]), publication)
             end = np.maximum(time, last)
         cut = np.zeros(time.size, np.bool_) if self.cut_from_ns is None else time >= self.cut_from_ns
-        values = _values(tables["publications"], by_time)
+        values = tabled.values(tables["publications"], by_time)
         grid = judged.matcher.publications(*values)
         unheard = self._unheard(publication, tables["losses"])
         forgotten, mended = judged.forgotten(time, end), judged.mended(time)
@@ -285,7 +285,7 @@ class Comparing:
         if table is None:
             nobody = {name: column[:0] for name, column in self.behind.items()}
             return Lists(np.zeros(publication.size + 1, np.int64), nobody)
-        lost = _numbers(table, "body", "link")
+        lost = tabled.numbers(table, "body", "link")
         by_id = np.argsort(publication, kind="stable")
         ids = publication[by_id]
         at = np.searchsorted(ids, lost["body"])
@@ -323,19 +323,19 @@ def _found(matcher: Any, stood: Stood, more: Mapping[str, Columns], there: Colum
     for decided in matcher.decisions(stood) if own else pairs.decisions(matcher, stood):
         rows = np.unique(decided["publication"])
         decided["publication"] = stood.publications.publication[decided["publication"]]
-        mine = _of(there["publication"], stood.publications.publication[rows])
+        mine = tabled.of(there["publication"], stood.publications.publication[rows])
         left[mine] = False
-        yield pairs.beside(decided, _taken(there, mine))
+        yield pairs.beside(decided, tabled.taken(there, mine))
     nothing = {name: np.empty(0, np.int64) for name in ("publication", "client", "forced", "excused", "since_ns")}
-    yield pairs.beside(nothing, _taken(there, np.flatnonzero(left)))
+    yield pairs.beside(nothing, tabled.taken(there, np.flatnonzero(left)))
 
 
 # ---- what each table is looked through for
 
 
 def _deliveries(task: Comparing, table: pa.Table) -> Blocks:
-    rows = _numbers(table.select(task.of_deliveries))
-    ordered = _taken(rows, np.flatnonzero(rows["publication"] >= 0))
+    rows = tabled.numbers(table.select(task.of_deliveries))
+    ordered = tabled.taken(rows, np.flatnonzero(rows["publication"] >= 0))
     key = ordered["client"] * 31 + (ordered["publication"] >> 32)
     yield from dealt(task.tasks, "arrived", ordered, key)
     for service in task.services:
@@ -343,22 +343,23 @@ def _deliveries(task: Comparing, table: pa.Table) -> Blocks:
 
 
 def _hops(task: Comparing, table: pa.Table) -> Blocks:
-    rows = _numbers(table.select(COLUMNS["hops"]))
+    rows = tabled.numbers(table.select(COLUMNS["hops"]))
     yield "ended", 0, crossings.ended(rows, task.acted_ns)
     for service, types in task.carriers.items():
         carrying = crossings.carrying(rows, service, types, service in task.forgetful)
         yield from dealt(task.tasks, f"crossed {service}", carrying, carrying["publication"])
     for service in task.services:
         mine = (rows["service"] == service) & (rows["body"] >= 0)
-        body, time = _greatest(rows["body"][mine], rows["time_ns"][mine])
+        body, time = tabled.greatest(rows["body"][mine], rows["time_ns"][mine])
         least = {"service": np.full(body.size, service), "body": body, "time_ns": time}
         yield from _dealt_of(task, service, "hops", least, "body")
 
 
 def _losses(task: Comparing, table: pa.Table) -> Blocks:
-    rows = _numbers(table.select(COLUMNS["losses"]))
+    rows = tabled.numbers(table.select(COLUMNS["losses"]))
     gone = rows["reason"] == task.away  # what came too late for a client was decided on then, as if handled
-    late, lost = _taken(rows, np.flatnonzero(gone)), _taken(rows, np.flatnonzero(rows["reason"] < task.away))
+    lost = tabled.taken(rows, np.flatnonzero(rows["reason"] < task.away))
+    late = tabled.taken(rows, np.flatnonzero(gone))
     for service, judged in task.services.items():
         if task.deep and gone.any():
             told = {name: late[name] for name in ("service", "body", "time_ns")}
@@ -370,14 +371,14 @@ def _losses(task: Comparing, table: pa.Table) -> Blocks:
 
 def _doubled(task: Comparing, table: pa.Table) -> Blocks:
     """To every task: deliveries are dealt by client."""
-    rows = _numbers(table)
-    rows = _taken(rows, np.flatnonzero(rows["body"] >= 0))
+    rows = tabled.numbers(table)
+    rows = tabled.taken(rows, np.flatnonzero(rows["body"] >= 0))
     for number in range(task.tasks if rows["body"].size else 0):
         yield "doubled", number, rows
 
 
 def _publications(task: Comparing, table: pa.Table) -> Blocks:
-    rows = _numbers(table.select(["service", "publication"]))
+    rows = tabled.numbers(table.select(["service", "publication"]))
     for service, judged in task.services.items():
         mine = np.flatnonzero((rows["service"] == service) & _sampled(judged, rows["publication"]))
         names = ("publication", "time_ns", "broker", "values")
@@ -449,7 +450,7 @@ def hashed(number: Array) -> Array:
     return (value ^ value >> np.uint64(32)).view(np.int64)
 
 
-# ---- rows
+# ---- going along
 
 
 def sent_along(matchers: Iterable[Any]) -> None:
@@ -458,74 +459,12 @@ def sent_along(matchers: Iterable[Any]) -> None:
 
     passes.sent_along()
     theirs = {sys.modules[base.__module__] for each in matchers for base in type(each).__mro__ if base is not object}
-    for module in (padded, crossings, order, outages, pairs, sys.modules[__name__], *theirs):
+    for module in (padded, crossings, order, outages, pairs, tabled, sys.modules[__name__], *theirs):
         cloudpickle.register_pickle_by_value(module)
 
 
-def _numbers(table: pa.Table | None, *names: str) -> Columns:
-    if table is None:
-        return {name: np.empty(0, np.int64) for name in names}
-    return {name: table.column(name).to_numpy() for name in names or table.column_names}
-
-
-def _rows(table: pa.Table | None, names: Sequence[str]) -> Columns:
-    """As `_numbers`; lists as rows."""
-    found = {}
-    for name in names:
-        of_lists = table is not None and pa.types.is_list(table.schema.field(name).type)
-        found[name] = padded.padded(*_values(table, name=name)) if of_lists else _numbers(table, name)[name]
-    return found
-
-
-def _taken(rows: Columns, at: Array) -> Columns:
-    return {name: column[at] for name, column in rows.items()}
-
-
-def _of(ordered: Array, wanted: Array) -> Array:
-    """Where ids that are in order are among the wanted ones, which are some of them or others."""
-    wanted = np.unique(wanted)
-    first, last = np.searchsorted(ordered, wanted), np.searchsorted(ordered, wanted, side="right")
-    sizes = last - first
-    return np.arange(int(sizes.sum())) + np.repeat(first - (np.cumsum(sizes) - sizes), sizes)
-
-
-def _greatest(key: Array, value: Array) -> tuple[Array, Array]:
-    """Each key once, in order, with the greatest of its values."""
-    keys, place = np.unique(key, return_inverse=True)
-    found = np.full(keys.size, -1, np.int64)
-    np.maximum.at(found, place, value)
-    return keys, found
-
-
-def _looked_up(keys: Array, values: Array, wanted: Array) -> Array:
-    """The value of each wanted key, -1 where there is none."""
-    if not keys.size:
-        return np.full(wanted.size, -1, np.int64)
-    by_key = np.argsort(keys, kind="stable")
-    at = np.minimum(np.searchsorted(keys, wanted, sorter=by_key), keys.size - 1)
-    return np.where(keys[by_key[at]] == wanted, values[by_key[at]], -1)
-
-
-def _values(table: pa.Table | None, rows: Array | None = None, name: str = "values") -> tuple[Array, Array]:
-    """The sizes of lists of numbers, and the numbers."""
-    if table is None:
-        return np.empty(0, np.int64), np.empty(0)
-    lists = table.column(name).combine_chunks()
-    if rows is not None:
-        lists = lists.take(pa.array(rows))
-    return np.diff(lists.offsets.to_numpy()).astype(np.int64), lists.flatten().to_numpy(zero_copy_only=False)
-
-
-def _lists(table: pa.Table | None, name: str, fields: Sequence[str]) -> Lists:
-    if table is None:
-        return Lists(np.zeros(1, np.int64), {each: np.empty(0, np.int64) for each in fields})
-    lists = table.column(name).combine_chunks()
-    columns = {each: lists.values.field(each).to_numpy(zero_copy_only=False) for each in fields}
-    return Lists(lists.offsets.to_numpy().astype(np.int64), columns)
-
-
 def _versions(judged: Judged, table: pa.Table | None) -> Versions:
-    columns: dict[str, Any] = dict(_numbers(table, *VERSIONS[:-3]))
+    columns: dict[str, Any] = dict(tabled.numbers(table, *VERSIONS[:-3]))
     fields = {"unsettled": ("begin", "end"), "unheard": ("low", "high", "inside")}
-    lists: dict[str, Any] = {name: _lists(table, name, of) for name, of in fields.items()}
-    return Versions(**columns, values=judged.matcher.interests(*_values(table)), **lists)
+    lists: dict[str, Any] = {name: tabled.lists(table, name, of) for name, of in fields.items()}
+    return Versions(**columns, values=judged.matcher.interests(*tabled.values(table)), **lists)

@@ -13,9 +13,14 @@ from typing import TYPE_CHECKING, Any
 from analysis.spark.graph import Network
 from analysis.spark.rules import rule_of
 from analysis.spark.trace import Service, services_of
-from brokers.engine.parts import read_part
+from analysis.ways.beside import beside as parted
+from analysis.ways.beside import same_case
+from analysis.ways.deciding import told_of
+from analysis.ways.pair import Pair
+from analysis.ways.told import Told, rows_of
+from analysis.ways.way import Way
 from brokers.engine.runfolder import open_run
-from brokers.errors import InvalidInput, RunDamaged
+from brokers.errors import InvalidInput
 from brokers.faults import AWAY, EXPIRED, REASONS
 from brokers.naming import message_id, message_name
 from topology.overlay import broker_label
@@ -23,22 +28,25 @@ from topology.overlay import broker_label
 if TYPE_CHECKING:
     from brokers.engine.runfolder import RunFolder
 
-_SHOWN_HOPS_MAX = 200
+_SHOWN_HOPS_MAX, _SHOWN_STEPS_MAX = 200, 60
 _DOWN = 0  # what the table `faults` calls a broker that is down
 
 
 def explain(
-    path: str | PathLike[str], message: str, client: int | None = None, *, trust: bool = False
+    path: str | PathLike[str],
+    message: str,
+    client: int | None = None,
+    *,
+    beside: str | PathLike[str] | None = None,
+    trust: bool = False,
 ) -> dict[str, Any]:
     """Everything the trace tells about a message, and about its delivery to a client, given by its number.
 
-    `trust` lets the run name code from outside.
+    `beside` is another run of the same case: where the ways of a publication differ. `trust` lets runs name code from
+    outside.
     """
-    run = open_run(path)
+    run = opened(path)
     services = services_of(run, trust=trust)
-    for table in ("hops", "publications"):
-        if table not in run.tables():
-            run.read(table)  # says which level is needed
     network = Network.of(run)
     nodes = len(network.names)
     key = message_id(message, nodes)
@@ -86,12 +94,49 @@ def explain(
         result["change"] = {k: sent[k] for k in ("interest", "settled_ns", "revoked_ns", "gone_ns", "lost")}
         if client is not None:
             raise InvalidInput(f"{message_name(key, nodes)} is a {result['type']}, which is delivered to nobody")
+        if beside is not None:
+            raise InvalidInput(f"{message_name(key, nodes)} is a {result['type']}; `beside` goes with a publication")
         return result
     deliveries = sorted(_rows(run, "deliveries", "publication", key), key=lambda d: (d["time_ns"], d["client"]))
     result["deliveries"] = len(deliveries)
     if client is not None:
         result["to"] = _why(run, service, publications[0], client, hops, deliveries, names, result)
+        pair = Pair(Told.of_run(run, service), publications[0], client + nodes)
+        result["to"]["why"] = told_of(pair)
+    if beside is not None:
+        result["beside"] = _beside(run, service, publications[0], client, beside, trust)
     return result
+
+
+def opened(path: str | PathLike[str]) -> RunFolder:
+    """A run folder with the tables that ways are told from."""
+    run = open_run(path)
+    for table in ("hops", "publications"):
+        if table not in run.tables():
+            run.read(table)  # says which level is needed
+    return run
+
+
+def _beside(
+    run: RunFolder, service: Service, publication: dict[str, Any], client: int | None, path: str | PathLike[str],
+    trust: bool,
+) -> dict[str, Any]:  # fmt: skip
+    """Where the way of a publication differs from that in another run."""
+    other = opened(path)
+    services = services_of(other, trust=trust)
+    if service.number >= len(services) or services[service.number].kind_name != service.kind_name:
+        raise InvalidInput(f"{path}: its service {service.number} is of another kind; it is no run of the same case")
+    told = Told.of_run(run, service), Told.of_run(other, services[service.number])
+    rows = told[1].rows("publications", publication=publication["publication"])
+    ways = Way(told[0], publication), Way(told[1], rows[0]) if rows else None
+    same_case(ways[0], ways[1], str(path))
+    protocol = services[service.number].protocol_name
+    name = other.path.name if protocol == service.protocol_name else f"the run by {protocol}"
+    if client is None:
+        assert ways[1] is not None
+        return parted(ways[0], ways[1], name)
+    entity = client + told[0].nodes
+    return parted(Pair(told[0], publication, entity), Pair(told[1], rows[0], entity), name)
 
 
 def _clients(run: RunFolder, nodes: int) -> int:
@@ -107,15 +152,7 @@ def _publish(service: Service) -> int:
 
 
 def _rows(run: RunFolder, table: str, column: str, value: int) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = []
-    for part in run.parts(table):
-        found += read_part(run.path, part, filters=[(column, "=", value)]).to_pylist()
-    limits = {"service": len(run.manifest["scenario"]["services"]), "broker": run.rows("brokers")}
-    for name, limit in {**limits, "link": run.rows("links")}.items():
-        least = -1 if name == "link" else 0
-        if not all(least <= row[name] < limit for row in found if name in row):
-            raise RunDamaged.at(run.path, f"table {table!r} has a {name} that is none of {limit}")
-    return found
+    return rows_of(run, table, {column: value})
 
 
 def _hop(hop: dict[str, Any], links: dict[int, dict[str, Any]], names: Sequence[str], began: int) -> dict[str, Any]:
@@ -167,7 +204,7 @@ def _why(
     sent = publication["time_ns"]
     nodes = len(names)
     got = [d["time_ns"] for d in deliveries if d["client"] == client + nodes]
-    rule = rule_of(service)
+    rule, told = rule_of(service), Told.of_run(run, service)
     interests = []
     for change in sorted(_rows(run, "changes", "client", client + nodes), key=lambda c: c["issued_ns"]):
         if change["service"] != service.number or change["operation"] not in service.kind.interests:
@@ -177,7 +214,7 @@ def _why(
             {
                 "interest": change["interest"],
                 "name": message_name(change["change"], nodes),  # of the message that asked
-                "matches": reason.startswith("matches"),
+                "matches": told.wants(publication, change) if told.decides else None,  # None: values alone do not say
                 "reason": reason,
                 **{k: change[k] for k in ("issued_ns", "settled_ns", "revoked_ns", "gone_ns", "lost")},
                 "when": _when(change, sent, max((h["time_ns"] for h in hops), default=sent)),
@@ -223,7 +260,7 @@ def _said(
     hops: list[dict[str, Any]], names: Sequence[str], losses: list[dict[str, Any]], fallen: list[dict[str, Any]],
     gone: bool,
 ) -> str:  # fmt: skip
-    wanted = [i for i in interests if i["matches"] and i["when"] not in ("gone before", "issued too late")]
+    wanted = [i for i in interests if i["matches"] is not False and i["when"] not in ("gone before", "issued too late")]
     spoilt = {True: ", but links lost messages of it", False: ""}
     because = "; ".join(
         f"interest {i['name']} ({i['when']}{spoilt[i['lost'] > 0]}) {i['reason']}" for i in wanted
@@ -237,7 +274,8 @@ def _said(
         return f"client {client} did not get it: it never asked for anything in this service"
     if not wanted:
         why = "; ".join(
-            f"interest {i['name']} {i['reason'] if not i['matches'] else 'was ' + i['when']}" for i in interests[:5]
+            f"interest {i['name']} {'was ' + i['when'] if i['matches'] is not False else i['reason']}"
+            for i in interests[:5]
         )
         return f"client {client} did not get it, rightly: {why}"
     if gone:
@@ -293,5 +331,26 @@ def text(found: dict[str, Any]) -> str:
     if "deliveries" in found:
         lines.append(f"delivered to {found['deliveries']} clients")
     if "to" in found:
-        lines.append(found["to"]["said"])
+        lines += [found["to"]["said"], *_told_why(found["to"]["why"])]
+    if "beside" in found:
+        lines += ["beside the other run:", *(f"  {each}" for each in found["beside"]["said"])]
     return "\n".join(lines)
+
+
+def _told_why(why: dict[str, Any]) -> list[str]:
+    """Verdict, sentences and steps, for people."""
+    from topology.units import format_duration
+
+    sure = "" if why["sure"] else ", as it looks; the trace does not tell all of it"
+    lines = [f"verdict: {why['verdict']}{sure}", *(f"  {each}" for each in why["said"]), "step by step:"]
+    steps = shown = why["steps"]
+    if len(steps) > _SHOWN_STEPS_MAX:
+        shown = [*steps[: _SHOWN_STEPS_MAX // 2], None, *steps[-_SHOWN_STEPS_MAX // 2 :]]
+    times = [format_duration(step["time_ns"]) if step else "" for step in shown]
+    width, broker = max(map(len, times), default=0), max((len(step["broker"]) for step in shown if step), default=0)
+    for step, time in zip(shown, times):
+        if step is None:
+            lines.append(f"  … {len(steps) - _SHOWN_STEPS_MAX} steps are left out; --json has them all")
+        else:
+            lines.append(f"  {time:>{width}}  {step['broker']:<{broker}}  {step['what']}")
+    return lines

@@ -75,12 +75,19 @@ class Constants(BaseModel):
 class Options(BaseModel):
     """Options of the protocol `channels`: how the server plans."""
 
-    model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
+    model_config = ConfigDict(
+        extra="forbid",
+        allow_inf_nan=False,
+        json_schema_extra={"examples": [{"mode": "channels", "channels": 2, "weights": [1.0, 3.0]}]},
+    )
 
     mode: Annotated[
         Literal["unicast", "identical", "merged", "channels"], Field(description="what is merged, and who hears it")
     ] = "merged"
-    algorithm: Annotated[str, Field(description="merged: one of brokers.planning")] = "pair-merging"
+    algorithm: Annotated[
+        str,
+        Field(description="merged: one of brokers.planning", examples=["separate", "branch-and-bound", "clustering"]),
+    ] = "pair-merging"
     procedure: Annotated[
         Literal["rectangle", "polygon", "exact"], Field(description="what is asked in place of a set of queries")
     ] = "rectangle"

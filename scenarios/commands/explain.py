@@ -5,32 +5,83 @@ from __future__ import annotations
 import argparse
 import json
 
+from brokers.errors import InvalidInput
 from scenarios.commands import add_trust, parser
 
 
 def command(arguments: list[str]) -> int:
-    result = parser(
-        "explain",
-        "Show where a message went, when, and what became of it; with a client, why it was or was not delivered "
-        "there. Needs a run with trace level full, and neither Spark nor Java.",
-        """
-        brokerlab explain runs/latest 37#5
-        brokerlab explain runs/latest 37#5 61
-        """,
-    )
-    result.add_argument("run", metavar="RUN", help="a run folder")
-    result.add_argument("message", metavar="MESSAGE", help="id of a publication or change, or client#number")
-    result.add_argument("client", metavar="CLIENT", nargs="?", type=_number, help="number of a client, from 0")
-    add_trust(result)
-    result.add_argument("--json", action="store_true", help="all of it as one object")
-    options = result.parse_args(arguments)
+    options = _parser().parse_args(arguments)
+    if options.client is not None and options.number is not None and options.client != options.number:
+        raise InvalidInput("CLIENT and --client name two clients; give one")
+    client = options.number if options.client is None else options.client
+    begin, end = _time("--from", options.begin), _time("--to", options.end)
+    window = begin is not None or end is not None
+    if options.message is None and not window:
+        raise InvalidInput("give a MESSAGE, as in 37#5, or a stretch of time with --from and --to")
+    if options.message is None and (client is not None or options.beside is not None):
+        raise InvalidInput("--client and --beside go with a MESSAGE")
+    if options.message is None and options.json:
+        raise InvalidInput("--json goes with a MESSAGE")
 
     from brokers.registry import load
 
-    explain = load("analysis.spark.explain:explain")
-    found = explain(options.run, options.message, options.client, trust=options.trust)
-    print(json.dumps(found, indent=2) if options.json else load("analysis.spark.explain:text")(found))
+    if options.message is not None:
+        found = load("analysis.spark.explain:explain")(
+            options.run, options.message, client, beside=options.beside, trust=options.trust
+        )
+        print(json.dumps(found, indent=2) if options.json else load("analysis.spark.explain:text")(found))
+    if options.diagram or options.svg or options.message is None:
+        shown = load("analysis.ways.picturing:picture")(
+            options.run, options.message, client, begin_ns=begin, end_ns=end, service=options.service,
+            trust=options.trust,
+        )  # fmt: skip
+        if not options.json and (options.diagram or not options.svg):
+            print(load("analysis.ways.picturing:as_text")(shown))
+        if options.svg:
+            load("analysis.ways.picturing:write_svg")(shown, options.svg)
     return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    result = parser(
+        "explain",
+        "Show where a message went, when, and what became of it; with a client, why it was or was not delivered "
+        "there, step by step. Needs a run with trace level full, and neither Spark nor Java.",
+        """
+        brokerlab explain runs/latest 37#5
+        brokerlab explain runs/latest 37#5 --client 61 --diagram
+        brokerlab explain runs/mine 37#5 --client 61 --beside runs/flooding --svg way.svg
+        brokerlab explain runs/latest --from 100ms --to 120ms
+        """,
+    )
+    result.add_argument("run", metavar="RUN", help="a run folder")
+    result.add_argument("message", metavar="MESSAGE", nargs="?", help="id of a publication or change, or client#number")
+    result.add_argument("client", metavar="CLIENT", nargs="?", type=_number, help="number of a client, from 0")
+    result.add_argument("--client", dest="number", metavar="N", type=_number, help="the same")
+    result.add_argument("--beside", metavar="RUN2", help="another run of the same case: where the ways differ")
+    result.add_argument(
+        "--diagram", action="store_true", help="a message diagram: brokers side by side, time downwards"
+    )
+    result.add_argument("--svg", metavar="FILE", help="the diagram as an SVG file")
+    result.add_argument("--from", dest="begin", metavar="T", help="without MESSAGE: a diagram of all from then on")
+    result.add_argument("--to", dest="end", metavar="T", help="and until then, as in 120ms")
+    result.add_argument(
+        "--service", metavar="NAME", help="of which service the stretch of time is shown (default: the first)"
+    )
+    add_trust(result)
+    result.add_argument("--json", action="store_true", help="all of it as one object")
+    return result
+
+
+def _time(option: str, text: str | None) -> int | None:
+    from topology.units import QuantityError, parse_duration
+
+    if text is None:
+        return None
+    try:
+        return parse_duration(text)
+    except QuantityError as error:
+        raise InvalidInput(f"{option}: {error}") from None
 
 
 def _number(text: str) -> int:

@@ -92,7 +92,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def _hunt(options: argparse.Namespace) -> int:
     from scenarios.hunt.hunt import hunt
-    from scenarios.hunt.telling import again, keep_run, summary, told, write
+    from scenarios.hunt.telling import again, explained, keep_run, summary, told, write
 
     if options.runs is not None and options.runs < 1:
         raise InvalidInput(f"--runs: at least 1 (got {options.runs})")
@@ -108,8 +108,11 @@ def _hunt(options: argparse.Namespace) -> int:
         folder = write(found, options.out, options.protocol)
         kept = keep_run(folder)
         folders[found.same] = str(folder)
+        why = explained(found, folder, kept)
         if not options.json:
             print(told(found))
+            for line in why:
+                print(f"    {line}")
             print(f"    again: {again(found, options.protocol, folder / 'scenario.yaml')}")
             if kept is not None:
                 print(f"    the run: {shown(kept)}", flush=True)

@@ -18,7 +18,9 @@ from pydantic import ValidationError
 from brokers import names
 from brokers.contract import BrokerProtocol
 from brokers.errors import BrokerlabError, InvalidInput
+from brokers.promises import Faced
 from brokers.registry import did_you_mean
+from protocols.joining import overlay_of
 from protocols.rehearsing import REHEARSALS, Dice, Rehearsal, service_of
 from scenarios.hunt.case import Act, Case, Edge
 from scenarios.hunt.features import draw_latent, draw_moves, draw_params, draw_queues, draw_session
@@ -72,6 +74,14 @@ class Prey:
         model, params = options_model(self.protocol_class), self.kind_class.Params().model_dump(mode="json")
         found = fits_of(self.protocol_class, None if model is None else model(**self.options), params)
         return on_trees(found) if self.trees_only else found
+
+    @cached_property
+    def lets_go(self) -> bool:
+        """Whether it forgets neighbours that are out of reach, and so those that never come back."""
+        model = options_model(self.protocol_class)
+        overlay, faced = overlay_of([(0, 1)]), Faced(any=True, detect_ns=1, over_ns=1, way_ns=1, link_ns=1)
+        found = self.protocol_class.recovery(None if model is None else model(**self.options), overlay, faced)
+        return found is not None and bool(found.lets_go)
 
     @cached_property
     def kind_class(self) -> Any:
@@ -366,6 +376,11 @@ def _faults(
         return (), None
     found = tuple(_fault(edges, brokers, length, dice) for _ in range(1 + dice.below(3)))
     detect = one_of(dice, (None, 1, 2 * MS, 20 * MS))
+    if detect is not None and prey.lets_go and dice.below(3) == 0:  # some never come back
+        found = tuple(
+            {key: value for key, value in each.items() if key != "lasts"} if each["fault"] == "crash" else each
+            for each in found
+        )
     return found, detect
 
 

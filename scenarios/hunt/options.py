@@ -1,6 +1,7 @@
 """Options of a protocol, drawn from the model that it declares: by type and bounds, times short enough to pass.
 
-What has no bounds that lead anywhere, as text or a list, is drawn from the field's `examples`, if it has any.
+What has no bounds that lead anywhere, as text or a list, is drawn from the field's `examples`, if it has any, and what
+only goes together from those of the whole model.
 """
 
 from __future__ import annotations
@@ -42,10 +43,14 @@ def draw_fields(
     """The same of any model: one field in so many."""
     if model is None:
         return dict(said)
+    together = dict(model.model_config).get("json_schema_extra")
+    examples = together.get("examples", []) if isinstance(together, dict) else []
     for _ in range(_TRIES):
         found = dict(said)
+        if examples and dice.below(share) == 0:
+            found = {**examples[dice.below(len(examples))], **said}
         for name, info in model.model_fields.items():
-            if name not in said and dice.below(share) == 0:
+            if name not in found and dice.below(share) == 0:
                 value = _value(name, info, dice)
                 if value is not None:
                     found[name] = value
@@ -65,6 +70,8 @@ def _value(name: str, info: Any, dice: Dice) -> Any:
     if get_origin(annotation) is Literal:
         choices = get_args(annotation)
         return choices[dice.below(len(choices))]
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return draw_fields(annotation, {}, dice) or None
     if annotation is bool:
         return not info.default if dice.below(3) else bool(info.default)
     if annotation not in (int, float):

@@ -22,37 +22,53 @@ _TAIL_NS = 9_000_000_000  # after the end of the run, when there is nothing left
 
 def leaks(outcome: Outcome) -> Iterator[tuple[str, str]]:
     """Entries, bodies and whatever else brokers tell of themselves that all have left behind."""
-    if not _all_gone(outcome) or _nothing(outcome):
+    lost = _lost_for_good(outcome)
+    if not _all_gone(outcome, lost) or _nothing(outcome):
         return
-    never = run(_without_what_went(outcome))
+    never = run(_without_what_went(outcome, lost))
     if never.failed:
         return
     names = outcome.model.overlay.names
-    for broker, (left, usual) in enumerate(zip(outcome.entries, never.entries)):
-        if left > usual:
+    usual = [*never.entries]
+    if any(outcome.entries) and outcome.case.faults and not lost:  # nor may what failed have left something behind
+        calm = run(never.case.but(faults=(), detect_ns=None))
+        usual = usual if calm.failed else [min(pair) for pair in zip(usual, calm.entries)]
+    for broker, left in enumerate(outcome.entries):
+        if left > usual[broker] and broker not in lost:
             yield (
                 "entries",
-                f"broker {names[broker]} keeps {left} entries after all have left; without them it has {usual}",
+                f"broker {names[broker]} keeps {left} entries after all have left; without them it has {usual[broker]}",
             )
+    if lost:
+        return
     if len(outcome.held) > len(never.held):
         yield (
             "bodies",
             f"{len(outcome.held)} bodies are kept after all have left; without them it would be {len(never.held)}",
         )
-    for broker, (told, usual) in enumerate(zip(outcome.described, never.described)):
-        where = _more(told, usual)
-        if where and outcome.entries[broker] <= never.entries[broker]:
+    for broker, (told, before) in enumerate(zip(outcome.described, never.described)):
+        where = _more(told, before)
+        if where and outcome.entries[broker] <= usual[broker]:
             yield "described", f"broker {names[broker]} tells of more once all have left: {where}"
+
+
+def _lost_for_good(outcome: Outcome) -> set[int]:
+    """Brokers that crash and never come back, where the protocol lets go of those, and neighbours are told."""
+    case = outcome.case
+    endless = [each for each in case.faults if each.get("lasts") is None]
+    if case.detect_ns is None or not outcome.guarantees.lets_go or any(each["fault"] != "crash" for each in endless):
+        return set()
+    return {int(broker) for each in endless for broker in each["brokers"]}
 
 
 def quiet(outcome: Outcome) -> Iterator[tuple[str, str]]:
     """Messages and timers that go on when there is nothing left to do."""
-    if outcome.slow or not _all_gone(outcome):  # what waits in queues is late, and not without end
+    if outcome.slow or not _all_gone(outcome, set()):  # what waits in queues is late, and not without end
         return
     late = _late(outcome)
     if not late:
         return
-    never = run(_without_what_went(outcome))
+    never = run(_without_what_went(outcome, set()))
     if not never.failed and late > _late(never):
         yield "restless", (
             f"{late} messages and timers are handled more than {_TAIL_NS / 1e9:g} s after the end, when all have left; "
@@ -70,8 +86,11 @@ def _late(outcome: Outcome) -> int:
     return int((outcome.tables["hops"]["time_ns"] > outcome.case.duration_ns + _TAIL_NS).sum())
 
 
-def _all_gone(outcome: Outcome) -> bool:
-    """Whether nothing that somebody began still stands, and no loss excuses what is left of it."""
+def _all_gone(outcome: Outcome, lost: set[int]) -> bool:
+    """Whether nothing that somebody began still stands, and no loss excuses what is left of it.
+
+    Clients of brokers that are `lost` are gone with them.
+    """
     case, kind = outcome.case, outcome.kind
     if (
         outcome.failed
@@ -82,7 +101,9 @@ def _all_gone(outcome: Outcome) -> bool:
         return False
     losses, faults = outcome.tables["losses"], outcome.tables["faults"]
     if case.loses or len(losses["link"]):
-        again = excused(outcome.guarantees, faults, unnoticed_ns(faults, losses, kind.publications)).again_ns
+        over = {**faults, "end_ns": np.where(faults["end_ns"] < 0, faults["begin_ns"], faults["end_ns"])}
+        ending = over if lost else faults
+        again = excused(outcome.guarantees, ending, unnoticed_ns(faults, losses, kind.publications)).again_ns
         if not case.loses or again + _CALM_NS > case.duration_ns:
             return False
     if _lost_unnoticed(outcome) and not outcome.guarantees.heals_loss:
@@ -95,9 +116,9 @@ def _all_gone(outcome: Outcome) -> bool:
         if act.op in end:
             stands.discard(act.about)
             ended = True
-        elif act.op in begin:
+        elif act.op in begin and case.clients[act.client] not in lost:
             stands.add(act.about)
-    return ended and not stands
+    return (ended or bool(lost)) and not stands
 
 
 def _lost_unnoticed(outcome: Outcome) -> bool:
@@ -107,11 +128,12 @@ def _lost_unnoticed(outcome: Outcome) -> bool:
     return bool((by_itself & ~np.isin(losses["type"], sorted(outcome.kind.publications))).any())
 
 
-def _without_what_went(outcome: Outcome) -> Case:
+def _without_what_went(outcome: Outcome, lost: set[int]) -> Case:
     """The case without all that was begun and ended; what cannot be ended, as values, stays."""
     case, kind = outcome.case, outcome.kind
     went = kind.interests | kind.revocations
-    return case.but(acts=tuple(act for act in case.acts if kind.types[act.op] not in went))
+    here = (act for act in case.acts if case.clients[act.client] not in lost)
+    return case.but(acts=tuple(act for act in here if kind.types[act.op] not in went))
 
 
 def _more(told: Mapping[str, Any], usual: Mapping[str, Any]) -> str:

@@ -15,6 +15,7 @@ from typing import Any
 import yaml
 
 from brokers.errors import BrokerlabError
+from brokers.registry import load
 from scenarios.commands import shown
 from scenarios.hunt.case import Case
 from scenarios.hunt.found import Covered, Finding, Report
@@ -154,6 +155,18 @@ def keep_run(folder: Path) -> Path | None:
     except BrokerlabError:
         return None
     return done.path
+
+
+def explained(finding: Finding, folder: Path, kept: Path | None) -> list[str]:
+    """Write why it came so into a finding's folder, and its diagram; what to print of that, a few lines."""
+    if kept is None:
+        return []
+    explain: Any = load("analysis.ways.findings:explained")
+    try:
+        said: list[str] = explain(finding.judge, finding.told, kept, folder, finding.case.scenario())
+    except BrokerlabError as error:
+        return [f"it cannot be explained: {error}"]
+    return said
 
 
 # ---- the end -----------------------------------------------------------------------------------------

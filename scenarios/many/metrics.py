@@ -43,7 +43,7 @@ OF_SERVICES = (
     Metric("latency.p99_ms", Together.APART, "the same of 99 in 100"),
     Metric("latency.max_ms", Together.LARGEST, "the longest"),
 )
-DECISIONS = ("forced", "free", "excused", "excused_missed")
+DECISIONS = ("forced", "free", "excused", "excused_missed", "late_missed")
 OF_AUDITS = (
     *(Metric(f"deliveries.{name}", Together.SUM, "as the audit counts them") for name in (*FINDINGS, *DECISIONS)),
     Metric("verdict", Together.WORST, "of the audit: valid, unknown or invalid"),

@@ -10,13 +10,14 @@ from typing import Any
 from brokers.contract import FIRST_PROTOCOL_TYPE, Guarantees, Message
 from brokers.faults import LINK_DOWN, LINK_UP, RESTART
 from brokers.node import Body
+from brokers.promises import Recovery
 from protocols.content.kind import PUBLISH, SUBSCRIBE
 from protocols.routes import shared_tree
 from tests.planted.bridges import Bridge
 from tests.planted.clusters import Cluster
-from tests.planted.counting import LOCAL, filter_at
+from tests.planted.counting import LOCAL, MS, filter_at
 
-ANNOUNCE, RETRACT, LIST, MODE = range(FIRST_PROTOCOL_TYPE + 8, FIRST_PROTOCOL_TYPE + 12)
+ANNOUNCE, RETRACT, LIST, MODE, JOIN = range(FIRST_PROTOCOL_TYPE + 8, FIRST_PROTOCOL_TYPE + 13)
 
 
 # ---- 18: a storm on a ring of three -----------------------------------------------------------------------
@@ -116,6 +117,8 @@ class Members(Bridge):
     What came over a link that is down is gone, and those beyond are told so by a new list.
     """
 
+    timer_min_ns = MS
+
     def __init__(self, node: Any) -> None:
         super().__init__(node)
         self.me = node.broker
@@ -123,8 +126,17 @@ class Members(Bridge):
         self.links = [link for link in node.links if routes.in_tree[link]]
         self.heard: dict[int, list[int]] = {}  # link -> ids of members that came over it
 
+    @classmethod
+    def recovery(cls, options: Any, overlay: Any, faced: Any) -> Recovery:
+        return Recovery(min(faced.detect_ns, 1 << 61) + 2 * faced.link_ns + 2 * faced.way_ns + 20 * MS)
+
+    def first_timers(self) -> list[tuple[int, int, int]]:
+        return [(MS, JOIN, 0)]
+
     def on_message(self, message: Message) -> None:
-        if message.type == LIST:
+        if message.type == JOIN:
+            self.tell(message, self.links)
+        elif message.type == LIST:
             told = list(self.node.body(message))
             if told != self.heard.get(message.link):
                 self.hear(message.link, told)

@@ -1,7 +1,7 @@
 """Small races for measuring schedules: each shows only if two things meet within microseconds, or one message is late.
 
 All are subscription forwarding with one more line of thought that seems sound. Half of them were looked at while
-schedules were made (`TUNED`), the other half were not; `python -m analysis.bench.hunting.aiming` reports both.
+schedules were made (`TUNED`), the other half were not; `python -m tests.planted.aiming` reports both.
 """
 
 from __future__ import annotations

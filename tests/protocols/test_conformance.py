@@ -324,11 +324,12 @@ def test_the_command_hunts_after_the_rehearsals_and_says_one_verdict(monkeypatch
     monkeypatch.setattr("protocols.conformance.variants", lambda model: [ORACLE, Variant("batches")])
     monkeypatch.chdir(tmp_path)
     asked = ["--seeds", "1", "--trees-only", "--runs", "12", "--seed", "3"]
-    assert main(["tests.scenarios.planted:ForgetsToWithdraw", *asked]) == 1
+    assert main(["tests.scenarios.planted:KeepsBodies", *asked]) == 1
     told = capsys.readouterr().out
-    assert "\n  valid: " in told and "hunting, with seed 3" in told  # rehearsals have nothing against it
+    assert "\n  valid: " in told and "budget" not in told  # rehearsals have nothing against it
+    assert "hunting, with seed 3" in told
     assert "again: brokerlab hunt " in told
-    assert told.endswith("tests.scenarios.planted:ForgetsToWithdraw did not pass\n")
+    assert told.endswith("tests.scenarios.planted:KeepsBodies did not pass\n")
     assert main(["subscription", *asked]) == 0
     told = capsys.readouterr().out
     assert "12 runs in " in told and told.endswith("protocols.content.subscription:Subscription passed\n")

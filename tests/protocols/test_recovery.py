@@ -12,7 +12,7 @@ from brokers import names
 from brokers.contract import NEVER, Guarantees
 from brokers.engine.simulate import MemoryTraces, simulate, tables_of
 from brokers.faults import KEPT as KEPT_STATE
-from brokers.faults import LOST, Crash, Cut, Schedule, Slow, Worn
+from brokers.faults import LOST, NO_PLACE, Crash, Cut, Schedule, Slow, Worn
 from brokers.promises import Faced, excused, promised, unnoticed_ns
 from brokers.verdicts import INVALID, VALID
 from protocols.conformance import REHEARSALS, audit, audit_run, check_digests, join, rehearse, variants
@@ -180,8 +180,9 @@ def test_what_a_link_loses_of_its_own_leaves_nothing_to_owe():
     faults = {"begin_ns": np.array([10]), "end_ns": np.array([50]), "state": np.array([0])}
     recovers = Guarantees(under_faults="recovers", recovers_ns=7)
 
-    def again(guarantees: Guarantees, *losses: tuple[int, int, int]) -> int:
+    def again(guarantees: Guarantees, *losses: tuple[int, int, int], link: int = 0) -> int:
         columns = dict(zip(("reason", "type", "time_ns"), np.array(losses, int).reshape(-1, 3).T))
+        columns["link"] = np.full(len(losses), link)
         return excused(guarantees, faults, unnoticed_ns(faults, columns, frozenset({0}))).again_ns
 
     quiet, cut = 0, 1
@@ -190,6 +191,8 @@ def test_what_a_link_loses_of_its_own_leaves_nothing_to_owe():
     assert again(recovers, (quiet, 1, 20)) == NEVER
     heals = replace(recovers, heals_loss=True)
     assert again(heals, (quiet, 1, 20)) == 57 and again(heals, (quiet, 1, 50)) == NEVER
+    assert again(heals, (NO_PLACE, 1, 20)) == 57  # ahead of a link
+    assert again(heals, (NO_PLACE, 1, 5), link=-1) == NEVER and again(heals, (NO_PLACE, 0, 5), link=-1) == 57
     assert again(Guarantees()) == NEVER
 
 

@@ -187,7 +187,7 @@ def test_a_context_service_is_gone_on_with_from_before_anybody_had_a_profile(nam
 
 
 def test_the_command_says_what_it_found_and_leaves_a_folder(tmp_path, capsys):
-    arguments = ["hunt", "tests.scenarios.planted:ForgetsALink", "--runs", "40", "--faults", "none"]
+    arguments = ["hunt", "tests.scenarios.planted:ForgetsALink", "--runs", "80", "--faults", "none"]
     assert main([*arguments, "--out", str(tmp_path), "--judges", "delivery"]) == 1
     told = capsys.readouterr().out
     assert "delivery (missed): client" in told and "nothing single can be left out" in told

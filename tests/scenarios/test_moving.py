@@ -49,6 +49,27 @@ def test_a_path_leads_from_stop_to_stop():
     assert [each[1:] for each in found if each[0] == 3] == [(3, 0, 2 * S), (4, 2100 * MS, NEVER)]
 
 
+def test_an_itinerary_says_of_each_client_where_it_is():
+    moves = "{client: 1, at: 1 s, broker: b3}, {client: 3, at: 2 s}, {client: 3, at: 3 s, broker: 4}"
+    found = stays(f"mobility: {{kind: itinerary, moves: [{moves}]}}")
+    assert {client for client, *_ in found} == {1, 3}
+    assert [each[1:] for each in found if each[0] == 1] == [(1, 0, S), (3, S, NEVER)]
+    assert [each[1:] for each in found if each[0] == 3] == [(3, 0, 2 * S), (4, 3 * S, NEVER)]
+
+
+@pytest.mark.parametrize(
+    ("moves", "told"),
+    [
+        ("{client: 20, at: 1 s, broker: b3}", "the group has clients 0 to 19"),
+        ("{client: 2, at: 1 s, broker: b9}", "b9"),
+        ("{client: 2, at: 1 s}, {client: 2, at: 1 s, broker: 1}", "in order of time; see number 1"),
+    ],
+)
+def test_an_itinerary_that_leads_nowhere_is_refused(moves, told):
+    with pytest.raises(ScenarioErrors, match=told):
+        stays(f"mobility: {{kind: itinerary, moves: [{moves}]}}")
+
+
 def test_a_random_waypoint_stays_and_moves_on_to_another_broker():
     found = stays("mobility: {kind: random-waypoint, stay: 1 s, travel: 50 ms, brokers: ['b*'], start: 500 ms}")
     assert len({client for client, *_ in found}) == 20

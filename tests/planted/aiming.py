@@ -1,7 +1,7 @@
-"""`python -m analysis.bench.hunting.aiming`: how many runs aimed schedules need to find a bug, and plain random ones.
+"""`python -m tests.planted.aiming`: how many runs aimed schedules need to find a bug, and plain random ones.
 
-    python -m analysis.bench.hunting.aiming --seeds 5 --runs 2000
-    python -m analysis.bench.hunting.aiming --only 2 Blinks
+    python -m tests.planted.aiming --seeds 5 --runs 2000
+    python -m tests.planted.aiming --only 2 Blinks
 
 The bugs are those of `tests.planted`: from public threads, and races of its `races.py`. Half of them were looked at
 while schedules were made, which is said beside each. A hunt that finds nothing counts as one run more than it had.
@@ -64,7 +64,7 @@ def bugs() -> Iterator[Bug]:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Exit code 0: measured."""
     parser = argparse.ArgumentParser(
-        prog="python -m analysis.bench.hunting.aiming", description="Runs needed, aimed and at random."
+        prog="python -m tests.planted.aiming", description="Runs needed, aimed and at random."
     )
     parser.add_argument("--seeds", type=int, default=5, help="hunts of each (default: 5)")
     parser.add_argument("--runs", type=int, default=2000, help="of a hunt, at most (default: 2000)")

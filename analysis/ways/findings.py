@@ -1,0 +1,82 @@
+"""What a finding of a hunt looks like from inside: its explanation and its picture, written beside its scenario.
+
+explanation.txt    what `brokerlab explain` says of the message and client that the finding is about
+diagram.txt, .svg  the message diagram
+beside/            the run of the same case by flooding, where the kind has that, and it takes the case
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from analysis.spark.explain import explain, opened, text
+from analysis.spark.trace import services_of
+from analysis.ways.leaving import staying
+from analysis.ways.picturing import as_text, picture, write_svg
+from analysis.ways.told import Told
+from brokers.errors import BrokerlabError
+from brokers.names import table
+from scenarios.loader import from_data
+from scenarios.running import run
+
+_PUBLICATION, _CLIENT = re.compile(r"publication (\d+#\d+)"), re.compile(r"client (\d+)")
+
+
+def explained(judge: str, told: str, kept: Path, folder: Path, scenario: Mapping[str, Any]) -> list[str]:
+    """Write explanation and diagram of a finding into its folder; gives what to print of it, a few lines.
+
+    Parameters
+    ----------
+    judge, told : who found it, and what, a sentence that names the message and the client that it is about
+    kept : the run folder of its case
+    folder : the finding's
+    scenario : its case
+    """
+    publication, client = _PUBLICATION.search(told), _CLIENT.search(told)
+    about = publication[1] if publication else None
+    number = int(client[1]) if client and publication else None
+    drawn = picture(kept, about, number, begin_ns=None if about else 0, trust=True)
+    (folder / "diagram.txt").write_text(as_text(drawn) + "\n", "utf-8")
+    write_svg(drawn, folder / "diagram.svg")
+    if about is None:
+        run_told = opened(kept)
+        left = staying(Told.of_run(run_told, services_of(run_told, trust=True)[0])) if judge == "leaks" else []
+        if left:
+            (folder / "explanation.txt").write_text("\n".join(left) + "\n", "utf-8")
+        return left
+    other, refused = _flooded(folder, scenario) if number is not None else (None, "")
+    found = explain(kept, about, number, beside=other, trust=True)
+    (folder / "explanation.txt").write_text(text(found) + "\n" + refused, "utf-8")
+    if "to" not in found:
+        return []
+    why = found["to"]["why"]
+    said = [f"{why['verdict']}: {why['said'][0]}" if why["said"] else why["verdict"], *why["said"][1:]]
+    return said + (found["beside"]["said"][:1] if "beside" in found else [])
+
+
+def flooding_of(kind: str) -> str | None:
+    """The registered protocol that floods publications of a kind, if there is one."""
+    for name, entry in sorted(table("protocols").items()):
+        if entry.facts.get("kind") == kind and (name == "flooding" or name.endswith("-flooding")):
+            return name
+    return None
+
+
+def _flooded(folder: Path, scenario: Mapping[str, Any]) -> tuple[Path | None, str]:
+    """A run of the same case by flooding; None where there is none, with a line where it does not take the case."""
+    data = json.loads(json.dumps(scenario))
+    (service,) = data["services"]
+    name = flooding_of(service["kind"])
+    if name is None or service["protocol"] == name:
+        return None, ""
+    for key in ("options", "view", "tables"):
+        service.pop(key, None)
+    service["protocol"], data["name"] = name, name
+    try:
+        return run(from_data(data, trust=True), engine="inline", out=folder / "beside", overwrite=True).path, ""
+    except BrokerlabError as error:
+        return None, f"not beside {name}: {error}\n"

@@ -1,0 +1,91 @@
+"""What a publication may cost, by brute force over a full trace: over a directed link once, and not for nobody.
+
+The budget is asked of whoever promises anything. On a tree, of a class that says `frugal`, a publication may go over a
+link only if somebody behind it may get it. What links doubled, and what was under way when brokers forgot what they had
+seen, is excused; so is a class that says `resends`, and what is handed over to clients that moved.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from brokers.contract import MESSAGE, Guarantees, Kind
+from protocols.judging import Audit, doubled, published
+from protocols.standing import Standing, Tables, excused_of
+
+
+def over_budget(
+    tables: Tables, kind: Kind, guarantees: Guarantees, protocol: Any, overlay: Any, service: int = 0
+) -> Iterator[tuple[str, str]]:
+    """What a run spent too much: sort and sentence of the first of each sort, which are `twice` and `waste`."""
+    handed = guarantees.hands_over and "stays" in tables and len(tables["stays"]["stay"]) > 0
+    promises = guarantees.exact or guarantees.no_duplicates or guarantees.fifo_per_publisher
+    if not kind.publications or handed or not promises:
+        return
+    went = _crossings(tables, kind, service)
+    found = Audit.of(tables, guarantees)
+    every = list(published(found, tables, kind, service))
+    if not protocol.resends:
+        twice, excuse = doubled(tables, service), excused_of(tables, kind, service, guarantees)
+        excused = twice | {p.id for p in every if excuse.anything(p.sent, p.end)}
+        again = [key for key, count in sorted(went.items()) if count > 1 and key[0] not in excused]
+        if again:
+            body, link = again[0]
+            yield "twice", f"publication {found.message(body)} went over the link {_link(tables, link)} more than once"
+    if protocol.frugal and overlay.is_tree and not overlay.has_latent:
+        standing = Standing(tables, kind, service, guarantees)
+        interests = {each.change: each for each in standing.versions if each.type in kind.interests}
+        rows = {change: version.values for change, version in interests.items()}
+        over: dict[int, list[int]] = {}
+        for body, link in sorted(went):
+            over.setdefault(body, []).append(link)
+        for p in every:
+            may = {
+                interests[change].broker
+                for change in kind.oracle(rows, p.values)
+                if standing.possible(interests[change], p)
+            }
+            for link in over.get(p.id, ()):
+                if not may & _behind(tables, link):
+                    yield "waste", (
+                        f"publication {found.message(p.id)}, sent at {p.sent} ns, went over the link "
+                        f"{_link(tables, link)}, behind which nobody may get it"
+                    )
+                    return
+
+
+def _crossings(tables: Tables, kind: Kind, service: int) -> Counter[tuple[int, int]]:
+    """How often each publication went over each directed link."""
+    hops = tables["hops"]
+    mine = (hops["service"] == service) & (hops["kind"] == MESSAGE) & (hops["link"] >= 0) & (hops["body"] >= 0)
+    mine &= np.isin(hops["type"], sorted(kind.publications))
+    return Counter(zip(hops["body"][mine].tolist(), hops["link"][mine].tolist()))
+
+
+def _ends(tables: Tables) -> dict[int, tuple[int, int]]:
+    """From where to where each directed link leads."""
+    links = tables["links"]
+    return dict(zip(links["link"].tolist(), zip(links["from"].tolist(), links["to"].tolist())))
+
+
+def _behind(tables: Tables, link: int) -> set[int]:
+    """The brokers behind a directed link of a tree."""
+    ends = _ends(tables)
+    seen = {ends[link][1]}
+    ahead = [ends[link][1]]
+    while ahead:
+        at = ahead.pop()
+        for one, other in ends.values():
+            if one == at and other not in seen and {at, other} != set(ends[link]):
+                seen.add(other)
+                ahead.append(other)
+    return seen
+
+
+def _link(tables: Tables, link: int) -> str:
+    one, other = _ends(tables)[link]
+    return f"{one} -> {other}"
