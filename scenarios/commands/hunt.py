@@ -65,6 +65,7 @@ def _parser() -> argparse.ArgumentParser:
     result.add_argument(
         "--faults", choices=("some", "none"), default="some", help="whether anything fails (default: some)"
     )
+    result.add_argument("--first", action="store_true", help="end with the first thing that is found")
     result.add_argument("--trees-only", action="store_true", help="leave out graphs with cycles")
     result.add_argument(
         "--schedules", choices=("aimed", "random"), default="aimed",
@@ -121,6 +122,7 @@ def _hunt(options: argparse.Namespace) -> int:
         options.protocol, seed=options.seed, seconds=_seconds(options.time), runs=options.runs, kind=options.kind,
         options=_options(options.said), judges=options.judges.split(",") if options.judges else None,
         schedules=options.schedules, faults=options.faults == "some", trees_only=options.trees_only,
+        enough=1 if options.first else None,
         on_finding=on_finding, jobs=options.jobs, lines=not options.no_lines,
         on_run=_progress() if sys.stderr.isatty() and not options.json else None,
     )  # fmt: skip

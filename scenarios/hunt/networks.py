@@ -1,6 +1,6 @@
 """Small overlays, drawn: trees, rings, meshes and what lies between, and which broker is where is drawn too.
 
-A protocol may promise something on some overlays only (`guarantees_for`), or refuse others (`misfits`). Most cases are
+A protocol may promise something on some overlays only (`guarantees_with`), or refuse others (`misfits`). Most cases are
 drawn where it promises to be exact, since elsewhere it can hardly be wrong.
 """
 
@@ -74,14 +74,14 @@ def draw_network(fits: Fits | None, lossy: bool, plain: bool, dice: Dice) -> tup
 def fits_of(protocol: Any, options: Any, params: Any) -> Fits | None:
     """Where a protocol is exact, if that depends on the overlay."""
     base = ShardProtocol if issubclass(protocol, ShardProtocol) else BrokerProtocol
-    asked = ("guarantees_for", "misfits")
+    asked = ("guarantees_for", "guarantees_with", "misfits")
     if all(getattr(protocol, name).__func__ is getattr(base, name).__func__ for name in asked):
         return None
 
     def fits(overlay: Any) -> bool | None:
         if protocol.misfits(options, overlay, params):
             return None
-        return bool(protocol.guarantees_for(overlay).exact)
+        return bool(protocol.guarantees_with(options, overlay).exact)
 
     return fits
 
