@@ -165,9 +165,9 @@ class Keyword(Ranking):
         }
 
     def met(self, needs: Needs) -> bool:
-        """Whether that was answered. What is not asked for any more, nobody needs."""
+        """Whether that was answered. What was taken back since nobody needs, though it may be asked for anew."""
         return all(
-            word not in self.asked[link] or self.asked[link][word].answered >= number
+            word not in (asked := self.asked[link]) or asked[word].first > number or asked[word].answered >= number
             for (link, word), number in needs.items()
         )
 

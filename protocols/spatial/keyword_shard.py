@@ -166,9 +166,12 @@ class KeywordShard(RankingShard):
         }
 
     def _met(self, needs: Needs) -> bool:
-        """Whether that was answered. What is not asked for any more, nobody needs."""
+        """Whether that was answered. What was taken back since nobody needs, though it may be asked for anew."""
         details = self.details
-        return all(key not in details or details[key].answered >= number for key, number in needs.items())
+        return all(
+            key not in details or details[key].first > number or details[key].answered >= number
+            for key, number in needs.items()
+        )
 
     def _answer(self, told: Told) -> None:
         """Answer the questions that can be answered, and begin to serve the subscriptions that can be served."""
