@@ -334,7 +334,7 @@ def text(found: dict[str, Any]) -> str:
         lines += [found["to"]["said"], *_told_why(found["to"]["why"])]
     if "beside" in found:
         lines += ["beside the other run:", *(f"  {each}" for each in found["beside"]["said"])]
-    return "\n".join(lines)
+    return "\n".join("".join(each if each.isprintable() else "?" for each in line) for line in lines)
 
 
 def _told_why(why: dict[str, Any]) -> list[str]:

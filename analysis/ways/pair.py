@@ -13,6 +13,8 @@ from analysis.ways.way import Way
 from brokers.contract import MESSAGE
 from topology.units import format_duration
 
+EVENTS_FEW = 60  # of which all are told, wherever they were
+_NAMES_MOST = 8  # brokers that a sentence names
 _OTHERS_MOST = 8  # messages about others' interests that are told
 
 
@@ -123,6 +125,24 @@ class Pair:
                 found.setdefault(each.hop.broker, each)
         return found
 
+    def near(self, decision: Decision | None) -> set[int]:
+        """The brokers on the way to the client; where there are few events, all that handled any of it."""
+        if len(self.way.hops) + len(self.of_mine) <= EVENTS_FEW:
+            return {*self.way.at, *self.informed}
+        ends = [hop for row in self.got if (hop := self.way.delivering(row)) is not None]
+        found = {hop.broker for end in ends for hop in self.way.chain(end)}
+        stop = None if decision is None else decision.broker
+        if stop is not None and self.way.at.get(stop):
+            found |= {hop.broker for hop in self.way.chain(self.way.at[stop][0])}
+        if self.home is not None:
+            _, following = self.told.nearer(self.home)
+            at = stop if stop in following else self.home
+            found |= {self.home} if at is None else {at, self.home}
+            while at is not None and at != self.home:
+                at = following[at]
+                found.add(at)
+        return found
+
     @property
     def want(self) -> str:
         """What an interest of which a broker heard does."""
@@ -143,7 +163,8 @@ class Pair:
         return self.told.names[broker]
 
     def several(self, brokers: Iterable[int]) -> str:
-        return listed([self.at(broker) for broker in brokers])
+        names = [self.at(broker) for broker in brokers]
+        return listed(names if len(names) <= _NAMES_MOST else [*names[: _NAMES_MOST - 1], _others(names)])
 
     def asked(self, begin: Row) -> str:
         """An interest, by the message that asked for it."""
@@ -157,6 +178,10 @@ class Pair:
             return self.told.message(cause)
         what = self.told.type_name(row["operation"])
         return f"{self.told.message(cause)}, the {what} of {self.told.client(row['client'])}"
+
+
+def _others(names: Sequence[str]) -> str:
+    return f"{len(names) - _NAMES_MOST + 1} others"
 
 
 def listed(names: Sequence[str], nobody: str = "nobody") -> str:

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from analysis.ways.pair import Decision, Pair, lasts, when
+from analysis.ways.pair import EVENTS_FEW, Decision, Pair, lasts, when
 from analysis.ways.told import DOWN, SLOW, Fault, Hop, Row, Told, why_lost
 from analysis.ways.way import Way
 from brokers.contract import FAULT, TIMER
@@ -55,6 +55,7 @@ class Picture:
     shades: list[Shade]
     left_out: dict[str, int] = field(default_factory=dict)  # how many lines and brokers are not shown
     gap: int = -1  # before which line some are left out
+    elsewhere: int = 0  # events that were not taken up, since they led elsewhere
 
     def within(self, lines_most: int, columns_most: int) -> Picture:
         """The same with no more lines and columns than that; the most used brokers, the first and last lines."""
@@ -74,7 +75,8 @@ class Picture:
     def notes(self) -> list[str]:
         """What is not shown, in sentences."""
         told = {1: "is"}
-        return [
+        elsewhere = [f"{self.elsewhere:,} events at brokers off the way are left out"] if self.elsewhere else []
+        return elsewhere + [
             f"{count:,} {name if count > 1 else name[:-1]} {told.get(count, 'are')} left out"
             for name, count in self.left_out.items() if count
         ]  # fmt: skip
@@ -90,11 +92,18 @@ def of_pair(pair: Pair, decision: Decision | None = None) -> Picture:
     if decision is not None and decision.last is not None:
         changes.add(decision.last)
     hops = {*pair.way.hops, *(told.hops(cause=changes) if changes else [])}
-    first = min(hop.time_ns for hop in hops) if hops else pair.sent_ns
+    count = len(hops)
+    if count > EVENTS_FEW:
+        near = pair.near(decision)
+        hops = {hop for hop in hops if hop.broker in near}
+    elsewhere = count - len(hops)
+    first = min((hop.time_ns for hop in hops), default=pair.sent_ns)
     hops |= set(_beside(told, first, pair.end_ns))
     title = f"{pair.name} and {told.client(pair.client)}"
     losses = pair.way.losses + (told.rows("losses", cause=changes) if changes else [])
-    return _picture(told, title, hops, losses, pair.way.deliveries, (first, pair.end_ns), [pair.way], pair.home)
+    deliveries = pair.got if elsewhere else pair.way.deliveries
+    drawn = _picture(told, title, hops, losses, deliveries, (first, pair.end_ns), [pair.way], pair.home)
+    return replace(drawn, elsewhere=elsewhere)
 
 
 def of_way(way: Way) -> Picture:

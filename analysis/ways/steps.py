@@ -13,13 +13,9 @@ Step = tuple[int, int, str, str]  # when, its place among what is at the same ti
 
 def steps(pair: Pair, decision: Decision) -> list[dict[str, Any]]:
     """Steps as plain data: time_ns, broker, what."""
-    found: list[Step] = [
-        *_interests(pair),
-        *_hearing(pair, decision),
-        *_last(pair, decision),
-        *_way(pair),
-        *_faults(pair),
-    ]
+    near = pair.near(decision)
+    found: list[Step] = [*_interests(pair), *_hearing(pair, decision, near), *_last(pair, decision), *_faults(pair)]
+    found += _way(pair, near)
     return [{"time_ns": at, "broker": where, "what": what} for at, _, where, what in sorted(found)]
 
 
@@ -40,13 +36,13 @@ def _interests(pair: Pair) -> list[Step]:
     return found
 
 
-def _hearing(pair: Pair, decision: Decision) -> list[Step]:
+def _hearing(pair: Pair, decision: Decision, near: set[int]) -> list[Step]:
     """Where the client's interests were heard of; at the broker that the decision is about, those of others too."""
     told = pair.told
     found = []
     for heard in pair.of_mine + pair.others(decision):
         hop = heard.hop
-        if hop is None or hop.link < 0:
+        if hop is None or hop.link < 0 or hop.broker not in near:
             continue
         source = pair.at(told.links[hop.link]["from"])
         verb = "hears of" if heard.says == TOLD else "hears of the withdrawal of"
@@ -74,20 +70,20 @@ def _last(pair: Pair, decision: Decision) -> list[Step]:
     ]
 
 
-def _way(pair: Pair) -> list[Step]:
+def _way(pair: Pair, near: set[int]) -> list[Step]:
     """Where the publication was handled, lost and delivered."""
     told, way = pair.told, pair.way
     found = []
-    for hop in way.hops:
+    for hop in (each for each in way.hops if each.broker in near):
         if hop.link >= 0:
             source = f"from {pair.at(told.links[hop.link]['from'])}"
         else:
             source = "by a timer" if hop.kind == 2 else f"from {told.client(pair.publication['client'])}"
-        to = [pair.at(each.broker) for each in way.sent(hop) if each.broker != hop.broker]
-        onward = f", sends it to {', '.join(to)}" if to else ""
+        to = [each.broker for each in way.sent(hop) if each.broker != hop.broker]
+        onward = f", sends it to {pair.several(to)}" if to else ""
         found.append((hop.time_ns, 2, pair.at(hop.broker), f"handles {pair.name} {source}{onward}"))
     for row in way.losses:
-        if row["link"] >= 0:
+        if row["link"] >= 0 and told.links[row["link"]]["from"] in near:
             link = told.links[row["link"]]
             what = f"its copy to {pair.at(link['to'])} is lost ({why_lost(row)})"
             found.append((row["time_ns"], 3, pair.at(link["from"]), what))

@@ -16,6 +16,7 @@ from scenarios.commands import add_trust, parser, shown
 
 if TYPE_CHECKING:
     from scenarios.hunt.found import Finding, Report
+    from scenarios.hunt.replaying import Replayed
 
 _SHOWN_EVERY_S = 5.0
 FOUND, NOTHING, INCOMPLETE = 1, 0, 2
@@ -83,6 +84,7 @@ def _parser() -> argparse.ArgumentParser:
     result.add_argument(
         "--thresholds", type=int, metavar="N", help="with --replay: tables tidy themselves from so much"
     )
+    result.add_argument("--shrink", action="store_true", help="with --replay: go on making the case smaller")
     add_trust(result)
     result.add_argument("--json", action="store_true", help="one JSON object at the end")
     return result
@@ -98,6 +100,8 @@ def _hunt(options: argparse.Namespace) -> int:
         raise InvalidInput(f"--jobs: 1 to {_JOBS_MOST} (got {options.jobs})")
     if options.thresholds is not None:
         raise InvalidInput("--thresholds goes with --replay")
+    if options.shrink:
+        raise InvalidInput("--shrink goes with --replay; a hunt makes smaller what it finds")
     folders: dict[tuple[str, str], str] = {}
 
     def on_finding(found: Finding) -> None:
@@ -198,6 +202,22 @@ def _options(said: list[str]) -> dict[str, Any]:
     return found
 
 
+def _shrink(options: argparse.Namespace, found: Replayed) -> int:
+    """Make the case of each sort of mistake smaller, and write it as a hunt does."""
+    from scenarios.hunt.hunt import smaller
+    from scenarios.hunt.telling import again, told, write
+
+    for mistake in {each.same: each for each in found.mistakes}.values():
+        finding = smaller(0, found.case, mistake)
+        folder = write(finding, options.out, options.protocol)
+        if not options.json:
+            print(told(finding))
+            print(f"    again: {again(finding, options.protocol, folder / 'scenario.yaml')}", flush=True)
+    if options.json:
+        print(json.dumps({"digest": found.digest, "mistakes": [each._asdict() for each in found.mistakes]}, indent=2))
+    return FOUND
+
+
 def _replay(options: argparse.Namespace) -> int:
     from scenarios.hunt.replaying import refuse_code, replay
     from scenarios.hunt.telling import lines_of
@@ -208,6 +228,8 @@ def _replay(options: argparse.Namespace) -> int:
         options.replay, protocol=options.protocol, thresholds=options.thresholds,
         judges=options.judges.split(",") if options.judges else None,
     )  # fmt: skip
+    if options.shrink and found.mistakes:
+        return _shrink(options, found)
     mistakes = [{"judge": each.judge, "sort": each.sort, "told": each.told} for each in found.mistakes]
     if options.json:
         print(json.dumps({"digest": found.digest, "mistakes": mistakes}, indent=2))

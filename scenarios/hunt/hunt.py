@@ -24,7 +24,7 @@ from scenarios.hunt.aiming import aim
 from scenarios.hunt.case import Case
 from scenarios.hunt.drawing import Prey, draw, one_of
 from scenarios.hunt.found import Covered, Finding, Report, lines_reached, unexercised
-from scenarios.hunt.judges import Judge, Mistake, chosen, judged
+from scenarios.hunt.judges import Mistake, chosen, judged, narrowed
 from scenarios.hunt.lines import WATCHED_EVERY, Lines
 from scenarios.hunt.moments import Moments, moments
 from scenarios.hunt.mutating import mutate
@@ -34,8 +34,8 @@ from scenarios.hunt.running import Outcome, Stopwatch, run, settled_in
 from scenarios.hunt.shrinking import SECONDS_MOST, shrink
 
 _DEAR_EVERY, _DEAR_IF_NEW = 10, 3  # runs that dear judges are asked about, one of them in turn
-_WAYS = 10  # of so many runs these are drawn anew, and aimed; others change a thing or two
-_FIRST, _AT_FIRST, _LATER = 100, (5, 3), (3, 5)  # what is plain shows in the first cases, whatever they are
+_FIRST = 40  # these are drawn: what is plain shows there, and others have cases to go on from
+_DRAWN, _AIMED, _OF = 3, 5, 10  # of so many runs after them these are drawn, and aimed; others change a thing or two
 _APART, _APART_AT = ("apart", "hashing"), 5  # those that have turns of their own, at one run in ten
 _KEPT_MOST = 200  # cases that are branched from
 OnFinding = Callable[[Finding], None]
@@ -171,7 +171,7 @@ class _Hunter:
             if mistake.same in self._known:
                 self._known[mistake.same].again += 1
                 continue
-            found = _smaller(number, outcome.case, mistake, self._asked, self._plan.shrink_seconds)
+            found = smaller(number, outcome.case, mistake, self._plan.shrink_seconds)
             self._known[mistake.same] = found
             yield found
 
@@ -205,12 +205,11 @@ class _Kept:
     def next(self, number: int) -> Case:
         """The case of this number."""
         dice = Dice(self._seed, number, "hunt/next")
-        way = dice.below(_WAYS)
-        drawn, aimed = _AT_FIRST if number < _FIRST else _LATER
-        if self._schedules == "random" or not self._cases or way < drawn:
+        way = dice.below(_OF)
+        if self._schedules == "random" or not self._cases or number < _FIRST or way < _DRAWN:
             return draw(self._prey, self._seed, number)
         case, at = one_of(dice, self._clean if self._clean and dice.below(2) else self._cases)
-        found = aim(self._prey, case, at, self._seed, number) if way < drawn + aimed else None
+        found = aim(self._prey, case, at, self._seed, number) if way < _DRAWN + _AIMED else None
         return found or mutate(self._prey, case, self._seed, number)
 
     def keep(self, outcome: Outcome) -> None:
@@ -224,11 +223,9 @@ class _Kept:
             del cases[: max(0, len(cases) - _KEPT_MOST)]
 
 
-def _smaller(
-    number: int, case: Case, mistake: Mistake, asked: Mapping[str, Judge], seconds: float
-) -> Finding:
+def smaller(number: int, case: Case, mistake: Mistake, seconds: float = SECONDS_MOST) -> Finding:
     """A finding, with its case made smaller."""
-    only = {mistake.judge: asked[mistake.judge]}
+    only = narrowed(mistake)
 
     def against(candidate: Case) -> list[Mistake]:
         outcome = run(candidate)
@@ -242,4 +239,4 @@ def _smaller(
     return replace(found, minimal=shrunk.minimal, tried=shrunk.tried, digest=digest)
 
 
-__all__ = ["Covered", "Finding", "Report", "hunt"]
+__all__ = ["Covered", "Finding", "Report", "hunt", "smaller"]

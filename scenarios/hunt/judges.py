@@ -18,7 +18,7 @@ from scenarios.hunt.budget import budget
 from scenarios.hunt.hashing import hashing
 from scenarios.hunt.rest import leaks, quiet
 from scenarios.hunt.running import Outcome
-from scenarios.hunt.sameness import cutting, isolation, resuming
+from scenarios.hunt.sameness import cut_as, cut_every_way, cutting, isolation, resuming
 
 HASHING_AFTER = 100  # runs: starting a process takes as long as some dozens of them
 
@@ -97,6 +97,18 @@ def chosen(names: Sequence[str] | None) -> dict[str, Judge]:
         if name not in JUDGES:
             raise InvalidInput(f"no judge named {name!r}; {did_you_mean(name, JUDGES)}")
     return {name: JUDGES[name] for name in JUDGES if name in names}
+
+
+def narrowed(mistake: Mistake) -> dict[str, Judge]:
+    """The judge of a mistake, who asks only what showed it, where that is one of several things."""
+    judge = JUDGES[mistake.judge]
+    return {mistake.judge: judge._replace(ask=cut_as(mistake.told)) if mistake.judge == "cutting" else judge}
+
+
+def widened(judges: Mapping[str, Judge]) -> dict[str, Judge]:
+    """The same judges, who ask all that they may: for a single case."""
+    wider = {"cutting": cut_every_way}
+    return {name: each._replace(ask=wider.get(name, each.ask)) for name, each in judges.items()}
 
 
 def judged(outcome: Outcome, judges: Mapping[str, Judge], dear: bool = False) -> list[Mistake]:

@@ -11,7 +11,7 @@ from brokers.errors import InvalidInput
 from scenarios.document import read
 from scenarios.hunt.case import Case
 from scenarios.hunt.hashing import close
-from scenarios.hunt.judges import JUDGES, Mistake, chosen, judged
+from scenarios.hunt.judges import JUDGES, Mistake, chosen, judged, widened
 from scenarios.hunt.running import Outcome, run
 from scenarios.loader import load, locate
 
@@ -38,7 +38,8 @@ def replay(
 
     `protocol` takes the place of the scenario's, of the same kind. The scenario is trusted: it may name code.
     """
-    asked = chosen(judges if judges is not None else [name for name, judge in JUDGES.items() if not judge.late])
+    names = judges if judges is not None else [name for name, judge in JUDGES.items() if not judge.late]
+    asked = widened(chosen(names))
     case = Case.of(load(file, trust=True))
     if protocol is not None:
         case = case.but(protocol=protocol)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ from typing import Any
 from brokers.contract import ShardProtocol
 from brokers.engine.simulate import FileTraces, simulate, tables_of
 from brokers.errors import Interrupted
-from protocols.conformance import ORACLE, check_digests, variants
+from protocols.conformance import ORACLE, Variant, check_digests, variants
 from protocols.rehearsing import Dice
 from scenarios.hunt.running import Outcome, said
 
@@ -26,13 +26,36 @@ class _Stopped(Exception):
 
 
 def cutting(outcome: Outcome) -> Iterator[tuple[str, str]]:
-    """Other cuttings, shards, tables and views, and simply once more: some of the kit's ways of running a model."""
+    """Other cuttings, shards, tables and views: some of the kit's ways of running a model."""
     if outcome.failed:
         return
+    dice = Dice(outcome.model.seed, len(outcome.case.acts), "hunt/ways")
+    left = _ways(outcome)
+    yield from _differ(outcome, [left.pop(dice.below(len(left))) for _ in range(min(_WAYS, len(left)))])
+
+
+def cut_every_way(outcome: Outcome) -> Iterator[tuple[str, str]]:
+    """The same, with all of them: for one case, whatever the way was in which it differed."""
+    if not outcome.failed:
+        yield from _differ(outcome, _ways(outcome))
+
+
+def cut_as(told: str) -> Callable[[Outcome], Iterator[tuple[str, str]]]:
+    """The same, with the one of which this was told."""
+
+    def ask(outcome: Outcome) -> Iterator[tuple[str, str]]:
+        if not outcome.failed:
+            yield from _differ(outcome, [way for way in _ways(outcome) if told.startswith(f"{way.name}: ")])
+
+    return ask
+
+
+def _ways(outcome: Outcome) -> list[Variant]:
+    return [way for way in variants(outcome.model) if way.engine == "inline"]
+
+
+def _differ(outcome: Outcome, ways: Sequence[Variant]) -> Iterator[tuple[str, str]]:
     model = replace(outcome.model, messages_max=1 << 62)
-    dice = Dice(model.seed, len(outcome.case.acts), "hunt/ways")
-    left = [way for way in variants(model) if way.engine == "inline"]
-    ways = [left.pop(dice.below(len(left))) for _ in range(min(_WAYS, len(left)))]
     for way in ways:  # what differs from run to run differs here too
         try:
             same = way.run(model).digest == outcome.digest

@@ -10,7 +10,7 @@ from itertools import pairwise
 import pytest
 
 from analysis.ways import plain, vector
-from analysis.ways.deciding import decided
+from analysis.ways.deciding import decided, told_of
 from analysis.ways.pair import Pair
 from analysis.ways.rows import ARROW, LOSS, Line, Picture, of_change, of_pair, of_way, of_window
 from scenarios.hunt.drawing import Prey, draw
@@ -137,6 +137,15 @@ def test_what_is_left_out_is_said():
     assert plain.drawn(picture).splitlines()[1 + 30].strip() == "..." and shown.gap == 30
     assert plain.drawn(picture).splitlines()[-2:] == ["339 events are left out.", "19 brokers are left out."]
     assert "events are left out" in vector.drawn(picture)
+
+
+def test_in_a_large_network_the_way_to_the_client_is_told_and_drawn_and_no_other():
+    star = tuple((0, each) for each in range(1, 90))
+    pair = pair_of(case("flooding", [(10, 0, "+", 0), (50, 1, "!")], clients=(3, 2), edges=star), "1#0", 0)
+    drawn = of_pair(pair, decided(pair))
+    assert drawn.columns == [0, 2, 3]
+    assert plain.drawn(drawn).splitlines()[-1] == "87 events at brokers off the way are left out."
+    assert {each["broker"] for each in told_of(pair)["steps"]} == {"b0", "b2", "b3"}
 
 
 def test_a_change_has_a_diagram_of_its_own(withheld):

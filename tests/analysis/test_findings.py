@@ -1,4 +1,4 @@
-"""A finding of a hunt is explained and drawn beside its scenario; `explain` says the same of a run as in memory."""
+"""A finding of a hunt is explained and drawn beside its scenario; a run folder tells what the run in memory tells."""
 
 from __future__ import annotations
 

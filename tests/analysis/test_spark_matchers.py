@@ -11,6 +11,7 @@ pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.usefixtures("spark")
 
 from analysis.spark import audit as audits  # noqa: E402
 from analysis.spark import compared, comparing, passes  # noqa: E402
+from protocols.content.kind import PUBLISH  # noqa: E402
 from scenarios import running  # noqa: E402
 from tests.analysis.test_spark_channels import MAPS, TREE  # noqa: E402
 from tests.analysis.test_spark_context import NEAR as CONTEXTS  # noqa: E402
@@ -76,6 +77,27 @@ def test_tasks_say_of_every_pair_what_spark_does(name, news, tampered, told):
     assert all(found["findings"][name]["count"] > 0 for name in ("unwanted", "duplicated"))
     assert (found["excused"] > 0) == (found["losses"] > 0)
     assert (found["late_missed"] > 0) == ("options" in RUNS[name])
+
+
+def astray(hops: pa.Table) -> pa.Table:
+    """Some publications over other links, and some once more."""
+    links = hops["link"].to_numpy().copy()
+    carrying = np.flatnonzero((links >= 0) & (hops["type"].to_numpy() == PUBLISH) & (hops["kind"].to_numpy() == 1))
+    chosen = np.random.default_rng(3).choice(carrying, 60, replace=False)
+    links[chosen] = (links[chosen] + 2) % (int(links.max()) + 1)
+    moved = hops.set_column(hops.schema.get_field_index("link"), "link", pa.array(links, pa.int32()))
+    return pa.concat_tables([moved, moved.take(pa.array(chosen[:20]))])
+
+
+def test_many_tasks_count_what_links_carried_as_one_does(news, tampered, monkeypatch):
+    path = tampered(news("subscription"), hops=astray)
+    (alone,) = audits.audit(path).services
+    monkeypatch.setattr(compared, "VERY_FEW_ROWS", 0)
+    monkeypatch.setattr(compared, "_ROWS_PER_TASK", 2_000)
+    monkeypatch.setattr(passes, "PIECE_ROWS", 1_000)
+    (many,) = audits.audit(path).services
+    assert (many.budget, many.quiet) == (alone.budget, alone.quiet)
+    assert alone.budget["twice"] >= 20 and alone.budget["waste"] > 0 and alone.verdict == "invalid"
 
 
 def test_a_delivery_that_fell_with_its_broker_is_excused_in_tasks_as_in_spark(tmp_path, told):

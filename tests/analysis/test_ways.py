@@ -16,6 +16,7 @@ from protocols.content.covering import PlainCovering
 from protocols.content.kind import PUBLISH, Content
 from protocols.content.subscription import PlainSubscription
 from scenarios.hunt.case import Act, Case, Edge
+from scenarios.hunt.drawing import Prey, draw
 from scenarios.hunt.running import run
 from tests.planted.registry import PLANTED
 from tests.planted.settings import Ran
@@ -276,6 +277,26 @@ def test_what_came_as_it_should_is_delivered_and_its_steps_are_in_the_order_of_t
 def test_an_interest_that_stood_from_the_beginning_is_known_everywhere():
     found = why(case(Withholds, [(0, 0, "+", 0), (50, 1, "!")], settled=True), "1#0", 0)
     assert brief(found) == ("withheld", "b1", "b0", "0#0") and "stood from the beginning" in found["said"][-1]
+
+
+ACCUSES = {"withheld", "forgotten", "delivered twice", "delivered unasked", "delivered after withdrawal"}
+
+
+@pytest.mark.parametrize("name", ["subscription", "covering", "flooding"])
+def test_a_protocol_that_is_right_is_accused_of_nothing(name):
+    seen = set()
+    for number in range(8):
+        outcome = run(draw(Prey.of(name, faults=False), 9, number))
+        if any(edge.loss for edge in outcome.case.edges):
+            continue
+        told = told_by(outcome)
+        for row in told.rows("publications")[:8]:
+            for client in range(len(outcome.case.clients)):
+                found = told_of(Pair(told, row, client + told.nodes))
+                seen.add(found["verdict"])
+                late = found["verdict"] in ("never told", "told too late", "withdrawn")
+                assert not late or found["said"][-1].startswith("That breaks no promise"), found
+    assert "delivered" in seen and not seen & (ACCUSES | {"delivered out of order"})
 
 
 # ---- planted bugs -------------------------------------------------------------------------------------

@@ -25,7 +25,11 @@ def test_no_built_in_protocol_spends_too_much(name, rehearsal):
 
 
 @pytest.mark.parametrize(
-    ("protocol", "told"), [(ForgetsToWithdraw, "behind which nobody"), (ForwardsTwice, "more than once"), (BothDeclared, "more than once")]
+    ("protocol", "told"),
+    [
+        (ForgetsToWithdraw, "behind which nobody may get it"), (ForwardsTwice, "more than once"),
+        (BothDeclared, "more than once"),
+    ],
 )
 def test_who_spends_too_much_is_told_the_first_of_it(protocol, told):
     (said,) = judge_run(rehearse(TREE, protocol))[1]
