@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, get_args, get_origin
 
 from brokers.contract import MESSAGE
+from brokers.programs.protocol import Program
 from scenarios.hunt.behaviour import marks
 from scenarios.hunt.case import Case
 from scenarios.hunt.drawing import Prey
@@ -149,7 +150,8 @@ def unexercised(prey: Prey, own: OwnCode, covered: Covered) -> Iterator[Unexerci
 
 
 def _options(prey: Prey, covered: Covered) -> Iterator[Unexercised]:
-    model = options_model(prey.protocol_class)
+    program = issubclass(prey.protocol_class, Program)  # whose options are limits of wall time and size
+    model = None if program else options_model(prey.protocol_class)
     said: dict[str, set[str]] = {}
     for name, value in covered.options:
         said.setdefault(name, set()).add(value)

@@ -199,9 +199,10 @@ def covered(report: Report) -> Iterator[str]:
     )
     yield f"  handled by type: {types or 'nothing'}"
     yield from _lines(report)
-    never = "never exercised" if report.long_enough else "not exercised in so few runs"
-    for each in report.unexercised:
-        yield f"  {never}: {each.told}"
+    if report.long_enough:
+        yield from (f"  never exercised: {each.told}" for each in report.unexercised)
+    elif report.unexercised:
+        yield f"  not exercised in so few runs: {', '.join(each.name for each in report.unexercised)}"
     for note in [*report.notes, *report.troubles]:
         yield f"  {note}"
 
