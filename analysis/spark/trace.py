@@ -32,7 +32,7 @@ from scenarios.many.metrics import stood_for
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-FAULTS = ("what", "broker", "link", "begin_ns", "end_ns", "state", "delay_ns")  # what promises depend on
+FAULTS = ("what", "broker", "link", "begin_ns", "end_ns", "state", "delay_ns", "twice")  # what promises depend on
 ANALYSIS = "analysis"  # the folder beside the tables, for what is computed from them
 
 

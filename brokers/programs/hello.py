@@ -26,6 +26,7 @@ class Promises(_Said):
     under_faults: Literal["nothing", "recovers", "reliable"] = "nothing"
     recovers_ns: Annotated[int, Field(ge=0, le=NEVER)] = NEVER
     heals_loss: bool = False
+    lets_go: bool = False
 
 
 class Hello(_Said):
