@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from brokers.contract import NEVER, BrokerProtocol, ShardProtocol
 from brokers.errors import BrokerlabError
+from brokers.faults import Crash
 from brokers.promises import Faced, farthest_ns, promised
 from scenarios.problems import Path, ScenarioErrors
 from scenarios.schema import ResolvedService, Scenario
@@ -76,7 +77,10 @@ def note_of_promise(scenario: Scenario, i: int, service: ResolvedService, overla
 
 
 def check_promises(scenario: Scenario, service: ResolvedService, overlay: Overlay, faults: Schedule) -> None:
-    """ScenarioErrors if a service promises to recover from what is never over."""
+    """ScenarioErrors if a service promises to recover from what is never over.
+
+    A broker that never comes back is another matter, of a protocol that lets go of whoever is out of reach.
+    """
     protocol = service.protocol.object
     endless = next((fault for fault in faults.faults if fault.end >= NEVER), None)
     if endless is None or not hasattr(protocol, "recovery"):
@@ -84,7 +88,8 @@ def check_promises(scenario: Scenario, service: ResolvedService, overlay: Overla
     path: Path = ("faults", "schedule", endless.entry)
     options: Any = service.options if protocol.Options is None else protocol.Options(**service.options)
     found = _tried(scenario, path, lambda: protocol.recovery(options, overlay, Faced.of(faults, overlay)))
-    if found is not None:
+    gone = all(isinstance(fault, Crash) for fault in faults.faults if fault.end >= NEVER)
+    if found is not None and not (found.lets_go and gone):
         raise scenario.wrong(
             path,
             f"this is never over, and {service.section.name!r} promises to recover so long after the last fault; say "

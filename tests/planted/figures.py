@@ -4,7 +4,7 @@
     python -m tests.planted.figures --only 2 13b --random
 
 A line of JSON for each bug: CPU seconds and runs until it was found, what its case was made smaller to and how long
-that took, and the size of the setting that was written by hand. `--random` hunts once more with plainly random schedules.
+that took, and the size of the setting that was written by hand. `--random` hunts once more with random schedules.
 """
 
 from __future__ import annotations
