@@ -306,6 +306,7 @@ def at_rest(prey: Prey, case: Case, script: Sequence[Act], dice: Dice) -> Case:
         acts += going
         if free:
             acts.append(_anew(one_of(dice, free), 5, leave + rest))
+            acts += _departures(prey, acts, script, leave + rest + REST_NS // 2, dice)  # of what stays if published
     end = max([act.at for act in acts], default=leave) + rest
     return case.but(acts=tuple(acts), duration_ns=end)
 
