@@ -31,6 +31,7 @@ from scenarios.problems import explain
 MS = 1_000_000
 _SCALE = 1 << 30
 _LENGTHS_MS = (40, 300, 300, 1_500, 6_000)
+_BUSY = 10  # one case in so many has many publications, and is long
 REST_NS = 1_500 * MS  # longer than what is on its way takes, on links as they are drawn
 _PROBES = 1 << 22  # numbers that no rehearsal gives
 _FAULTS = ("crash", "cut", "pause", "degrade", "partition", "isolate", "slow")
@@ -171,21 +172,25 @@ def _drawn(prey: Prey, dice: Dice, plain: bool) -> Case:
     seed = 1 + dice.below(_SCALE)
     brokers, edges = draw_network(prey.fits, prey.faults, plain, dice)
     length = one_of(dice, _LENGTHS_MS[:3] if prey.kind_class.server else _LENGTHS_MS) * MS
+    busy = not plain and not prey.kind_class.server and dice.below(_BUSY) == 0  # what pays by and by only, has to pay
+    if busy:
+        length = one_of(dice, _LENGTHS_MS[3:]) * MS
     grid = one_of(dice, (1, 1, 1, 2 * MS, 10 * MS))
     settled = not plain and dice.below(6) == 0
     said = {} if plain else draw_params(prey.kind_class, dice)
     params = prey.kind_class.Params(**said).model_dump(mode="json")
     clients = tuple(dice.below(brokers) for _ in range(2 + dice.below(5)))
     nodes = brokers + int(bool(prey.kind_class.server))
+    publications = 150 if busy else 5 + dice.below(45)
     rehearsal = replace(
-        REHEARSALS[0], grid_ns=grid, duration_ns=length, publications=5 + dice.below(45), settled=settled
+        REHEARSALS[0], grid_ns=grid, duration_ns=length, publications=publications, settled=settled
     )
     script = _script(prey, rehearsal, nodes, len(clients), params, seed)
-    acts = _alike(prey, _thinned(prey, script, dice), dice)
+    acts = _alike(prey, _thinned(prey, script, dice, busy), dice)
     faults, detect = _faults(prey, edges, brokers, length, dice) if prey.faults and not plain else ((), None)
     options = (
         dict(prey.options)
-        if plain or dice.below(2)
+        if plain or (dice.below(2) and not busy)
         else draw_options(prey.protocol_class, prey.options, dice)
     )
     costly = not plain and dice.below(5) == 0
@@ -238,7 +243,7 @@ def _body(row: Any) -> tuple[float | None, ...]:
     return tuple(None if value != value else float(value) for value in np.asarray(row, np.float64).tolist())
 
 
-def _thinned(prey: Prey, script: Sequence[Act], dice: Dice) -> list[Act]:
+def _thinned(prey: Prey, script: Sequence[Act], dice: Dice, busy: bool) -> list[Act]:
     """A few of the things that are begun, changed or ended, with all that is done to them, and a few publications."""
     kind = prey.kind_class
     published = {act.about for act in script if kind.types[act.op] in kind.publications}
@@ -249,7 +254,7 @@ def _thinned(prey: Prey, script: Sequence[Act], dice: Dice) -> list[Act]:
         chosen.add(about[dice.below(len(about))])
     free: list[Any] = [act for act in script if act.about is None]
     free += sorted(published - {None}, key=str)  # publications that stay, until they are ended
-    few = one_of(dice, (2, 5, 12, 40))
+    few = len(free) if busy else one_of(dice, (2, 5, 12, 40))
     kept = [free[dice.below(len(free))] for _ in range(few)] if free else []
     chosen.update(each for each in kept if not isinstance(each, Act))
     taken = {id(each) for each in kept}

@@ -31,4 +31,16 @@ EQUIVALENT: dict[str, str] = {
     "ed991fe5": "what nobody knows any more keeps its slot: memory; its bits are 0 everywhere, so nobody acts on it",
     # protocols/context/ranges.py, Ranges.__init__
     "da593da3": "the first room of an array that grows when it is full",
+    # protocols/context/asides.py, Asides.__init__
+    "cdae0429": "the first room of arrays that grow when they are full",
+    # protocols/topk/snapshots.py, Snapshots._tidy
+    "8eb310a4": "snapshots that no message brings any more are held on: memory, and nobody reads them",
+    # protocols/topk/spread_filters.py, SpreadFilters._version
+    "ae2da7a4": "a version that is there already is made once more, with the same numbers: memory",
+    # protocols/content/subscription.py, _named
+    "97f09cdc": "names a link in what brokers tell people of themselves; nothing goes by it",
+    # protocols/content/resync.py, recovery_of
+    "f0dc1972": "states a longer time than recovering takes: a weaker promise, and the same runs",
+    # protocols/spatial/sharing.py, Sharing.late_matches
+    "c9734379": "asked by protocols of this kind that keep interests in `node.table`; of those built in none does",
 }
