@@ -406,6 +406,7 @@ class Flooding(ShardProtocol):
     def state(self) -> dict[str, Any]:
         store = self.store
         live = np.sort(store.slot_of.items()[1])
+        live = live[self.present[live]]  # what a full queue dropped is learned, and nobody has it
         seen = np.flatnonzero(self._seen_key >= 0)
         return {
             "id": store.id[live],

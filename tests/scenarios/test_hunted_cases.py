@@ -27,3 +27,21 @@ def test_an_answer_does_not_wait_for_what_was_taken_back_and_is_asked_for_anew(p
     )
     assert judged(outcome, JUDGES) == []
     assert outcome.tables["deliveries"]["time_ns"].tolist() == [27 * MS]
+
+
+def test_a_subscription_that_a_full_queue_dropped_is_not_there_after_a_stop_either():
+    """Shards learn of interests before brokers have a place for them."""
+    acts = (
+        *(Act(1, 0, "publish", None, None, (0.0, 0.0, 0.0, 0.0)) for _ in range(4)),
+        Act(1, 1, "subscribe", 0, None, (0.0, 0.0, 1.0, None, None, None)),
+        Act(490 * MS, 1, "publish", None, None, (0.0, 0.0, 0.0, 0.0)),
+    )
+    outcome = run(
+        Case(
+            "flooding", "content", 2, (Edge(0, 1, MS),), (0, 0), acts, 500 * MS, queues={"places": 4},
+            cost={"base": 2e6, "per_match": 5e4},
+        )
+    )  # fmt: skip
+    lost = outcome.tables["losses"]
+    assert (lost["type"] == outcome.kind.types["subscribe"]).any()
+    assert judged(outcome, JUDGES, dear=True) == []

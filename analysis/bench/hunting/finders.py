@@ -1,8 +1,8 @@
 """What looks for a mutant: functions of (protocols, seed, seconds) that say what they found, or None.
 
-`kit` asks what `python -m protocols.conformance` asks, the cheap questions first. `judges` is for mutants of what says
-what is right: it has runs that are right and runs that were spoilt, and a judge must know them apart. `hunt` is
-`scenarios.hunt`, which looks by itself.
+`kit` asks what `python -m protocols.conformance` asks, the cheap questions first. `hunt` is `scenarios.hunt`, which
+looks by itself. `judges` is for mutants of what says what is right: it has runs that are right and runs that were
+spoilt, and a judge must know them apart; then it hunts who is right.
 """
 
 from __future__ import annotations
@@ -97,12 +97,12 @@ def hunt(protocols: Sequence[str], seed: int, seconds: float) -> str | None:
 
 
 def judges(protocols: Sequence[str], seed: int, seconds: float) -> str | None:
-    """Whether right runs are valid and spoilt ones invalid."""
+    """Whether right runs are valid and spoilt ones invalid; then whether a hunt accuses who is right."""
     until = time.process_time() + seconds
     for found in _judged(protocols, seed):
         if found is not None or time.process_time() > until:
             return found
-    return None
+    return hunt(protocols, seed, until - time.process_time())
 
 
 def _judged(protocols: Sequence[str], seed: int) -> Iterator[str | None]:
