@@ -40,6 +40,7 @@ FAULT: dict[str, Any] = {
 MOVEMENT: dict[str, Any] = {
     "on": "1 s", "off": "1 s", "online": [["1 s", "3 s"]], "at": "1 s", "stops": [{"at": "1 s", "broker": 2}],
     "stay": "1 s", "work": [3], "day": "2 s", "leave": "500 ms", "back": "1 s", "after": "100 ms",
+    "moves": [{"client": 0, "at": "1 s"}, {"client": 0, "at": "2 s", "broker": 2}],
 }  # fmt: skip
 REPLAY = """\
 time_s,client,op,a0,a1,a2,a3,low_0,high_0

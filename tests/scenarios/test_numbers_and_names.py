@@ -101,7 +101,7 @@ def test_explain_takes_and_tells_client_numbers(shuffled, capsys):
         code, said = called(capsys, "explain", shuffled.path, name, client)
         publisher = name.partition("#")[0]
         assert code == 0 and f"{name} ({publication}): publish of client {publisher} at broker name:10" in said
-        told = said.splitlines()[-1]
+        (told,) = (line for line in said.splitlines() if line.startswith(f"client {client} "))
         assert told.startswith(f"client {client} {'got it' if client in served else 'did not get it'}")
         assert ("never asked for anything" in told) == (client < 2)
         assert client < 2 or f"interest {client}#" in told
