@@ -18,9 +18,9 @@ from protocols.content.subscription import PlainSubscription
 from scenarios.hunt.case import Act, Case, Edge
 from scenarios.hunt.drawing import Prey, draw
 from scenarios.hunt.running import run
+from tests.planted.races import Blinks
 from tests.planted.registry import PLANTED
 from tests.planted.settings import Ran
-from tests.scenarios.planted import Blinks
 
 MS = 1_000_000
 LINE, RING = ((0, 1), (1, 2)), ((0, 1), (0, 2), (1, 2))

@@ -139,54 +139,6 @@ class TrustsWithdrawals(PlainSubscription):
         super()._unsubscribe(message)
 
 
-class Blinks(PlainSubscription):
-    """For 1 us after a withdrawal came over a link, publications that come are dropped."""
-
-    GAP_NS = 1_000
-
-    def __init__(self, node: Any) -> None:
-        super().__init__(node)
-        self.blind_until = 0
-
-    def on_message(self, message: Any) -> None:
-        if message.type == PUBLISH and self.blind_until - self.GAP_NS < message.time < self.blind_until:
-            return
-        if message.type == UNSUBSCRIBE and message.link >= 0:
-            self.blind_until = message.time + self.GAP_NS
-        super().on_message(message)
-
-
-class Stumbles(PlainSubscription):
-    """A subscription that comes within 1 us of another change, and not with it, over a link is not passed on."""
-
-    def __init__(self, node: Any) -> None:
-        super().__init__(node)
-        self.changed = -(10**9)
-
-    def passes_on(self, message: Any, id: int, link: int) -> bool:
-        return not 0 < message.time - self.changed < 1_000 or message.link < 0
-
-    def on_message(self, message: Any) -> None:
-        super().on_message(message)
-        if message.type != PUBLISH and message.link >= 0:
-            self.changed = message.time
-
-
-class MeetsItself(PlainSubscription):
-    """A withdrawal that comes within 100 ns of the subscription is lost."""
-
-    def __init__(self, node: Any) -> None:
-        super().__init__(node)
-        self.since: dict[int, int] = {}
-
-    def on_message(self, message: Any) -> None:
-        if message.type == SUBSCRIBE:
-            self.since[message.word] = message.time
-        if message.type == UNSUBSCRIBE and message.time - self.since.get(message.word, -(10**9)) < 100:
-            return
-        super().on_message(message)
-
-
 class SharesDefaults(PlainSubscription):
     """What one broker knows, all of them know: by an argument's default."""
 
@@ -271,7 +223,6 @@ class Dies(PlainSubscription):
         os._exit(7)
 
 
-RACES = {Blinks: {"delivery"}, Stumbles: {"delivery"}, MeetsItself: {"leaks", "budget"}}
 FOUND_BY = {
     ForgetsToWithdraw: {"leaks", "budget"},
     ForgetsALink: {"delivery"},
