@@ -209,8 +209,6 @@ def _drawn(prey: Prey, dice: Dice, plain: bool) -> Case:
     return at_rest(prey, case, script, dice)
 
 
-
-
 # ---- what clients do ---------------------------------------------------------------------------------
 
 
