@@ -225,12 +225,13 @@ class Movers:
     def _arrive(self, row: int, time: int, acts: list[_Act], out: _Outgoing) -> None:
         """What a client asks for when it comes: as it stands after what it does at that instant."""
         client = int(self._stays.client[row])
+        published = {(act.service, act.word) for act in acts if act.type in self._kinds[act.service].publications}
         for act in acts:
-            if act.type not in self._kinds[act.service].publications:
+            if (act.service, act.word) not in published:
                 self._act(act, out)  # as if still away, so that it is said now
         self._there[client] = row
         for act in acts:
-            if act.type in self._kinds[act.service].publications:
+            if (act.service, act.word) in published:  # and its end, if that is at this instant too
                 self._act(act, out)
         for service in range(len(self._kinds)):
             for word, wish in self._wishes.get((client, service), {}).items():

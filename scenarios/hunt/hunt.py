@@ -18,6 +18,7 @@ from dataclasses import replace
 from itertools import count
 from typing import Any
 
+from brokers.errors import InvalidInput
 from protocols.rehearsing import Dice
 from scenarios.hunt import hashing
 from scenarios.hunt.aiming import aim
@@ -229,7 +230,10 @@ def smaller(number: int, case: Case, mistake: Mistake, seconds: float = SECONDS_
 
     def against(candidate: Case) -> list[Mistake]:
         outcome = run(candidate)
-        found = judged(outcome, only) + judged(outcome, only, dear=True)
+        try:
+            found = judged(outcome, only) + judged(outcome, only, dear=True)
+        except InvalidInput:  # its plainer numbers are nothing that a client may say, and no broker has met them
+            return []
         return [each for each in found if each.same == mistake.same]
 
     shrunk = shrink(case, lambda candidate: bool(against(candidate)), seconds=seconds)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from scenarios.hunt.case import Act, Case, Edge
+from scenarios.hunt.case import Act, Case, Edge, Move
 from scenarios.hunt.judges import JUDGES, judged
 from scenarios.hunt.running import run
 
@@ -45,3 +45,15 @@ def test_a_subscription_that_a_full_queue_dropped_is_not_there_after_a_stop_eith
     lost = outcome.tables["losses"]
     assert (lost["type"] == outcome.kind.types["subscribe"]).any()
     assert judged(outcome, JUDGES, dear=True) == []
+
+
+def test_what_is_published_and_ended_as_its_client_arrives_is_ended():
+    acts = (
+        Act(1, 0, "publish", 7, None, (0.0, 1.0, 1.0, 0.0, 0.0, None)),
+        Act(1, 0, "expire", 7),
+    )
+    case = Case("spatial", "spatial", 2, (Edge(0, 1, MS),), (0,), acts, 8_000 * MS, moves=(Move(0, 1, 1),))
+    outcome = run(case)
+    hops = outcome.tables["hops"]
+    assert sorted(zip(hops["broker"].tolist(), hops["type"].tolist())) == [(1, 0), (1, 3)]
+    assert judged(outcome, JUDGES) == []
