@@ -97,8 +97,10 @@ def test_a_run_without_an_end_is_told_and_not_waited_for(monkeypatch):
 
 
 def test_a_trial_that_takes_too_long_is_ended_and_the_others_go_on():
-    found = list(workers.all_of(1, [0, 1], 1, patience_s=0.0))
-    assert [(each["number"], each["wrong"]) for each in found] == [(n, ["it did not end in 0 s"]) for n in (0, 1)]
+    found = {each["number"]: each["wrong"] for each in workers.all_of(1, [0, 1], 1, patience_s=0.0)}
+    ended = ["it did not end in 0 s"]
+    assert found[0] == ended  # which has to import everything first
+    assert found[1] in (ended, []) and len(found) == 2  # it may have ended by then
 
 
 def test_a_stopped_command_goes_on_after_its_log_and_a_finding_comes_with_its_replay(tmp_path, capsys, monkeypatch):
