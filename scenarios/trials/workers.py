@@ -6,6 +6,8 @@ So nothing here waits for ever, whatever a compiled loop does.
 from __future__ import annotations
 
 import multiprocessing as mp
+import signal
+import sys
 import time
 from collections.abc import Iterator, Sequence
 from multiprocessing.connection import Connection, wait
@@ -29,6 +31,9 @@ def attempt(seed: int, number: int) -> dict[str, Any]:
     }  # fmt: skip
 
 
+_LEAVING_S = 10.0  # that a process may take to tidy up
+
+
 class _Worker:
     """A process that runs one trial after the other."""
 
@@ -47,11 +52,14 @@ class _Worker:
 
     def end(self) -> None:
         self._process.terminate()
+        self._process.join(_LEAVING_S)
+        self._process.kill()  # where it is too deep in something to leave
         self._process.join()
         self.pipe.close()
 
 
 def _serve(pipe: Connection, seed: int) -> None:
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that its folder goes with it
     while True:
         try:
             number = pipe.recv()
