@@ -10,6 +10,7 @@ import textwrap
 import pytest
 
 from analysis.bench.hunting import __main__ as program
+from analysis.bench.hunting import rows as figures
 from analysis.bench.hunting.active import ROOT
 from analysis.bench.hunting.attempts import CRASHED, FOUND, SURVIVED, TIMED_OUT, Attempt, attempt
 from analysis.bench.hunting.equivalent import EQUIVALENT
@@ -190,3 +191,10 @@ def test_finders_find_nothing_in_the_tree_as_it_is():
 
     assert judges(["flooding"], 1, 1.0) is None
     assert kit(["flooding"], 1, 1.0) is None
+
+
+def test_the_group_hunt_tells_of_speed_of_planted_bugs_and_of_mutants():
+    sizes = figures.Sizes(runs=2, bugs=("13d",), seconds=10, mutants=1)
+    told = {each["name"]: each["value"] for each in figures.rows(sizes)}
+    assert told["planted bugs found, of 1"] == 100 and told["size of a shrunk case beside that by hand, worst"] <= 2
+    assert told["judged runs, flooding"] > 0 and told["mutants found, of 1"] in (0, 100)
