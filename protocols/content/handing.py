@@ -61,9 +61,11 @@ class HandOver:
 
     def leaves(self, message: Message) -> bool:
         """Whether a withdrawal is that of a client who leaves for a time: then its subscription stays."""
+        if message.link >= 0:
+            return False
         stay = self.stay(message.word)
         lasts = int(self.sessions.keep_ns[stay])
-        if message.link >= 0 or lasts == 0 or message.time != self.sessions.end[stay]:
+        if lasts == 0 or message.time != self.sessions.end[stay]:
             return False
         self.kept.setdefault(stay, [])
         self.parked.add(message.word)
@@ -103,9 +105,11 @@ class HandOver:
 
     def comes(self, message: Message) -> None:
         """A client subscribed here: if it has just come from elsewhere, what was kept there is fetched."""
+        if message.link >= 0:
+            return
         id_, stay = message.word, self.stay(message.word)
         old = self.before(id_)
-        if message.link >= 0 or old < 0 or message.time != self.sessions.begin[stay]:
+        if old < 0 or message.time != self.sessions.begin[stay]:
             return
         awaited = self.awaited.setdefault(stay, set())
         if awaited:  # what comes is held back until the END of all, so each has settled only with all others

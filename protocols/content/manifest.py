@@ -31,6 +31,11 @@ CONTENT = KindManifest(
             "as subscription, but a subscription that a forwarded one covers stays behind",
             {"under_faults": _RECOVERS},
         ),
+        "merging": Entry(
+            "protocols.content.merging:Merging",
+            "as covering, and what fits together goes over a link as one; exactly, or with a bound on waste",
+            {"under_faults": _RECOVERS},
+        ),
     },
     workloads={
         "publish": Entry(
