@@ -160,11 +160,10 @@ class HandOver:
     def _expire(self, message: Message, id: int) -> None:
         """It has been parked, or awaited, for as long as what came before is kept; not if the timer is of the other."""
         stay, keep, sessions = self.stay(id), self.sessions.keep_ns, self.sessions
-        if id in self.parked:
-            if message.time >= sessions.end[stay] + keep[stay]:
-                self._release(message, id)
-        elif id in self.awaited.get(stay, ()) and message.time >= sessions.begin[stay] + keep[sessions.before[stay]]:
+        if id in self.awaited.get(stay, ()) and message.time >= sessions.begin[stay] + keep[sessions.before[stay]]:
             self._ended(message, id)
+        if id in self.parked and message.time >= sessions.end[stay] + keep[stay]:
+            self._release(message, id)
 
     def _fetched(self, message: Message, id: int) -> None:
         """A client that was here asks for what was kept."""
