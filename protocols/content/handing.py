@@ -207,8 +207,14 @@ class HandOver:
             return
         del self.awaited[stay]
         last = self.last.get(stay, {})
-        held = [each for each in self.held.pop(stay, []) if not self._drop_early(each, last.get(each[1] >> 32, -1))]
-        for each in self.replayed.pop(stay, []) + held:
+        replayed = self.replayed.pop(stay, [])
+        came = {each[1] for each in replayed}  # of which an END that did not come in time has not told
+        held = [
+            each
+            for each in self.held.pop(stay, [])
+            if not self._drop_early(each, last.get(each[1] >> 32, -1), came)
+        ]
+        for each in replayed + held:
             self._note(stay, each[1])
             if stay in self.kept:
                 self._keep(message, stay, each)
@@ -218,9 +224,9 @@ class HandOver:
         for late in self.late.pop(stay, ()):
             self._fetched(message, late)
 
-    def _drop_early(self, one: _Kept, last: int) -> bool:
-        """Whether something held back is no later than the last that came of its publisher, and is dropped."""
-        if one[1] > last:
+    def _drop_early(self, one: _Kept, last: int, came: set[int]) -> bool:
+        """Whether something held back came already, or is no later than the last that came of its publisher."""
+        if one[1] > last and one[1] not in came:
             return False
         self.broker.node.drop(one[0])
         return True
