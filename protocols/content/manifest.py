@@ -36,6 +36,11 @@ CONTENT = KindManifest(
             "as covering, and what fits together goes over a link as one; exactly, or with a bound on waste",
             {"under_faults": _RECOVERS},
         ),
+        "leases": Entry(
+            "protocols.content.leases:Leases",
+            "subscriptions everywhere, as entries that run out unless they are renewed, so that whatever went wrong heals",
+            {"under_faults": "recovers"},
+        ),
     },
     workloads={
         "publish": Entry(
