@@ -109,10 +109,11 @@ def _ms(ns: float) -> str:
 
 def _too_short(options: Options, varies_ns: int = 0) -> str:
     least = (options.tries * options.renew + varies_ns) * options.steps / (options.steps - 1)
-    also = f", and the {_ms(varies_ns)} by which delays vary on the longest way," if varies_ns else ""
+    renewals = "`renew`" if options.tries == 1 else f"{options.tries} times `renew`"
+    also = f" and the {_ms(varies_ns)} by which delays vary on the longest way" if varies_ns else ""
     return (
-        f"`lease`, less one of its {options.steps} `steps`, has to be longer than {options.tries} times `renew`{also} or "
-        f"entries run out between renewals: make it longer than {_ms(least)}"
+        f"`lease`, less one of its {options.steps} `steps`, has to be longer than {renewals}{also}, or entries run out "
+        f"between renewals: make it longer than {_ms(least)}"
     )
 
 

@@ -92,7 +92,7 @@ def test_what_delays_vary_by_counts():
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        ({"lease": "300 ms"}, "has to be longer than 1 times `renew` or entries run out"),
+        ({"lease": "300 ms"}, "has to be longer than `renew`, or entries run out"),
         ({"lease": "310 ms"}, r"make it longer than 315\.789 ms \(got 310 ms\)"),
         ({"tries": 4}, "longer than 4 times `renew`"),
         ({"lease": 15, "renew": 1}, "no 20 `steps` of whole nanoseconds"),
