@@ -19,7 +19,7 @@ Box = tuple[tuple[int, float, float], ...]  # (attribute, low, high), by attribu
 
 
 def box_of(row: Any) -> Box | None:
-    """The box of a subscription's row; None where nothing can be in it, since two ranges of an attribute are disjoint."""
+    """The box of a subscription's row; None where two ranges of an attribute are disjoint, so that nothing is in it."""
     ranges: dict[int, tuple[float, float]] = {}
     for attribute, low, high in np.reshape(row, (-1, 3)).tolist():
         if attribute == attribute:
@@ -37,11 +37,13 @@ def row_of(box: Box) -> list[float]:
 
 def holds(outer: Box, inner: Box) -> bool:
     """Whether everything in one box is in the other."""
-    ranges = {attribute: (low, high) for attribute, low, high in inner}
-    return all(
-        attribute in ranges and low <= ranges[attribute][0] and ranges[attribute][1] <= high
-        for attribute, low, high in outer
-    )
+    at, count = 0, len(inner)
+    for attribute, low, high in outer:
+        while at < count and inner[at][0] < attribute:
+            at += 1
+        if at == count or inner[at][0] > attribute or inner[at][1] < low or inner[at][2] > high:
+            return False
+    return True
 
 
 def around(one: Box, other: Box) -> Box:
@@ -56,10 +58,10 @@ def around(one: Box, other: Box) -> Box:
 
 def is_perfect(one: Box, other: Box) -> bool:
     """Whether the box around both holds nothing else."""
-    if [attribute for attribute, _, _ in one] == [attribute for attribute, _, _ in other]:
-        differ = [(mine, theirs) for mine, theirs in zip(one, other) if mine != theirs]
-        if len(differ) <= 1:
-            return all(mine[1] <= theirs[2] and theirs[1] <= mine[2] for mine, theirs in differ)
+    differ = [(mine, theirs) for mine, theirs in zip(one, other) if mine != theirs] if len(one) == len(other) else []
+    if len(differ) == 1:
+        ((mine, theirs),) = differ
+        return mine[0] == theirs[0] and mine[1] <= theirs[2] and theirs[1] <= mine[2]
     return holds(one, other) or holds(other, one)
 
 

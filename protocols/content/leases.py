@@ -18,19 +18,19 @@ is the clients' to know and is told again after a crash; and entries, which are 
 
 Theory. Entries that should be there are refreshed at least every `renew`, give or take what delays vary by on the
 longest way, J. So nothing right runs out as long as all steps but one take longer than `renew` + J; or with `tries`
-renewals in one lease, of which all but one may be lost, than `tries` times `renew` + J. That is checked for jitter; what
-waits in queues comes on top, and nobody knows it beforehand. It is the variation that counts: a delay that stays the
-same moves all refreshes alike.
+renewals in one lease, of which all but one may be lost, than `tries` times `renew` + J. That is checked for jitter;
+what waits in queues comes on top, and nobody knows it beforehand. It is the variation that counts: a delay that stays
+the same moves all refreshes alike.
 
 Nothing that a broker does with a renewal depends on what it knew. So after whatever spoilt its entries, wrong ones are
 gone after `lease`, and right ones are there after `renew` and the way from the client's broker: all is as it should be
-max(lease, renew + way) later. With one tree for all, no spoilt entry can send anything round for ever. Meanwhile nothing
-is owed: who is out of reach for longer than a lease is forgotten (`lets_go`), and so is one whose renewals are lost,
-which on links that lose messages is never quite impossible.
+max(lease, renew + way) later. With one tree for all, no spoilt entry can send anything round for ever. Meanwhile
+nothing is owed: who is out of reach for longer than a lease is forgotten (`lets_go`), and so is one whose renewals are
+lost, which on links that lose messages is never quite impossible.
 
-In the mean, with subscriptions that come at rate a and live exponentially with rate m on a tree of B brokers, each being
-renewed from its start and none withdrawn, there are a B (lease - step / 2 + renew / (e^(m renew) - 1)) entries, and
-a (B - 1) / (1 - e^(-m renew)) subscriptions and renewals go over links per second.
+In the mean, with subscriptions that come at rate a and live exponentially with rate m on a tree of B brokers, each
+being renewed from its start and none withdrawn, there are a B (lease - step / 2 + renew / (e^(m renew) - 1)) entries,
+and a (B - 1) / (1 - e^(-m renew)) subscriptions and renewals go over links per second.
 """
 
 from __future__ import annotations
@@ -41,7 +41,15 @@ from typing import Annotated, Any, ClassVar
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from brokers.contract import FIRST_PROTOCOL_TYPE, TIMER, BrokerProtocol, Demand, Guarantees, LinkTable, Message
+from brokers.contract import (
+    FIRST_PROTOCOL_TYPE,
+    TIMER,
+    BrokerProtocol,
+    Demand,
+    Guarantees,
+    LinkTable,
+    Message,
+)
 from brokers.promises import Faced, Recovery
 from protocols.content.kind import PUBLISH, SUBSCRIBE, UNSUBSCRIBE
 from protocols.content.resync import WAITING_NS
@@ -79,8 +87,8 @@ class Options(BaseModel):
     recover_within: Annotated[
         PositiveDuration | None,
         Field(
-            description="what is promised under faults: how long after the last all is exact again; by default a lease, "
-            "the longest way, and a second for queues"
+            description="what is promised under faults: how long after the last all is exact again; by default "
+            "a lease, the longest way, and a second for queues"
         ),
     ] = None
 

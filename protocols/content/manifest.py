@@ -38,7 +38,7 @@ CONTENT = KindManifest(
         ),
         "leases": Entry(
             "protocols.content.leases:Leases",
-            "subscriptions everywhere, as entries that run out unless they are renewed, so that whatever went wrong heals",
+            "subscriptions everywhere, as entries that run out unless they are renewed; whatever was spoilt heals",
             {"under_faults": "recovers"},
         ),
     },

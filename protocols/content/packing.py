@@ -12,11 +12,11 @@ When a part is withdrawn its box is taken apart: all that it held and no other s
 first. What has changed then are boxes to be told, and boxes to be withdrawn after them, each with those that now hold
 what it held.
 
-A merger's number follows from its link and its box, so that a box that is made again is the same, whatever broke down in
-between; and it is no number of a client's. What is idle in a merger is at most the sum of what was idle in its two
-halves and of the gap between them, and it may be merged only while that is no more than the share `waste` of its
-volume. Without waste only perfect unions are made. Boxes without volume are never merged by volume: any gap in them
-would seem to be nothing.
+A merger's number follows from its link and its box, so that a box that is made again is the same, whatever broke down
+in between; and it is no number of a client's. What is idle in a merger is at most the sum of what was idle in its two
+halves and of the gap between them, and they may be merged only if that is no more than the share `waste` of its volume.
+Without waste only perfect unions are made. Boxes without volume are never merged by volume: any gap in them would seem
+to be nothing.
 
 Nothing here sends: what is to be said comes back as `Changed`, one for each link.
 """
@@ -130,7 +130,7 @@ class Packing:
         return Changed(link, told, withdrawn, sorted(behind))
 
     def _holders(self, sent: dict[int, Sent], link: int, box: Box) -> set[int]:
-        """Boxes that hold all that goes over a link and this one holds; `NOTHING` among them if something is held by none."""
+        """Boxes that hold whatever goes over a link and this one holds; `NOTHING` if something is held by none."""
         return {_holder(sent, self.boxes[id_]) for id_ in self._inside(link, box)}
 
     def _put(self, sent: dict[int, Sent], link: int, id: int, cause: int) -> int:
@@ -155,16 +155,18 @@ class Packing:
         """The two as one, if they may be merged; what the other one holds is left over, and no part of it."""
         if holds(other.box, one.box):
             return None
-        waste, *domain = self.rule
-        box = around(one.box, other.box)
-        perfect = is_perfect(one.box, other.box)
-        idle = one.idle + other.idle
-        whole = volume(box, *domain)
-        if not perfect:
-            shared = common(one.box, other.box, *domain)
-            idle += max(0.0, whole - volume(one.box, *domain) - volume(other.box, *domain) + shared)
-        if not (perfect and idle == 0.0) and not (waste > 0 and whole > 0 and idle <= waste * whole):
+        perfect, idle = is_perfect(one.box, other.box), one.idle + other.idle
+        if not perfect and self.rule.waste == 0:
             return None
+        box = around(one.box, other.box)
+        if not perfect or idle > 0:
+            waste, *domain = self.rule
+            whole = volume(box, *domain)
+            if not perfect:
+                shared = common(one.box, other.box, *domain)
+                idle += max(0.0, whole - volume(one.box, *domain) - volume(other.box, *domain) + shared)
+            if whole == 0 or idle > waste * whole:
+                return None
         return Sent(box, tuple(sorted({*one.parts, *other.parts})), idle, other.cause)
 
     def _thin(self, sent: dict[int, Sent], link: int, new: int) -> None:
@@ -182,5 +184,5 @@ def _in_order(sent: dict[int, Sent]) -> list[int]:
 
 
 def _holder(sent: dict[int, Sent], box: Box) -> int:
-    """The first box that holds this one, or `NOTHING`."""
-    return next((each for each in _in_order(sent) if holds(sent[each].box, box)), NOTHING)
+    """A box that holds this one, or `NOTHING`."""
+    return next((id_ for id_, each in sent.items() if holds(each.box, box)), NOTHING)

@@ -8,7 +8,6 @@ from math import exp, log
 from random import Random
 from typing import ClassVar
 
-import numpy as np
 import pytest
 
 from brokers.engine.simulate import MemoryTraces, simulate, tables_of
@@ -260,7 +259,7 @@ def net_of(seed):
 
 
 def heals(seed, monkeypatch):
-    """Whether tables, and deliveries of what is published from then on, are those of a run in which nothing was spoilt."""
+    """Tables, and deliveries of what is published from then on, are those of a run in which nothing was spoilt."""
     random = Random(seed)
     model, farthest = net_of(random.randrange(12))
     at = random.randrange(900 * MS, 1_700 * MS)
