@@ -113,7 +113,7 @@ def _counted(net: Joined) -> dict[str, Any]:
 
 
 def wasted(sizes: Sizes, waste: float) -> Row:
-    """Of what goes over a link for a merger, the share that answers nobody; its two parts lie as far apart as may be."""
+    """Of what goes over a link for a merger, the share that answers nobody; its parts lie as far apart as may be."""
     shares = []
     for seed in range(2 * sizes.seeds):
         random = Random(seed)

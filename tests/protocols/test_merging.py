@@ -284,7 +284,7 @@ def test_in_more_dimensions_tables_are_smaller_as_a_rule(attributes):
 
 
 def test_a_merger_may_hide_what_others_cover_and_tables_grow():
-    """Of two boxes that are merged, broker 1 has one that covers the first, broker 2 the second, and none the merger."""
+    """Of two boxes that are merged broker 1 has one that covers the first, broker 2 the second, none the merger."""
     edges = [(0, 3), (1, 3), (2, 3), (3, 4), (4, 5), (5, 6), (6, 7)]
     known = {}
     for protocol in ("covering", "merging"):
