@@ -15,6 +15,7 @@ Branches are asked one after the other, or `at_once` together.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar
 
@@ -231,6 +232,10 @@ class Bounded(Asking):
     Options: ClassVar[type[BaseModel] | None] = BoundedOptions
     plain: ClassVar[type[BrokerProtocol] | None] = PlainBounded
     bounded: ClassVar[bool] = True
+
+    @classmethod
+    def misfits(cls, options: Any, overlay: Any, params: Mapping[str, Any]) -> list[tuple[str, str]]:
+        return PlainBounded.misfits(options, overlay, params)
 
     @classmethod
     def expected_events(cls, demand: Demand) -> float:
