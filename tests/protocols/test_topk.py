@@ -276,7 +276,8 @@ def test_ties_kept_out_by_receiver_are_not_accused(protocol):
 def test_a_limit_that_is_over_before_the_farthest_can_answer_is_refused(protocol):
     text = (
         "duration: 1 s\ntopology: {{kind: line, nodes: 4}}\nlinks: {{delay: 5 ms}}\n"
-        "clients: {{all: {{count: 1}}}}\nservices:\n  - {{name: best, kind: topk, protocol: {protocol}, options: {{give_up: {give_up}}}}}\n"
+        "clients: {{all: {{count: 1}}}}\nservices:\n"
+        "  - {{name: best, kind: topk, protocol: {protocol}, options: {{give_up: {give_up}}}}}\n"
     )
     said = r"services\[0\].options.give_up: over after 30 ms, where .* take 30 ms at least"
     with pytest.raises(ScenarioErrors, match=said):
