@@ -77,6 +77,10 @@ BENCHES: dict[str, Entry] = {
         "analysis.bench.maps:rows",
         "a thousand map queries to a server over two hundred brokers, beside the same in the author's view",
     ),
+    "routing": Entry(
+        "analysis.bench.routing:rows",
+        "tables, messages and waste of merged filters beside covering; leases beside their closed forms",
+    ),
     "merging": Entry(
         "analysis.bench.merging:rows",
         "query merging: optimum, pair merging and directed search beside the plain algorithms; channel allocation",
