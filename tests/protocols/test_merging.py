@@ -382,6 +382,29 @@ def test_a_lost_merger_takes_nothing_from_who_had_something():
     assert kept
 
 
+class Impatient(Merging):
+    """Says that what it holds back has settled, although what covers it is under way."""
+
+    def _say(self, message, changes):
+        super()._say(message, [each._replace(behind=()) for each in changes])
+
+
+class Trusting(Merging):
+    """Takes back what a neighbour says it replaced, whether the new one came or not."""
+
+    def on_message(self, message):
+        if message.type == REPLACED:
+            self.withdraw(message, message.word, message.link)
+        else:
+            super().on_message(message)
+
+
+@pytest.mark.parametrize(("careless", "number", "seed"), [(Impatient, 2, 3), (Trusting, 3, 1)])
+def test_who_keeps_less_than_the_rules_is_accused(careless, number, seed):
+    assert audit_run(rehearse(REHEARSALS[number], careless, seed)).missed.count
+    assert not audit_run(rehearse(REHEARSALS[number], Merging, seed)).broken
+
+
 @pytest.mark.parametrize("number", [0, 1, 4])
 def test_it_recovers_where_brokers_come_back_and_know_nothing(number):
     found = audit_run(struck(LOSSLESS[number], "merging", 1, {**RECOVERS, "waste": 0.2}, LOST))
