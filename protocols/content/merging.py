@@ -19,9 +19,9 @@ box that it sent is there as soon as that box is, so its change is settled only 
 withdrawal takes effect only where all of that has come. So a loss never takes from anybody what was in force.
 
 In one dimension the boxes sent over a link are the connected parts of what was asked for, never more than covering
-sends. In more they may be: a merger hides which of its parts others cover further on. What is idle adds up: of what
-goes over a link for one merger, at most the share `waste` answers none of its parts, which may be mergers themselves;
-h brokers on, at most 1 - (1 - waste)^h answers no subscription.
+sends. In more they may be: a merger hides which of its parts others cover further on. Of uniform publications that go
+over a link for one merger at most the share `waste` answers none of its parts. Those may be mergers of other brokers
+themselves, and what is idle in them comes on top: nobody is told how much that is.
 """
 
 from __future__ import annotations
