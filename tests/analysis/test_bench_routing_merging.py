@@ -13,7 +13,7 @@ SMALL = Sizes(seeds=2, brokers=6, subscriptions=24, publications=40, waste=(0.3,
 def test_merging_stands_beside_covering_and_without_waste_publications_go_where_they_go_there():
     found = list(merged(SMALL, 1))
     assert len(found) == 7 and all(row["holds"] is not False for row in found)
-    assert [row["ratio"] for row in found if row["name"].startswith("publications over")][0] == 1.0
+    assert next(row["ratio"] for row in found if row["name"].startswith("publications over")) == 1.0
     entries = [row for row in found if row["name"].startswith("table entries")]
     assert all(0 < row["value"] < row["baseline"] for row in entries)
 
