@@ -67,10 +67,10 @@ def beginning_with(words: Sequence[str], prefix: str) -> tuple[int, int]:
 def rows_of(services: Sequence[Any]) -> tuple[list[int], list[int], list[int], list[str]]:
     """The table `words` as columns, from the services of a model."""
     rows = [
-        (number, attribute, code, word)
+        (number, attribute, service.kind_class.code_of(place, word), word)
         for number, service in enumerate(services)
         for attribute, words in sorted(words_of(service.params).items())
-        for code, word in enumerate(words)
+        for place, word in enumerate(words)
     ]
     service, attribute, code, text = ([row[i] for row in rows] for i in range(4))
     return service, attribute, code, text  # type: ignore[return-value]

@@ -8,9 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from brokers import names
 from brokers.contract import NEVER, BrokerProtocol, ShardProtocol
 from brokers.errors import BrokerlabError
 from brokers.faults import Crash
+from brokers.kinds import unmet
 from brokers.promises import Faced, farthest_ns, promised
 from scenarios.problems import Path, ScenarioErrors
 from scenarios.schema import ResolvedService, Scenario
@@ -50,6 +52,10 @@ def check_service(
     if getattr(protocol, "Options", None) is not None:
         options = protocol.Options(**service.options)
     found = _tried(scenario, path, lambda: kind.misfits(params, index))
+    found += [
+        (key, f"{told}, which {service.section.protocol!r} cannot do; {_that_can(kind, key)}")
+        for key, told in unmet(kind, protocol, params)
+    ]
     if issubclass(protocol, BrokerProtocol | ShardProtocol):
         found += _tried(scenario, path, lambda: protocol.misfits(options, overlay, params))
     if found:
@@ -57,6 +63,13 @@ def check_service(
     made = _tried(scenario, path, lambda: kind(params))
     if index is not None:
         _tried(scenario, (*path, "index"), lambda: made.new_index(index))
+
+
+def _that_can(kind: Any, key: str) -> str:
+    """Which of the kind's own protocols can do what a parameter asks for."""
+    offered = {name: names.load_as("protocols", entry.target) for name, entry in kind.manifest.protocols.items()}
+    able = [name for name, protocol in offered.items() if key in protocol.meets]
+    return f"a protocol that can: {', '.join(able)}" if able else "leave it out"
 
 
 def note_of_promise(scenario: Scenario, i: int, service: ResolvedService, overlay: Overlay) -> str | None:

@@ -98,6 +98,7 @@ class PlainSubscription(Resynchronising):
     """Subscription forwarding, one broker at a time."""
 
     kind: ClassVar[str] = "content"
+    kinds: ClassVar[tuple[str, ...]] = ("content", "topics")
     Options: ClassVar[type[BaseModel] | None] = Options
     hands_over: ClassVar[bool] = True
     frugal: ClassVar[bool] = True
@@ -436,6 +437,7 @@ class Subscription(ShardProtocol):
     """Subscription forwarding over all brokers of a shard at once."""
 
     kind: ClassVar[str] = "content"
+    kinds: ClassVar[tuple[str, ...]] = ("content", "topics")
     Options: ClassVar[type[BaseModel] | None] = Options
     plain: ClassVar[type[BrokerProtocol] | None] = PlainSubscription
     frugal: ClassVar[bool] = True

@@ -16,7 +16,7 @@ from typing import NamedTuple
 from analysis.bench.hunting.active import ROOT, module_of
 from analysis.bench.hunting.rules import Mutant, mutants
 
-KINDS = ("content", "topk", "spatial", "context", "channels")
+KINDS = ("content", "topk", "spatial", "context", "channels", "topics")
 SHARED = ("brokers/tables.py", "protocols/routes.py")
 JUDGES = ("protocols/judging.py", "protocols/standing.py", "brokers/verdicts.py", "brokers/promises.py")
 # What a kind has beside its protocols: what it is, what its clients do, and its rule in Spark and in NumPy.
