@@ -120,4 +120,9 @@ INDEXES: dict[str, Entry] = {
         "a bitset per attribute and cell of its values, exact or escalated: the fast one",
         {"question": "context-filter"},
     ),
+    "topic-scan": Entry(
+        "brokers.indexes.topics.scan:Scan",
+        "compares every filter, level by level, in one compiled pass: the baseline",
+        {"question": "topic-match"},
+    ),
 }
