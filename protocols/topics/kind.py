@@ -1,0 +1,207 @@
+"""The kind `topics`: names with levels, and filters with wildcards, as MQTT 5 or NATS have them.
+
+A publication is a row `[flags, level, ...]`, with the words of its name in numbers; a subscription is a row `[flags,
+group, level, ...]`, whose levels may be wildcards (`brokers.indexes.topics.syntax`). The definition: a publication
+reaches every client that has a subscription whose filter has its name; once per client, and its own publisher too if
+that subscribed.
+
+People write and read text: `site/+/temperature`. What its words are as numbers is said in `words`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, ClassVar, Literal
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, Field
+
+from brokers.contract import Floats, Ints, Kind
+from brokers.errors import InvalidInput
+from brokers.indexes.contract import Ids, RowIndex
+from brokers.indexes.topics.contract import checked_filters, checked_names
+from brokers.indexes.topics.syntax import DOLLAR, HASH, PLUS, WORD_MAX, Syntax, matches, syntax_named
+from brokers.kinds import KindManifest
+from protocols.topics import words
+from protocols.topics.manifest import TOPICS
+
+PUBLISH, SUBSCRIBE, UNSUBSCRIBE = 0, 1, 2
+NAME_AT, FILTER_AT = 1, 2  # where the levels begin in a publication and in a subscription
+GROUP_AT = 1  # in a subscription
+ABSENT = -1  # the value of a level that a name does not have
+
+_HEADER_BYTES = 24
+_LEVEL_BYTES = 8  # a word of seven letters and a separator
+
+
+class Params(BaseModel):
+    """Parameters of a `topics` service."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    syntax: Annotated[
+        Literal["mqtt", "nats"],
+        Field(description="how names and filters are written, and what wildcards stand for: as in MQTT 5 or in NATS"),
+    ] = "mqtt"
+    levels: Annotated[int, Field(ge=1, le=128, description="how many levels a name or filter has at most")] = 16
+
+
+class FilterRows(RowIndex):
+    """An index of filters as tables use it, who know rows with what stands before the levels."""
+
+    def __init__(self, index: RowIndex) -> None:
+        self.index = index
+        self.counters = index.counters
+
+    def __len__(self) -> int:
+        return len(self.index)
+
+    def insert(self, ids: Any, rows: Any) -> None:
+        self.index.insert(ids, rows[:, FILTER_AT:])
+
+    def delete(self, ids: Any) -> None:
+        self.index.delete(ids)
+
+    def match_many(self, values: Any) -> tuple[Ids, Ids]:
+        return self.index.match_many(values[:, NAME_AT:])
+
+    def late_matches(self, values: Floats, since: Ids, log: Ids, rows: Floats) -> tuple[Ids, Ids]:
+        return self.index.late_matches(values[:, NAME_AT:], since, log, rows[:, FILTER_AT:])
+
+    def memory_bytes(self) -> int:
+        return self.index.memory_bytes()
+
+    def check(self) -> None:
+        self.index.check()
+
+
+class Topics(Kind):
+    """See the module."""
+
+    manifest: ClassVar[KindManifest] = TOPICS
+    types: ClassVar[Mapping[str, int]] = {
+        "publish": PUBLISH,
+        "subscribe": SUBSCRIBE,
+        "unsubscribe": UNSUBSCRIBE,
+    }
+    publications: ClassVar[frozenset[int]] = frozenset({PUBLISH})
+    changes: ClassVar[frozenset[int]] = frozenset({SUBSCRIBE, UNSUBSCRIBE})
+    interests: ClassVar[frozenset[int]] = frozenset({SUBSCRIBE})
+    revocations: ClassVar[frozenset[int]] = frozenset({UNSUBSCRIBE})
+    Params: ClassVar[type[BaseModel]] = Params
+
+    def __init__(self, params: Mapping[str, Any]) -> None:
+        super().__init__(params)
+        self.syntax: Syntax = syntax_named(params.get("syntax", "mqtt"))
+        self.levels = int(params.get("levels", 16))
+
+    def new_index(self, index: type) -> Any:
+        return index(self.syntax)
+
+    def row_index(self, index: Any) -> RowIndex:
+        return FilterRows(super().row_index(index))
+
+    def row_bytes(self, type: int, rows: Floats) -> Ints:
+        present = np.count_nonzero(~np.isnan(rows[:, _levels_at(type) :]), axis=1)
+        return (_HEADER_BYTES + _LEVEL_BYTES * present).astype(np.int64)
+
+    # ---- the definition ----------------------------------------------------------------------------------
+
+    def oracle(self, interests: Mapping[int, Any], message: Any) -> set[int]:
+        name = levels_of(PUBLISH, message)
+        return {id_ for id_, row in interests.items() if matches(levels_of(SUBSCRIBE, row), name, self.syntax)}
+
+    @property
+    def range_attributes(self) -> int:
+        return self.levels + 1
+
+    def ranges(self, rows: Floats) -> Floats:
+        """A range for each level, where a level that a name does not have is `ABSENT`: that holds all that filters say.
+
+        A word is a point, `PLUS` all words, `HASH` asks nothing more; where a filter ends, the name has to end. Both
+        syntaxes differ in two ends: of `HASH`, which may ask for a level, and of leading wildcards (the `$` rule).
+        """
+        count, depth = len(rows), rows.shape[1] - FILTER_AT
+        level = np.full((count, depth + 1), np.nan)
+        level[:, :depth] = rows[:, FILTER_AT:]
+        size = np.count_nonzero(~np.isnan(level), axis=1)
+        rest = level == HASH
+        low = np.where((level == PLUS) | rest, 0.0, level)
+        high = np.where((level == PLUS) | rest, WORD_MAX, level)
+        if self.syntax.dollar_rule:
+            high[:, 0] = np.where(level[:, 0] < 0, DOLLAR - 1, high[:, 0])
+        if self.syntax.rest_may_be_empty:
+            low[:, 1:][rest[:, 1:]] = np.nan
+        ends = np.flatnonzero(~rest.any(axis=1))
+        low[ends, size[ends]] = high[ends, size[ends]] = ABSENT
+        found = np.full((count, depth + 1, 3), np.nan)
+        asked = ~np.isnan(low)
+        found[:, :, 0] = np.where(asked, np.arange(depth + 1), np.nan)
+        found[:, :, 1], found[:, :, 2] = low, np.where(asked, high, np.nan)
+        return found.reshape(count, 3 * (depth + 1))
+
+    # ---- numbers and text --------------------------------------------------------------------------------
+
+    def row_to_object(self, type: int, row: Floats) -> Any:
+        """The text of a name or filter."""
+        return self.spelled(type, row.tolist())[0]
+
+    def spelled(self, type: int, row: Sequence[float]) -> list[Any]:
+        return [self.syntax.spelled(row[_levels_at(type) :], self._word)]
+
+    def amiss(self, type: int, row: Floats | None) -> str | None:
+        if type == UNSUBSCRIBE:
+            return None if row is None else "a message of this type has no body; leave it out"
+        if row is None:
+            return "it needs a " + ("name, under which it is published" if type == PUBLISH else "filter")
+        if row.size and row[0] != 0:
+            return f"flags {row[0]:g}; there are none"
+        levels = row[_levels_at(type) :]
+        try:
+            (checked_names if type == PUBLISH else checked_filters)(levels[None, :])
+        except InvalidInput as error:
+            return str(error)
+        return self._too_deep(int(np.count_nonzero(~np.isnan(levels))))
+
+    def words_read(self, type: int, text: str) -> Mapping[int, set[str]]:
+        return {words.LEVELS: {each for each in self._split(type, text) if not words.is_spelled(each)}}
+
+    def read(self, type: int, text: str) -> Floats:
+        parts = self._split(type, text)
+        wildcards = {} if type == PUBLISH else {self.syntax.one: PLUS, self.syntax.rest: HASH}
+        levels = [wildcards[each] if each in wildcards else self._number(each) for each in parts]
+        return np.array([0] * _levels_at(type) + levels, np.float64)
+
+    @classmethod
+    def code_of(cls, place: int, word: str) -> int:
+        return words.code_of(place, word)
+
+    def _split(self, type: int, text: str) -> list[str]:
+        """The words of what is written, wildcards as they are; InvalidInput if the syntax forbids it."""
+        if type == UNSUBSCRIBE:
+            raise InvalidInput("a message of this type has no body; leave it out")
+        parts = self.syntax.levels_of_name(text) if type == PUBLISH else self.syntax.levels_of_filter(text)
+        wrong = self._too_deep(len(parts))
+        if wrong:
+            raise InvalidInput(f"{text!r}: {wrong}")
+        return parts
+
+    def _too_deep(self, levels: int) -> str | None:
+        if levels <= self.levels:
+            return None
+        return f"{levels} levels; the service has names of at most {self.levels}, by its `levels`"
+
+    def _number(self, word: str) -> int:
+        return words.number_of(word, self.params)
+
+    def _word(self, number: int) -> str:
+        return words.word_of(number, self.params)
+
+
+def levels_of(type: int, row: Any) -> list[int]:
+    """The levels of a publication or subscription, without their padding."""
+    return [int(level) for level in np.asarray(row)[_levels_at(type) :].tolist() if level == level]
+
+
+def _levels_at(type: int) -> int:
+    return NAME_AT if type == PUBLISH else FILTER_AT

@@ -1,0 +1,27 @@
+"""What the kind `topics` is made of."""
+
+from brokers.kinds import KindManifest
+from brokers.registry import Entry
+from protocols.content.manifest import CONTENT
+
+TOPICS = KindManifest(
+    name="topics",
+    prose="names with levels, as in MQTT and NATS: a publication reaches everyone with a filter that has its name",
+    kind="protocols.topics.kind:Topics",
+    question="topic-match",
+    default_index="topic-scan",
+    audit_rule="protocols.topics.audit:TopicsRule",
+    rehearsal="protocols.topics.rehearsal:script",
+    replay="protocols.topics.replay:TopicsForm",
+    protocols={name: CONTENT.protocols[name] for name in ("flooding", "subscription", "covering")},
+    workloads={
+        "topic-publish": Entry(
+            "protocols.topics.publish:TopicPublish",
+            "clients publish under the names of a tree of topics, some far more often than others",
+        ),
+        "topic-subscribe": Entry(
+            "protocols.topics.subscribe:TopicSubscribe",
+            "clients subscribe to names of a tree of topics, some with wildcards, and may replace them",
+        ),
+    },
+)
