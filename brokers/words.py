@@ -52,11 +52,11 @@ def words_in(run: Any, service: int) -> dict[str, Any]:
     if "words" not in run.tables():
         return {}
     found: dict[int, list[str]] = {}
-    rows = run.read("words").sort_by([("service", "ascending"), ("attribute", "ascending"), ("code", "ascending")])
+    rows = run.read("words")
     for number, attribute, text in zip(*(rows[name].to_pylist() for name in ("service", "attribute", "text"))):
         if number == service:
             found.setdefault(attribute, []).append(text)
-    return {PARAMETER: found} if found else {}
+    return {PARAMETER: {attribute: sorted(found[attribute]) for attribute in sorted(found)}} if found else {}
 
 
 def beginning_with(words: Sequence[str], prefix: str) -> tuple[int, int]:
