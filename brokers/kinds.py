@@ -46,7 +46,7 @@ def kinds_of(protocol: Any) -> tuple[str, ...]:
 
 def unmet(kind: Any, protocol: Any, params: Mapping[str, Any]) -> list[tuple[str, str]]:
     """What a service asks that its protocol cannot do, as (parameter of the kind, what is wrong)."""
-    meets = getattr(protocol, "meets", frozenset())
+    meets: frozenset[str] = getattr(protocol, "meets", frozenset())
     return [(key, told) for key, told in kind.demands(params).items() if key not in meets]
 
 

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from brokers import names
-from brokers.contract import NEVER, BrokerProtocol, ShardProtocol
+from brokers.contract import NEVER, BrokerProtocol, Kind, ShardProtocol
 from brokers.errors import BrokerlabError
 from brokers.faults import Crash
 from brokers.kinds import unmet
@@ -128,7 +128,7 @@ def check_source(
         prepared: tuple[dict[str, Any], Any] = _tried(scenario, path, lambda: source.prepared(params, context))
         return prepared
 
-    found = None
+    found: Read | None = None
     if hasattr(source, "words"):
         found = Read(_tried(scenario, path, lambda: source.words(params, context.kind)))
         context = _with_words(context, found.words)
@@ -155,7 +155,7 @@ def _with_words(context: SourceContext, words: dict[int, set[str]]) -> SourceCon
     if not words:
         return context
     params = {**context.service_params, PARAMETER: {attribute: sorted(each) for attribute, each in words.items()}}
-    return replace(context, service_params=params, kind=type(context.kind)(params))
+    return replace(context, service_params=params, kind=type(cast(Kind, context.kind))(params))
 
 
 def _can_stand(protocol: Any) -> bool:

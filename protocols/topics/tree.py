@@ -79,8 +79,9 @@ class Tree:
         rows = self.names(keys, numbers)
         wild, where = uniform_each(keys, 4 * numbers + 2), uniform_each(keys, 4 * numbers + 3)
         depth = np.count_nonzero(~np.isnan(rows), axis=1)
-        level = np.floor(where * depth).astype(np.int64)
         to_the_rest = wild < params.wildcards * params.rest
+        first = np.where(to_the_rest & (depth > 1), 1, 0)  # the rest is what is left after a word
+        level = first + np.floor(where * (depth - first)).astype(np.int64)
         within = ~to_the_rest & (wild < params.wildcards)
         rows[within, level[within]] = PLUS
         place = np.arange(rows.shape[1])
