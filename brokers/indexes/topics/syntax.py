@@ -33,7 +33,7 @@ PLUS, HASH, PADDING = -1, -2, -3
 WORD_MAX = (1 << 31) - 1
 
 _BYTES_MAX = 65_535  # of a name or filter: MQTT writes its length as two bytes
-_SHARE = "$share"
+_SHARE = "$share/"
 
 Levels = Sequence[int]
 
@@ -99,9 +99,9 @@ class Syntax:
             self.levels_of_filter(text)
             return Subscription(None, text)
         _, group, *rest = text.split(self.separator, 2)
-        shape = f"a shared subscription is {_SHARE}/group/filter"
+        shape = f"a shared subscription is {_SHARE}group/filter"
         if not group:
-            raise BadFilter(f"{text!r} has no name of a group after {_SHARE}/; {shape}")
+            raise BadFilter(f"{text!r} has no name of a group after {_SHARE}; {shape}")
         wildcard = self._wildcard_in(group)
         if wildcard:
             raise BadFilter(f"{text!r} has {wildcard!r} in the name of its group, {group!r}; wildcards are for filters")
@@ -155,7 +155,7 @@ class Syntax:
         return next((character for character in word if character in (self.one, self.rest)), None)
 
     def _names_group(self, text: str) -> bool:
-        return self is MQTT and isinstance(text, str) and text.split(self.separator, 1)[0] == _SHARE
+        return self is MQTT and isinstance(text, str) and text.startswith(_SHARE)
 
 
 MQTT = Syntax("mqtt", "/", "+", "#", True, True, True, False)
