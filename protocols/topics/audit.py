@@ -4,8 +4,8 @@ A pair (publication, client) is forced if some subscription of the client has it
 and was not revoked before the last decision about it had been made. It is allowed if some subscription that has its
 name had been issued by then and was not gone before it was sent. Allowed and not forced is free.
 
-A rule that builds on this one, and changes it, is asked in Spark; for tasks in Python `matching` says the same of
-values.
+A rule that builds on this one, and changes it, is asked in Spark, where groups are not judged; for tasks in Python
+`matching` says the same of values, and judges groups.
 
 Plan, in Spark. Subscriptions and publications are joined by their first level where that is a word, and each with each
 where it is a wildcard; the levels after it are compared as arrays.
@@ -17,9 +17,10 @@ from typing import TYPE_CHECKING, Any, cast
 
 from brokers.auditing import Question
 from brokers.contract import Kind
+from brokers.errors import InvalidInput
 from brokers.indexes.topics.syntax import DOLLAR, HASH, PLUS
 from protocols.topics.kind import FILTER_AT, NAME_AT, PUBLISH, SUBSCRIBE, Topics, levels_of
-from protocols.topics.matching import Filters
+from protocols.topics.matching import Filters, Groups
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -33,12 +34,15 @@ class TopicsRule:
         self.mqtt = self.kind.syntax.dollar_rule
 
     def matcher(self) -> Filters:
-        """The same of values alone, in NumPy."""
-        return Filters(frozenset(self.kind.interests), self.mqtt)
+        """The same in NumPy: of values alone, or of groups too."""
+        judge = Groups if self.kind.groups else Filters
+        return judge(frozenset(self.kind.interests), self.mqtt)
 
     def decisions(self, question: Question) -> DataFrame:
         from pyspark.sql import functions as F
 
+        if self.kind.groups:
+            raise InvalidInput("a rule that builds on that of topics judges no groups; build on `matching.Groups`")
         return (
             self.pairs(question)
             .groupBy("publication", "client")

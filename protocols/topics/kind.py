@@ -5,6 +5,10 @@ group, level, ...]`, whose levels may be wildcards (`brokers.indexes.topics.synt
 reaches every client that has a subscription whose filter has its name; once per client, and its own publisher too if
 that subscribed.
 
+A subscription may be that of a member of a *group*: those with one name of a group and one filter are one group. Of
+each group whose filter has its name, one member gets a publication, whichever; a client gets it once, whatever else it
+asked for. Who was chosen stands in the table `chosen`.
+
 People write and read text: `site/+/temperature`. What its words are as numbers is said in `words`.
 """
 
@@ -20,8 +24,9 @@ from brokers.contract import Floats, Ints, Kind
 from brokers.errors import InvalidInput
 from brokers.indexes.contract import Ids, RowIndex
 from brokers.indexes.topics.contract import checked_filters, checked_names
-from brokers.indexes.topics.syntax import DOLLAR, HASH, PLUS, WORD_MAX, Syntax, matches, syntax_named
+from brokers.indexes.topics.syntax import DOLLAR, HASH, NATS, PLUS, WORD_MAX, Syntax, matches, syntax_named
 from brokers.kinds import KindManifest
+from brokers.schema import Column, Table
 from protocols.topics import words
 from protocols.topics.manifest import TOPICS
 
@@ -30,6 +35,7 @@ NAME_AT, FILTER_AT = 1, 2  # where the levels begin in a publication and in a su
 GROUP_AT = 1  # in a subscription
 ABSENT = -1  # the value of a level that a name does not have
 
+_NO_GROUPS = "; the service has no groups, unless it says `groups: true`"
 _HEADER_BYTES = 24
 _LEVEL_BYTES = 8  # a word of seven letters and a separator
 
@@ -44,6 +50,13 @@ class Params(BaseModel):
         Field(description="how names and filters are written, and what wildcards stand for: as in MQTT 5 or in NATS"),
     ] = "mqtt"
     levels: Annotated[int, Field(ge=1, le=128, description="how many levels a name or filter has at most")] = 16
+    groups: Annotated[
+        bool,
+        Field(
+            description="clients may subscribe as members of groups, of which one gets each publication: shared "
+            "subscriptions, `$share/group/filter`; with nats queue groups, `filter group`"
+        ),
+    ] = False
 
 
 class FilterRows(RowIndex):
@@ -88,12 +101,31 @@ class Topics(Kind):
     changes: ClassVar[frozenset[int]] = frozenset({SUBSCRIBE, UNSUBSCRIBE})
     interests: ClassVar[frozenset[int]] = frozenset({SUBSCRIBE})
     revocations: ClassVar[frozenset[int]] = frozenset({UNSUBSCRIBE})
+    tables: ClassVar[Mapping[str, Table]] = {
+        "chosen": Table(
+            "Which member of a group got a publication for it.",
+            "deliveries",
+            (
+                Column("service", "int16", "number of the service in the scenario"),
+                Column("broker", "int32", "the member's broker"),
+                Column("time_ns", "int64", "when"),
+                Column("publication", "int64", "the publication"),
+                Column("interest", "int64", "the member's subscription"),
+                Column("client", "int64", "entity id of the member"),
+            ),
+        )
+    }
     Params: ClassVar[type[BaseModel]] = Params
 
     def __init__(self, params: Mapping[str, Any]) -> None:
         super().__init__(params)
         self.syntax: Syntax = syntax_named(params.get("syntax", "mqtt"))
         self.levels = int(params.get("levels", 16))
+        self.groups = bool(params.get("groups"))
+
+    @classmethod
+    def demands(cls, params: Mapping[str, Any]) -> Mapping[str, str]:
+        return {"groups": "of each group one member gets a publication"} if params.get("groups") else {}
 
     def new_index(self, index: type) -> Any:
         return index(self.syntax)
@@ -147,7 +179,11 @@ class Topics(Kind):
         return self.spelled(type, row.tolist())[0]
 
     def spelled(self, type: int, row: Sequence[float]) -> list[Any]:
-        return [self.syntax.spelled(row[_levels_at(type) :], self._word)]
+        text = self.syntax.spelled(row[_levels_at(type) :], self._word)
+        if type != SUBSCRIBE or len(row) <= GROUP_AT or not row[GROUP_AT]:
+            return [text]
+        group = self._word(int(row[GROUP_AT]))
+        return [f"{text} {group}" if self.syntax is NATS else f"$share/{group}/{text}"]
 
     def amiss(self, type: int, row: Floats | None) -> str | None:
         if type == UNSUBSCRIBE:
@@ -156,6 +192,8 @@ class Topics(Kind):
             return "it needs a " + ("name, under which it is published" if type == PUBLISH else "filter")
         if row.size and row[0] != 0:
             return f"flags {row[0]:g}; there are none"
+        if type == SUBSCRIBE and row.size > GROUP_AT and not self._is_group(row[GROUP_AT]):
+            return f"group {row[GROUP_AT]:g}; 0 says none" + ("" if self.groups else _NO_GROUPS)
         levels = row[_levels_at(type) :]
         try:
             (checked_names if type == PUBLISH else checked_filters)(levels[None, :])
@@ -164,27 +202,47 @@ class Topics(Kind):
         return self._too_deep(int(np.count_nonzero(~np.isnan(levels))))
 
     def words_read(self, type: int, text: str) -> Mapping[int, set[str]]:
-        return {words.LEVELS: {each for each in self._split(type, text) if not words.is_spelled(each)}}
+        group, parts = self._split(type, text)
+        return {words.LEVELS: {each for each in [group, *parts] if not words.is_spelled(each)}}
 
     def read(self, type: int, text: str) -> Floats:
-        parts = self._split(type, text)
-        wildcards = {} if type == PUBLISH else {self.syntax.one: PLUS, self.syntax.rest: HASH}
+        group, parts = self._split(type, text)
+        if type == PUBLISH:
+            return np.array([0, *map(self._number, parts)], np.float64)
+        wildcards = {self.syntax.one: PLUS, self.syntax.rest: HASH}
         levels = [wildcards[each] if each in wildcards else self._number(each) for each in parts]
-        return np.array([0] * _levels_at(type) + levels, np.float64)
+        return np.array([0, self._number(group), *levels], np.float64)
 
     @classmethod
     def code_of(cls, place: int, word: str) -> int:
         return words.code_of(place, word)
 
-    def _split(self, type: int, text: str) -> list[str]:
-        """The words of what is written, wildcards as they are; InvalidInput if the syntax forbids it."""
+    def _split(self, type: int, text: str) -> tuple[str, list[str]]:
+        """The group, or nothing, and the words of what is written; InvalidInput if the syntax forbids it."""
         if type == UNSUBSCRIBE:
             raise InvalidInput("a message of this type has no body; leave it out")
-        parts = self.syntax.levels_of_name(text) if type == PUBLISH else self.syntax.levels_of_filter(text)
+        group, levels = ("", text) if type == PUBLISH else self._grouped(text)
+        parts = self.syntax.levels_of_name(levels) if type == PUBLISH else self.syntax.levels_of_filter(levels)
         wrong = self._too_deep(len(parts))
         if wrong:
             raise InvalidInput(f"{text!r}: {wrong}")
-        return parts
+        return group, parts
+
+    def _grouped(self, text: str) -> tuple[str, str]:
+        """The group that a subscription's text names, or nothing, and its filter."""
+        if self.syntax is NATS:
+            filter_, blank, group = text.partition(" ")
+            if blank and (not group or any(character.isspace() for character in group)):
+                raise InvalidInput(f"{text!r} has no name of a group after its blank; a queue group is `filter group`")
+        else:
+            named, filter_ = self.syntax.subscription(text)
+            group = named or ""
+        if group and not self.groups:
+            raise InvalidInput(f"{text!r} is of the group {group!r}{_NO_GROUPS}")
+        return group, filter_
+
+    def _is_group(self, number: float) -> bool:
+        return number == 0 or (self.groups and 0 < number <= WORD_MAX and number == int(number))
 
     def _too_deep(self, levels: int) -> str | None:
         if levels <= self.levels:

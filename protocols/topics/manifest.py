@@ -13,7 +13,15 @@ TOPICS = KindManifest(
     audit_rule="protocols.topics.audit:TopicsRule",
     rehearsal="protocols.topics.rehearsal:script",
     replay="protocols.topics.replay:TopicsForm",
-    protocols={name: CONTENT.protocols[name] for name in ("flooding", "subscription", "covering")},
+    judge="protocols.topics.judge:judge",
+    protocols={
+        **{name: CONTENT.protocols[name] for name in ("flooding", "subscription", "covering")},
+        "topics": Entry(
+            "protocols.topics.forwarding:Forwarding",
+            "as subscription, with groups: the broker where a publication enters chooses the member that gets it",
+            {"under_faults": "recovers with the option recover"},
+        ),
+    },
     workloads={
         "topic-publish": Entry(
             "protocols.topics.publish:TopicPublish",

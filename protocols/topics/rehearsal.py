@@ -29,6 +29,8 @@ def script(
         dice = Dice(seed, brokers + client, "conformance/interests")
         for number in range(5):
             row = _filter(dice, words, depth)
+            if params["groups"] and dice.below(2):
+                row = _member(dice, row)
             id_ = ((brokers + client) << 32) | number
             if rehearsal.settled and number < 3:
                 begun = 0
@@ -69,6 +71,12 @@ def _filter(dice: Dice, words: tuple[int, ...], depth: int) -> list[float]:
     elif dice.below(8) == 0:
         levels[0] = DOLLAR | _WORDS[0]
     return _padded([0, 0, *levels], FILTER_AT + depth)
+
+
+def _member(dice: Dice, row: list[float]) -> list[float]:
+    """The same in a group, with one of few filters, so that groups have members."""
+    few = ((1.0,), (float(PLUS),), (float(HASH),))[dice.below(3)]
+    return [0.0, 1.0 + dice.below(2), *few, *[np.nan] * (len(row) - FILTER_AT - 1)]
 
 
 def _word(dice: Dice, words: tuple[int, ...]) -> int:
