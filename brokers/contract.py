@@ -173,6 +173,11 @@ class Kind(ABC):
             )
         return index
 
+    @property
+    def pair_by_pair(self) -> bool:
+        """Whether each interest by itself, and `oracle`, say who gets a publication."""
+        return not self.manifest.judge
+
     def ranges(self, rows: Floats) -> Floats:
         """Interests as conjunctions of closed ranges, `[attribute, low, high] * k`, where they are such.
 

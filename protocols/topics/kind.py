@@ -123,6 +123,10 @@ class Topics(Kind):
         self.levels = int(params.get("levels", 16))
         self.groups = bool(params.get("groups"))
 
+    @property
+    def pair_by_pair(self) -> bool:
+        return not self.groups
+
     @classmethod
     def demands(cls, params: Mapping[str, Any]) -> Mapping[str, str]:
         return {"groups": "of each group one member gets a publication"} if params.get("groups") else {}

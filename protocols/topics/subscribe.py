@@ -109,7 +109,8 @@ def _shares(params: TopicSubscribeParameters, kind: Topics) -> tuple[float, floa
     Publications are under the names of the same tree, which the one filter that may be written has or has not.
     """
     keys = np.arange(1, _SAMPLE + 1, dtype=np.uint64)
-    names, filters = Tree(params).names(keys, np.zeros_like(keys, np.int64)), _Asked(params, kind).rows(keys, keys)
+    numbers = np.arange(_SAMPLE)
+    names, filters = Tree(params).names(keys, numbers), _Asked(params, kind).rows(keys, numbers + _SAMPLE)
     named = np.pad(names, ((0, 0), (NAME_AT, 0)))
     met, _ = Filters(kind.interests, kind.syntax.dollar_rule).pairs(named, filters)
     asked = kind.ranges(filters).reshape(len(filters), -1, 3)
