@@ -146,8 +146,12 @@ OTHERS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", [name if name in {"context", "topk", "channels", "spatial", "topics"} else pytest.param(
-    name, marks=pytest.mark.full) for name in OTHERS])  # fmt: skip
+USUAL = {"context", "topk", "channels", "spatial", "topics"}
+
+
+@pytest.mark.parametrize("name", [
+    name if name in USUAL else pytest.param(name, marks=pytest.mark.full) for name in OTHERS
+])  # fmt: skip
 def test_tasks_judge_other_kinds_as_spark_does(name, filled, tampered, told):
     text, gaps = OTHERS[name]
     right = filled(text, **gaps)

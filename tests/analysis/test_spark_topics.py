@@ -56,19 +56,21 @@ def chosen_wrong(rows: pa.Table) -> pa.Table:
     return pa.table(columns, schema=rows.schema)
 
 
+def columns(rows: pa.Table):
+    """A table as the kit has it."""
+    return {name: np.array(rows[name].to_pylist(), object if name == "values" else None) for name in rows.column_names}
+
+
 def judged(path):
     """What the kit's judge says of a run."""
     run = open_run(path)
-    tables = {
-        name: {each: np.array(rows[each].to_pylist(), object if each == "values" else None) for each in rows.column_names}
-        for name in run.tables() for rows in [run.read(name)]
-    }  # fmt: skip
+    tables = {name: columns(run.read(name)) for name in run.tables()}
     params = run.manifest["scenario"]["services"][0]
     kind = Topics({name: params[name] for name in ("syntax", "levels", "groups")})
     return judging.audit(tables, kind, Guarantees())
 
 
-@pytest.mark.parametrize("tampers", [{}, {"deliveries": wrong}, {"chosen": chosen_wrong}], ids=["right", "gone", "others"])
+@pytest.mark.parametrize("tampers", [{}, {"deliveries": wrong}, {"chosen": chosen_wrong}], ids=["right", "gone", "else"])
 def test_groups_are_judged_as_the_kit_judges_them(filled, tampered, tampers):
     path = tampered(filled(SITES, **GROUPED), **tampers)
     (found,), kit = audit(path).services, judged(path)

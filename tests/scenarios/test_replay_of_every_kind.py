@@ -202,5 +202,5 @@ def test_replays_of_a_whole_shipped_scenario_have_its_digest_on_several_shards(k
 
 def one_service(scenario):
     data = scenario.resolved()
-    data["services"] = data["services"][:1]
+    data["services"], data["expect"] = data["services"][:1], []
     return from_data(data, scenario.folder)
