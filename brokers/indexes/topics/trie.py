@@ -15,8 +15,16 @@ from brokers.indexes.contract import DuplicateId, Ids, WorkCounters, checked_ids
 from brokers.indexes.ids import IdMap
 from brokers.indexes.space import array, grown
 from brokers.indexes.topics import trie_kernels as kernels
-from brokers.indexes.topics.contract import Rows, TopicIndex, checked_filters, checked_names, checked_syntax
-from brokers.indexes.topics.syntax import PADDING, Syntax
+from brokers.indexes.topics.contract import (
+    Rows,
+    TopicIndex,
+    checked_filters,
+    checked_names,
+    checked_syntax,
+    held,
+)
+from brokers.indexes.topics.store import rows_at
+from brokers.indexes.topics.syntax import Syntax
 
 _ROOM_MIN = 64
 
@@ -47,9 +55,9 @@ class Trie(TopicIndex):
         """Add filters. O(depth) each, amortised, and O(log n) if n ids have the filter already."""
         fresh = checked_ids(ids)
         levels = checked_filters(rows, len(fresh))
-        held = self._entry_of.find(fresh) >= 0
-        if held.any():
-            raise DuplicateId(f"id {fresh[held][0]} is in the index already; delete it first")
+        known = self._entry_of.find(fresh) >= 0
+        if known.any():
+            raise DuplicateId(f"id {fresh[known][0]} is in the index already; delete it first")
         entries = np.empty(len(fresh), np.int64)
         done, lacks = kernels.insert(self.arrays, levels, fresh, entries, 0)
         while lacks != kernels.DONE:
@@ -60,7 +68,7 @@ class Trie(TopicIndex):
     def delete(self, ids: Any) -> None:
         """Remove filters. O(depth) each, amortised, and O(log n) if n ids have the filter."""
         gone = checked_ids(ids)
-        entries = self.held(gone, self._entry_of.find(gone))
+        entries = held(gone, self._entry_of.find(gone))
         self._entry_of.remove(gone)
         done, lacks = kernels.delete(self.arrays, gone, entries, 0)
         while lacks != kernels.DONE:
@@ -70,12 +78,9 @@ class Trie(TopicIndex):
     def rows(self, ids: Any) -> Rows:
         """The filters held under these ids. O(depth) each."""
         known = checked_ids(ids)
-        entries = self.held(known, self._entry_of.find(known))
-        start, depth = self.arrays.entry[entries, kernels.LEVELS], self.arrays.entry[entries, kernels.SHAPE] >> 1
-        out = np.full((len(entries), int(depth.max(initial=1))), PADDING, np.int32)
-        for row, first, size in zip(out, start.tolist(), depth.tolist()):
-            row[:size] = self.arrays.levels[first : first + size]
-        return out
+        entries = held(known, self._entry_of.find(known))
+        entry = self.arrays.entry[entries]
+        return rows_at(self.arrays.levels, entry[:, kernels.LEVELS], entry[:, kernels.SHAPE] >> 1)
 
     def match_many(self, values: Any) -> tuple[Ids, Ids]:
         """Ids per name. Batches are quicker: what one name waits for is fetched while others are looked at."""
