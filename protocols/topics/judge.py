@@ -1,6 +1,7 @@
 """The audit of the kind `topics` in plain Python, for the conformance kit: pair by pair, and group by group.
 
-A member of a group asks for nothing by itself. Of a group whose filter has the name of a publication
+A subscription asks for nothing that it leaves out by no-local, nor does that of a member of a group by itself. Of a
+group whose filter has the name of a publication
 
     at most one member is chosen, and it may be a member then
     who is chosen gets the publication
@@ -14,7 +15,7 @@ from typing import Any
 from brokers.contract import Guarantees
 from protocols.judging import Audit, Published, judge_pairs, pair_by_pair, published
 from protocols.standing import Standing, Tables, Version
-from protocols.topics.kind import GROUP_AT, SUBSCRIBE, Topics, levels_of
+from protocols.topics.kind import GROUP_AT, SUBSCRIBE, Topics, leaves_out, levels_of
 
 Group = tuple[int, ...]  # its name and the levels of its filter
 
@@ -35,7 +36,8 @@ def judge(tables: Tables, kind: Topics, guarantees: Guarantees, service: int) ->
         for version in (asked[number] for number in kind.oracle(rows, p.values)):
             group = _group_of(version)
             if group is None:
-                pairs.ask(version)
+                if not leaves_out(version.values, version.client, p.id):
+                    pairs.ask(version)
             elif standing.possible(version, p):
                 members.setdefault(group, []).append(version)
         possible = {version.word for versions in members.values() for version in versions}

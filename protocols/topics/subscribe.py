@@ -14,7 +14,7 @@ from brokers.contract import Floats, Ints, Kind, Rates, SourceContext
 from brokers.errors import InvalidInput
 from brokers.workloads.common import Parameters, WholeRange
 from protocols.content.subscribe import ChurnParameters, Subscribe, rates_over_time
-from protocols.topics.kind import FILTER_AT, GROUP_AT, NAME_AT, SUBSCRIBE, Topics
+from protocols.topics.kind import FILTER_AT, FLAGS_AT, GROUP_AT, NO_LOCAL, SUBSCRIBE, Topics
 from protocols.topics.matching import Filters
 from protocols.topics.tree import FilterParameters, Tree
 from topology.draws import uniform_each
@@ -36,6 +36,7 @@ class TopicSubscribeParameters(FilterParameters):
     groups: int = Field(
         0, ge=0, le=100_000, description="into how many groups clients are dealt out, each into one; 0: into none"
     )
+    no_local: bool = Field(False, description="ask for nothing that they publish themselves")
 
     @model_validator(mode="after")
     def _not_too_many(self) -> TopicSubscribeParameters:
@@ -47,6 +48,10 @@ class TopicSubscribeParameters(FilterParameters):
         found = [] if self.filter is not None else super().misfits(service_params)
         if self.groups and not service_params.get("groups"):
             found.append(("groups", "the service has no groups, unless it says `groups: true`"))
+        if self.no_local and not service_params.get("no_local"):
+            found.append(("no_local", "the service does not know it, unless it says `no_local: true`"))
+        if self.no_local and self.groups:
+            found.append(("no_local", "subscriptions of groups have no no-local; leave out one of the two"))
         try:
             if self.filter is not None:
                 Topics(service_params).words_read(SUBSCRIBE, self.filter)
@@ -87,7 +92,7 @@ class _Asked:
     """Draws subscriptions."""
 
     def __init__(self, params: TopicSubscribeParameters, kind: Topics) -> None:
-        self._tree, self._groups = Tree(params), params.groups
+        self._tree, self._groups, self._no_local = Tree(params), params.groups, params.no_local
         self._written = None if params.filter is None else kind.read(SUBSCRIBE, params.filter)
 
     def rows(self, keys: NDArray[np.uint64], number: Ints) -> Floats:
@@ -97,6 +102,8 @@ class _Asked:
         else:
             levels = self._tree.filters(keys, number)
             found = np.pad(levels, ((0, 0), (FILTER_AT, 0)))
+        if self._no_local:
+            found[:, FLAGS_AT] = NO_LOCAL
         if self._groups:
             dealt = uniform_each(keys, np.full(keys.size, _GROUP_DRAW))
             found[:, GROUP_AT] = 1.0 + np.floor(dealt * self._groups)
@@ -111,8 +118,7 @@ def _shares(params: TopicSubscribeParameters, kind: Topics) -> tuple[float, floa
     keys = np.arange(1, _SAMPLE + 1, dtype=np.uint64)
     numbers = np.arange(_SAMPLE)
     names, filters = Tree(params).names(keys, numbers), _Asked(params, kind).rows(keys, numbers + _SAMPLE)
-    named = np.pad(names, ((0, 0), (NAME_AT, 0)))
-    met, _ = Filters(kind.interests, kind.syntax.dollar_rule).pairs(named, filters)
+    met, _ = Filters(kind.interests, kind.syntax.dollar_rule).pairs(names, filters)
     asked = kind.ranges(filters).reshape(len(filters), -1, 3)
     nothing = np.isnan(asked[:, :, 0])
     low, high = np.where(nothing, -np.inf, asked[:, :, 1]), np.where(nothing, np.inf, asked[:, :, 2])

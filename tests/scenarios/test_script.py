@@ -114,7 +114,7 @@ BODIES = {
     ),
     "topics": (
         [("publish", [0, 3, 1]), ("subscribe", [0, 0, 3, -1, -2])],
-        [("publish", [0, -1]), ("subscribe", [0, 0, -2, 3]), ("subscribe", [0, 2, 3]), ("publish", [1, 3])],
+        [("publish", [0, -1]), ("subscribe", [0, 0, -2, 3]), ("subscribe", [0, 2, 3]), ("subscribe", [1, 0, 3])],
     ),
 }
 
