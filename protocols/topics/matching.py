@@ -76,10 +76,10 @@ def _levels(rows: Array, at: int, width: int) -> Array:
 class Groups(Filters):
     """The same of a service with groups or no-local: pair by pair, and group by group, beside who was chosen.
 
-    Neither what no-local leaves out is asked for, nor anything by a member of a group by itself. Of a group whose filter
-    has the name of a publication at most one member is chosen, one who may be a member then, and gets it; and one is
-    chosen if all who may be members are so for certain. Nobody chosen is told of the member with the lowest number, one
-    too many of those that are.
+    Neither what no-local leaves out is asked for, nor anything by a member of a group by itself. Of a group whose
+    filter has the name of a publication at most one member is chosen, one who may be a member then, and gets it; and
+    one is chosen if all who may be members are so for certain. Nobody chosen is told of the member with the lowest
+    number, one too many of those that are.
     """
 
     @property

@@ -27,11 +27,12 @@ def script(
     standing: list[tuple[int, int, int, list[float]]] = []
     for client in range(0, clients, 2):  # half of those who publish
         dice = Dice(seed, brokers + client, "conformance/interests")
+        selfless = params["no_local"] and dice.below(2)
         for number in range(5):
             row = _filter(dice, words, depth)
             if params["groups"] and dice.below(2):
                 row = _member(dice, row)
-            elif params["no_local"] and dice.below(3) == 0:
+            elif selfless and dice.below(4):
                 row[FLAGS_AT] = float(NO_LOCAL)
             id_ = ((brokers + client) << 32) | number
             if rehearsal.settled and number < 3:

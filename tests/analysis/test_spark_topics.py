@@ -70,7 +70,9 @@ def judged(path):
     return judging.audit(tables, kind, Guarantees())
 
 
-@pytest.mark.parametrize("tampers", [{}, {"deliveries": wrong}, {"chosen": chosen_wrong}], ids=["right", "gone", "else"])
+@pytest.mark.parametrize(
+    "tampers", [{}, {"deliveries": wrong}, {"chosen": chosen_wrong}], ids=["right", "gone", "others"]
+)
 def test_groups_are_judged_as_the_kit_judges_them(filled, tampered, tampers):
     path = tampered(filled(SITES, **GROUPED), **tampers)
     (found,), kit = audit(path).services, judged(path)
