@@ -15,7 +15,7 @@ TOPICS = KindManifest(
     replay="protocols.topics.replay:TopicsForm",
     judge="protocols.topics.judge:judge",
     protocols={
-        **{name: CONTENT.protocols[name] for name in ("flooding", "subscription", "covering")},
+        **{name: CONTENT.protocols[name] for name in ("flooding", "subscription", "covering", "rendezvous")},
         "topics": Entry(
             "protocols.topics.forwarding:Forwarding",
             "as subscription, with groups: the broker where a publication enters chooses the member that gets it",
