@@ -57,6 +57,10 @@ BENCHES: dict[str, Entry] = {
         "analysis.bench.topk:rows",
         "a million weighted filters: every top-k index beside a compiled scan, changes, memory",
     ),
+    "routing": Entry(
+        "analysis.bench.routing:rows",
+        "routing of topics and among brokers: hops per second of topic subscriptions; merging beside covering; leases",
+    ),
     "survival": Entry(
         "analysis.bench.survival:rows",
         "fifty kills of actors, nodes and drivers at random moments: digests unchanged",
@@ -76,10 +80,6 @@ BENCHES: dict[str, Entry] = {
     "maps": Entry(
         "analysis.bench.maps:rows",
         "a thousand map queries to a server over two hundred brokers, beside the same in the author's view",
-    ),
-    "routing": Entry(
-        "analysis.bench.routing:rows",
-        "tables, messages and waste of merged filters beside covering; leases beside their closed forms",
     ),
     "merging": Entry(
         "analysis.bench.merging:rows",

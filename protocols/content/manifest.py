@@ -41,6 +41,10 @@ CONTENT = KindManifest(
             "subscriptions everywhere, as entries that run out unless they are renewed; whatever was spoilt heals",
             {"under_faults": "recovers"},
         ),
+        "rendezvous": Entry(
+            "protocols.content.rendezvous:Rendezvous",
+            "publications and subscriptions meet on the way to a hub, of several, chosen by a hash of a value",
+        ),
     },
     workloads={
         "publish": Entry(
