@@ -15,6 +15,7 @@ from brokers.errors import InvalidInput
 from brokers.metrics import Metric
 from brokers.registry import Entry, imported, installed, load
 
+UNDRAWN = "not drawn"  # beside the type of a parameter: hunts leave it as it is, unless a protocol needs it
 _UNDER_FAULTS = {"under_faults": "nothing"}  # what a protocol promises then, unless its entry says so
 
 

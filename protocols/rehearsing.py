@@ -114,7 +114,8 @@ def service_of(
     The kind is found by the name that the protocol gives, so one that is not registered has to be handed over.
     """
     target = target_of(protocol)
-    serves = names.load_as("protocols", target).kind
+    protocol_class = names.load_as("protocols", target)
+    serves = protocol_class.kind
     if kind is None and serves not in names.table("kinds"):
         known = did_you_mean(serves, names.table("kinds"))
         raise InvalidInput(f"{target}: there is no kind {serves!r}; {known}; or hand it over as `kind`, module:Name")
@@ -122,7 +123,7 @@ def service_of(
     if found.object.name != serves:
         raise InvalidInput(f"{target} serves the kind {serves!r}, not {found.object.name!r}")
     index = index or found.object.manifest.default_index
-    said.setdefault("params", found.object.Params().model_dump())
+    said.setdefault("params", found.object.Params(**protocol_class.needs).model_dump())
     index_target = None if index is None else names.find("indexes", index, trust=True).target
     return ServiceSpec(name, found.target, target, index_target, **said)
 

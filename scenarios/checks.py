@@ -5,6 +5,7 @@ Set up as a run does, but for one client, and nothing is simulated: so what `val
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -50,13 +51,24 @@ def check_service(
     if getattr(protocol, "Options", None) is not None:
         options = protocol.Options(**service.options)
     found = _tried(scenario, path, lambda: kind.misfits(params, index))
+    found += _tried(scenario, path, lambda: kind.misfits_of_workload(params, service.sources))
     if issubclass(protocol, BrokerProtocol | ShardProtocol):
+        found += _unmet(protocol, params, service.section.protocol)
         found += _tried(scenario, path, lambda: protocol.misfits(options, overlay, params))
     if found:
         raise _misfits(scenario, path, found)
     made = _tried(scenario, path, lambda: kind(params))
     if index is not None:
         _tried(scenario, (*path, "index"), lambda: made.new_index(index))
+
+
+def _unmet(protocol: Any, params: dict[str, Any], name: str) -> list[tuple[str, str]]:
+    """What a protocol needs that the parameters of its kind do not say."""
+    return [
+        (key, f"the protocol {name!r} needs `{key}: {json.dumps(value)}`")
+        for key, value in protocol.needs.items()
+        if params.get(key) != value
+    ]
 
 
 def note_of_promise(scenario: Scenario, i: int, service: ResolvedService, overlay: Overlay) -> str | None:
@@ -145,6 +157,11 @@ def _misfits(scenario: Scenario, path: Path, found: list[tuple[str, str]]) -> Sc
     problems = [
         problem
         for where, message in found
-        for problem in scenario.wrong((*path, *where.split(".")), message).problems
+        for problem in scenario.wrong((*path, *_place(where)), message).problems
     ]
     return ScenarioErrors(problems)
+
+
+def _place(where: str) -> Path:
+    """A key of a service; places in lists are numbers."""
+    return tuple(int(part) if part.isdigit() else part for part in where.split("."))

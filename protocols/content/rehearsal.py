@@ -9,13 +9,15 @@ import numpy as np
 
 from protocols.rehearsing import Dice, Rehearsal, columns
 
+_ADVERTS = 1 << 10  # their numbers begin here: those of subscriptions are lower
 
 def script(
     rehearsal: Rehearsal, brokers: int, clients: int, params: Mapping[str, Any], seed: int
 ) -> dict[str, Any]:
     """Subscriptions nested in each other, half of them taken back, and publications all along.
 
-    Values and bounds lie on a grid of tenths, so that ends of ranges are hit exactly.
+    Values and bounds lie on a grid of tenths, so that ends of ranges are hit exactly. Where publishers advertise, they
+    do so as they go along, and take back half of it.
     """
     attributes = int(params["attributes"])
     grid, end = rehearsal.grid_ns, rehearsal.duration_ns
@@ -52,6 +54,27 @@ def script(
             {"type": 0, **columns(sorted(published, key=lambda m: m[:2]))},
             {"type": 1, **columns(sorted(subscribed, key=lambda m: m[:2]))},
             {"type": 2, **columns(sorted(revoked))},
+            *(_adverts(rehearsal, brokers, clients, seed) if params.get("adverts") else ()),
         ],
         "standing": [{"type": 1, **columns(standing)}] if standing else [],
     }
+
+
+def _adverts(rehearsal: Rehearsal, brokers: int, clients: int, seed: int) -> list[dict[str, Any]]:
+    """Three advertisements of each client, wide enough that most of what it publishes lies in one."""
+    grid, end = rehearsal.grid_ns, rehearsal.duration_ns
+    begun: list[tuple[int, int, int, list[float]]] = []
+    ended: list[tuple[int, int, int]] = []
+    for client in range(clients):
+        dice = Dice(seed, brokers + client, "conformance/adverts")
+        for number in range(3):
+            low = dice.below(5)
+            row = [0.0, low / 10, (low + 3 + dice.below(8 - low)) / 10]
+            id_ = ((brokers + client) << 32) | _ADVERTS + number
+            begin = 1 + dice.below(end // 2 if number else end // 8)
+            begin += -begin % grid
+            begun.append((begin, client, id_, row))
+            if number % 2 == dice.below(2):
+                over = begin + 1 + dice.below(end // 3)
+                ended.append((over + -over % grid, client, id_))
+    return [{"type": 3, **columns(sorted(begun, key=lambda m: m[:2]))}, {"type": 4, **columns(sorted(ended))}]

@@ -72,7 +72,8 @@ class Prey:
     @cached_property
     def fits(self) -> Fits | None:
         """Where it is exact, if that depends on the overlay."""
-        model, params = options_model(self.protocol_class), self.kind_class.Params().model_dump(mode="json")
+        model = options_model(self.protocol_class)
+        params = self.kind_class.Params(**self.protocol_class.needs).model_dump(mode="json")
         found = fits_of(self.protocol_class, None if model is None else model(**self.options), params)
         return on_trees(found) if self.trees_only else found
 
@@ -177,7 +178,8 @@ def _drawn(prey: Prey, dice: Dice, plain: bool) -> Case:
         length = one_of(dice, _LENGTHS_MS[3:]) * MS
     grid = one_of(dice, (1, 1, 1, 2 * MS, 10 * MS))
     settled = not plain and dice.below(6) == 0
-    said = {} if plain else draw_params(prey.kind_class, dice)
+    needed = prey.protocol_class.needs
+    said = dict(needed) if plain else draw_params(prey.kind_class, needed, dice)
     params = prey.kind_class.Params(**said).model_dump(mode="json")
     clients = tuple(dice.below(brokers) for _ in range(2 + dice.below(5)))
     nodes = brokers + int(bool(prey.kind_class.server))
