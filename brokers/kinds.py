@@ -72,6 +72,12 @@ def built_in() -> dict[str, Entry]:
     }
 
 
+def metrics() -> dict[str, Entry]:
+    """The metrics that come with brokerlab beside those of kinds, for services that name them."""
+    found: dict[str, Entry] = load("protocols.registry:METRICS")
+    return found
+
+
 def brought(group: str) -> dict[str, Entry]:
     """The protocols or workloads of the kinds that come with brokerlab."""
     return _brought(group, manifests())

@@ -252,6 +252,9 @@ def _thinned(prey: Prey, script: Sequence[Act], dice: Dice, busy: bool) -> list[
     chosen: set[Any] = set()
     for _ in range(min(most, len(about))):
         chosen.add(about[dice.below(len(about))])
+    offers = sorted({act.about for act in script if kind.types[act.op] in kind.offers}, key=str)
+    if offers and dice.below(4):  # without, next to nothing is owed to anybody
+        chosen.update(each for each in offers if dice.below(2))
     free: list[Any] = [act for act in script if act.about is None]
     free += sorted(published - {None}, key=str)  # publications that stay, until they are ended
     few = len(free) if busy else one_of(dice, (2, 5, 12, 40))
