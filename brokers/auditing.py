@@ -151,10 +151,10 @@ class Stood(Protocol):
     """Publications and versions as arrays, and how they stood to each other; pairs are given as rows of both.
 
     `publications` are in the order in which they were sent: publication, time_ns, end_ns, place, cut, values (as
-    `Matcher.publications` makes them), unheard, mended (no lost change excuses anything any more). `versions` are what `Standing.versions` has: change, interest,
-    operation, broker, client, home, issued_ns, settled_ns, revoked_ns, gone_ns, values, unsettled, unheard. `run` knows
-    duration_ns, travel_ns_max, whether there are hops (`deep`), cut_from_ns (None if nothing was under way at the
-    end), the place of brokers, and what lies `behind` links.
+    `Matcher.publications` makes them), unheard, mended (no lost change excuses anything any more). `versions` are what
+    `Standing.versions` has: change, interest, operation, broker, client, home, issued_ns, settled_ns, revoked_ns,
+    gone_ns, values, unsettled, unheard. `run` knows duration_ns, travel_ns_max, whether there are hops (`deep`),
+    cut_from_ns (None if nothing was under way at the end), the place of brokers, and what lies `behind` links.
     """
 
     publications: Any

@@ -123,7 +123,7 @@ def service_of(
     if found.object.name != serves:
         raise InvalidInput(f"{target} serves the kind {serves!r}, not {found.object.name!r}")
     index = index or found.object.manifest.default_index
-    said.setdefault("params", found.object.Params(**protocol_class.needs).model_dump())
+    said.setdefault("params", found.object.Params(**protocol_class.requires).model_dump())
     index_target = None if index is None else names.find("indexes", index, trust=True).target
     return ServiceSpec(name, found.target, target, index_target, **said)
 

@@ -66,7 +66,7 @@ def _unmet(protocol: Any, params: dict[str, Any], name: str) -> list[tuple[str, 
     """What a protocol needs that the parameters of its kind do not say."""
     return [
         (key, f"the protocol {name!r} needs `{key}: {json.dumps(value)}`")
-        for key, value in protocol.needs.items()
+        for key, value in protocol.requires.items()
         if params.get(key) != value
     ]
 

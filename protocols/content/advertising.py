@@ -1,4 +1,4 @@
-"""Advertisements in front of `subscription` and `covering`: interests travel only towards publishers that may serve them.
+"""Advertisements in front of `subscription` and `covering`: interests travel only to where they may be served.
 
 Rules:
 - A publisher advertises ranges; its publications lie in them. A broker drops a publication that no advertisement of
@@ -40,7 +40,7 @@ before. Advertisements are mended first and pull what else is missing.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 
 from brokers.contract import NEVER, Demand, Guarantees, Message
@@ -57,7 +57,7 @@ class Advertising(PlainSubscription):
     """Subscription forwarding behind advertisements, one broker at a time."""
 
     hands_over: ClassVar[bool] = False
-    needs: ClassVar[dict[str, Any]] = {"adverts": True}
+    requires: ClassVar[Mapping[str, Any]] = {"adverts": True}
 
     def __init__(self, node: Any) -> None:
         super().__init__(node)

@@ -73,7 +73,7 @@ class Params(BaseModel):
 
     @model_serializer(mode="wrap")
     def _without_what_is_not_said(self, dump: Any) -> dict[str, Any]:
-        """Services without names, text and adverts are told as before there were any, and keep the ids of their runs."""
+        """Services without names, text, adverts are told as before there were any, and keep the ids of their runs."""
         return {key: value for key, value in dump(self).items() if key == "attributes" or value}
 
 

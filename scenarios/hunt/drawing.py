@@ -73,7 +73,7 @@ class Prey:
     def fits(self) -> Fits | None:
         """Where it is exact, if that depends on the overlay."""
         model = options_model(self.protocol_class)
-        params = self.kind_class.Params(**self.protocol_class.needs).model_dump(mode="json")
+        params = self.kind_class.Params(**self.protocol_class.requires).model_dump(mode="json")
         found = fits_of(self.protocol_class, None if model is None else model(**self.options), params)
         return on_trees(found) if self.trees_only else found
 
@@ -178,7 +178,7 @@ def _drawn(prey: Prey, dice: Dice, plain: bool) -> Case:
         length = one_of(dice, _LENGTHS_MS[3:]) * MS
     grid = one_of(dice, (1, 1, 1, 2 * MS, 10 * MS))
     settled = not plain and dice.below(6) == 0
-    needed = prey.protocol_class.needs
+    needed = prey.protocol_class.requires
     said = dict(needed) if plain else draw_params(prey.kind_class, needed, dice)
     params = prey.kind_class.Params(**said).model_dump(mode="json")
     clients = tuple(dice.below(brokers) for _ in range(2 + dice.below(5)))

@@ -113,7 +113,7 @@ def test_every_kind_runs_and_delivers(name, tmp_path):
 def test_every_protocol_runs_and_delivers(name, tmp_path):
     kind = names_of("protocols")[name]["kind"]
     service = {key: each for key, each in SERVICES[str(kind)].items() if key != "options"}
-    if names.find("protocols", name).object.needs:
+    if names.find("protocols", name).object.requires:
         service = advertised(service)
     assert carried_out(tmp_path, {**service, "protocol": name})["deliveries"] > 0
 
