@@ -81,4 +81,8 @@ BENCHES: dict[str, Entry] = {
         "analysis.bench.merging:rows",
         "query merging: optimum, pair merging and directed search beside the plain algorithms; channel allocation",
     ),
+    "routing": Entry(
+        "analysis.bench.routing:rows",
+        "what routing among brokers takes in messages and tables, beside its closed forms",
+    ),
 }
