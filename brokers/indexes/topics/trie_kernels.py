@@ -205,7 +205,6 @@ def _remove_id(a, entry, id_):
     if row[LIVE] <= 1:
         _move_ids(a, entry, 0)
     elif 2 * row[LIVE] < row[USED]:
-        # Where there is no room for a smaller block now, a later removal tries again.
         _move_ids(a, entry, _room_for(row[LIVE]))
 
 
@@ -634,6 +633,8 @@ def delete(a, ids, entries, first):
     for i in range(first, ids.size):
         if a.level_blocks[0] + (1 << _class_of(a.counts[DEEPEST])) > a.levels.size:
             return i, NO_LEVELS
+        if a.id_blocks[0] + a.entry[entries[i], ROOM] > a.ids.size:
+            return i, NO_IDS
         _remove_id(a, entries[i], ids[i])
         if a.entry[entries[i], LIVE] == 0:
             _drop_entry(a, entries[i])
