@@ -487,17 +487,16 @@ def _hang(a, entry):
         if ref == NOTHING:
             _set_lead(a, node, word, ~entry)
             return
+        below = ref
         if ref < 0:
-            ref_below = _part_from_entry(a, entry, level, ~ref)
-            _set_lead(a, node, word, ref_below)
-            ref = ref_below
+            below = _part_from_entry(a, entry, level, ~ref)
         else:
             shared = _shared(a, entry, level, np.int64(a.node[ref, STEM]), np.int64(a.node[ref, LENGTH]))
             if shared < a.node[ref, LENGTH]:
-                ref_below = _part_from_stem(a, ref, shared)
-                _set_lead(a, node, word, ref_below)
-                ref = ref_below
-        node = ref
+                below = _part_from_stem(a, ref, shared)
+        if below != ref:
+            _set_lead(a, node, word, below)
+        node = below
         level += a.node[node, LENGTH]
     raise EndlessWalk("a filter is deeper in the tree than it has levels")
 
