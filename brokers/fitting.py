@@ -36,10 +36,10 @@ def index(loaded: Any) -> str | None:
 
 _QUESTIONS = {  # each with its contract
     "content-match": "brokers.indexes.content.contract:ContentIndex",
-    "topic-match": "brokers.indexes.topics.contract:TopicIndex",
     "ranked-match": "brokers.indexes.topk.contract:RankedIndex",
     "context-filter": "brokers.indexes.context.contract:ContextFilter",
     "reverse-topk": "brokers.indexes.spatial.contract:ReverseTopK",
+    "topic-match": "brokers.indexes.topics.contract:TopicIndex",
 }
 
 

@@ -21,6 +21,7 @@ settings.load_profile("any machine")
 # The tests marked `xdist_group`, by how their ids begin. pytest-xdist 3.8 passes the mark on by changing ids, which
 # pytest 9.2 does not let it do (pytest-dev/pytest-xdist#1386): `--dist loadgroup` would spread them silently.
 GROUPS = {
+    "tests/analysis/test_spark_adverts.py": "spark",
     "tests/analysis/test_spark_aggregates.py": "spark",
     "tests/analysis/test_spark_audit.py": "spark",
     "tests/analysis/test_spark_channels.py": "spark",
@@ -31,6 +32,7 @@ GROUPS = {
     "tests/analysis/test_spark_session.py": "spark",
     "tests/analysis/test_spark_spatial.py": "spark",
     "tests/analysis/test_spark_stays.py": "spark",
+    "tests/analysis/test_spark_topics.py": "spark",
     "tests/analysis/test_spark_topk.py": "spark",
     "tests/scenarios/test_many_results.py::test_expectations_of_the_audit_have": "spark",
     "tests/scenarios/test_exec.py::test_analyze_and_explain": "spark",
