@@ -12,14 +12,22 @@ KINDS: dict[str, str] = {
     "channels": "protocols.channels.manifest:CHANNELS",
     "spatial": "protocols.spatial.manifest:SPATIAL",
     "context": "protocols.context.manifest:CONTEXT",
+    "topics": "protocols.topics.manifest:TOPICS",
 }
 
 METRICS: dict[str, Entry] = {
-    "control": Entry(
-        "protocols.measures:CONTROL", "`messages.control`: over links, that carried no publication (trace level full)"
+    "tables.mean": Entry("protocols.measures:TABLES_MEAN", "entries of a broker, in the mean over brokers and samples"),
+    "tables.largest": Entry("protocols.measures:TABLES_LARGEST", "entries of the broker that ever had most"),
+    "links.carried": Entry("protocols.measures:CARRIED", "messages over links that carried publications (level full)"),
+    "links.control": Entry("protocols.measures:CONTROL", "messages over links that carried none (level full)"),
+    "control.per_change": Entry("protocols.measures:CONTROL_PER_CHANGE", "the same for each change (level full)"),
+    "waste": Entry(
+        "protocols.measures:WASTE", "share of the messages that carried publications, to nobody in the end (level full)"
     ),
-    "outside": Entry(
-        "protocols.content.measures:OUTSIDE",
-        "`publications.outside`: dropped, as no advertisement of their publisher held them",
+    "stretch": Entry(
+        "protocols.measures:STRETCH", "times as long as by the shortest way that a delivery to another broker took"
+    ),
+    "publications.outside": Entry(
+        "protocols.content.measures:OUTSIDE", "dropped, as no advertisement of their publisher held them"
     ),
 }

@@ -57,6 +57,10 @@ BENCHES: dict[str, Entry] = {
         "analysis.bench.topk:rows",
         "a million weighted filters: every top-k index beside a compiled scan, changes, memory",
     ),
+    "routing": Entry(
+        "analysis.bench.routing:rows",
+        "routing of topics and among brokers: speeds beside ranges, messages and tables beside closed forms",
+    ),
     "survival": Entry(
         "analysis.bench.survival:rows",
         "fifty kills of actors, nodes and drivers at random moments: digests unchanged",
@@ -80,9 +84,5 @@ BENCHES: dict[str, Entry] = {
     "merging": Entry(
         "analysis.bench.merging:rows",
         "query merging: optimum, pair merging and directed search beside the plain algorithms; channel allocation",
-    ),
-    "routing": Entry(
-        "analysis.bench.routing:rows",
-        "what routing among brokers takes in messages and tables, beside its closed forms",
     ),
 }

@@ -1,9 +1,9 @@
 """Rows of the group `routing`: what advertisements save in messages and tables, beside their closed forms.
 
 On random trees publishers advertise a range around where they are, and subscribers ask for ranges around where they
-are; `locality` is the width of these ranges, of a line that goes round all brokers. Messages and entries are counted,
-not timed: a row's value is the mean over several seeds, and its baseline what the closed form says of the same trees,
-or what `subscription` takes.
+are; `locality` is how near: the width of what is advertised and asked for around a place, of a line that goes round
+all brokers. Messages and entries are counted, over several seeds, not timed: a row's value is the mean over seeds, and
+its baseline what the closed form says of the same trees, or what `subscription` takes.
 
 `Sizes` holds everything that may be scaled down; the tests do.
 """

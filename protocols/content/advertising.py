@@ -253,7 +253,7 @@ class AdvertisingCovering(Advertising, PlainCovering):
     def on_standing(self, id: int, client: int, broker: int, row: Any) -> None:
         super().on_standing(id, client, broker, row)
         if broker == self.node.broker:
-            self.rows[id] = row
+            self.ranges[id] = self._ranges(row)
 
 
 __all__ = ["Advertising", "AdvertisingCovering"]

@@ -31,6 +31,10 @@ CONTENT = KindManifest(
             "as subscription, but a subscription that a forwarded one covers stays behind",
             {"under_faults": _RECOVERS},
         ),
+        "rendezvous": Entry(
+            "protocols.content.rendezvous:Rendezvous",
+            "publications and subscriptions meet on the way to a hub, of several, chosen by a hash of a value",
+        ),
         "advertising": Entry(
             "protocols.content.advertising:Advertising",
             "as subscription, but only towards publishers that advertise something of it",

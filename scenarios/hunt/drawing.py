@@ -18,6 +18,7 @@ from pydantic import ValidationError
 from brokers import names
 from brokers.contract import BrokerProtocol
 from brokers.errors import BrokerlabError, InvalidInput
+from brokers.kinds import all_that
 from brokers.promises import Faced
 from brokers.registry import did_you_mean
 from protocols.joining import overlay_of
@@ -73,7 +74,7 @@ class Prey:
     def fits(self) -> Fits | None:
         """Where it is exact, if that depends on the overlay."""
         model = options_model(self.protocol_class)
-        params = self.kind_class.Params(**self.protocol_class.requires).model_dump(mode="json")
+        params = self.kind_class.Params(**all_that(self.protocol_class, self.kind_class)).model_dump(mode="json")
         found = fits_of(self.protocol_class, None if model is None else model(**self.options), params)
         return on_trees(found) if self.trees_only else found
 
@@ -178,8 +179,8 @@ def _drawn(prey: Prey, dice: Dice, plain: bool) -> Case:
         length = one_of(dice, _LENGTHS_MS[3:]) * MS
     grid = one_of(dice, (1, 1, 1, 2 * MS, 10 * MS))
     settled = not plain and dice.below(6) == 0
-    needed = prey.protocol_class.requires
-    said = dict(needed) if plain else draw_params(prey.kind_class, needed, dice)
+    asked = all_that(prey.protocol_class, prey.kind_class)
+    said = asked if plain else draw_params(prey.kind_class, asked, dice)
     params = prey.kind_class.Params(**said).model_dump(mode="json")
     clients = tuple(dice.below(brokers) for _ in range(2 + dice.below(5)))
     nodes = brokers + int(bool(prey.kind_class.server))

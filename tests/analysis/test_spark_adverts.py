@@ -25,7 +25,7 @@ services:
     attributes: 2
     protocol: advertising
     adverts: true
-    metrics: [outside, control]
+    metrics: [publications.outside, links.control]
     workload:
       - {source: advertise, clients: news, ADVERTS}
       - {source: subscribe, clients: readers, number: 2, width: [0.2, 0.6], ramp: 500 ms, churn: {rate: 1/s}}
@@ -53,7 +53,7 @@ def test_what_is_published_in_the_domain_that_is_advertised_is_all_delivered(new
     done = news()
     measured = done.metrics["services"]["news"]
     (found,) = audits.audit(done.folder.path).services
-    assert found.verdict == "valid" and measured["publications.outside"] == 0 < measured["messages.control"]
+    assert found.verdict == "valid" and measured["publications.outside"] == 0 < measured["links.control"]
     assert found.interests == 24 + len(_changed(done))
 
 

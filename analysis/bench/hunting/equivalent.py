@@ -37,8 +37,8 @@ EQUIVALENT: dict[str, str] = {
     "8eb310a4": "snapshots that no message brings any more are held on: memory, and nobody reads them",
     # protocols/topk/spread_filters.py, SpreadFilters._version
     "ae2da7a4": "a version that is there already is made once more, with the same numbers: memory",
-    # protocols/content/subscription.py, _named
-    "97f09cdc": "names a link in what brokers tell people of themselves; nothing goes by it",
+    # protocols/content/subscription.py, named
+    "7a5abc7a": "names a link in what brokers tell people of themselves; nothing goes by it",
     # protocols/content/resync.py, recovery_of
     "f0dc1972": "states a longer time than recovering takes: a weaker promise, and the same runs",
     # protocols/spatial/sharing.py, Sharing.late_matches
@@ -46,7 +46,7 @@ EQUIVALENT: dict[str, str] = {
     # protocols/spatial/sharing.py, Sharing.delete
     "847a23b9": "asked by protocols of this kind that keep interests in `node.table`; of those built in none does",
     # protocols/content/flooding.py, Flooding._enter_changes
-    "1be24e3f": "what has ended keeps its slot in the store: memory; it is not present anywhere, so nobody is served by it",
+    "1be24e3f": "what has ended keeps its slot in the store: memory; it is present nowhere, so nobody is served by it",
     # protocols/context/common.py, ContextBroker.lean
     "41d27506": "no change has the number 0: the upper half is the client's entity, and those of brokers come first",
     # protocols/content/resync.py, Recovers._without_what_is_not_said

@@ -17,13 +17,13 @@ from analysis.bench.hunting.active import ROOT, module_of
 from analysis.bench.hunting.by_hand import RULE, made_by_hand
 from analysis.bench.hunting.rules import Mutant, mutants
 
-KINDS = ("content", "topk", "spatial", "context", "channels")
+KINDS = ("content", "topk", "spatial", "context", "channels", "topics")
 SHARED = ("brokers/tables.py", "protocols/routes.py")
 JUDGES = ("protocols/judging.py", "protocols/standing.py", "brokers/verdicts.py", "brokers/promises.py")
 # What a kind has beside its protocols: what it is, what its clients do, and its rule in Spark and in NumPy.
 _BESIDE = frozenset({
     "__init__", "audit", "kind", "manifest", "matching", "rehearsal", "replay", "publish", "subscribe", "updates",
-    "expected", "cases", "objects", "profiles", "map_queries", "database", "rows", "words",
+    "expected", "cases", "objects", "profiles", "map_queries", "database", "rows", "words", "tree",
 })  # fmt: skip
 _PROTOCOLS_MOST = 4  # that are asked about one mutant
 
