@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
-from analysis.bench import filters_of_topics, routing_adverts
+from analysis.bench import filters_of_topics, routing_adverts, routing_merging
 from analysis.bench.models import SUBSCRIPTION, Setting, model
 from analysis.bench.rows import REPEATS, Row, medians, row
 from brokers.engine.model import Model, SourceSpec
@@ -27,6 +27,7 @@ class Sizes:
     ))  # fmt: skip
     names: int = 100_000
     filters: filters_of_topics.Sizes = field(default=filters_of_topics.Sizes())
+    merging: routing_merging.Sizes = field(default=routing_merging.Sizes())
 
 
 def rows(sizes: Sizes | None = None) -> Iterator[Row]:
@@ -57,6 +58,11 @@ def advertisements(sizes: Sizes) -> Iterator[Row]:
     yield from routing_adverts.rows()
 
 
+def merging_and_leases(sizes: Sizes) -> Iterator[Row]:
+    """Tables, messages and waste, beside covering and beside closed forms."""
+    yield from routing_merging.rows(sizes.merging)
+
+
 def topic_model(setting: Setting, names: int, wildcards: float) -> Model:
     """The model of a setting with filters over a tree of so many names in the place of ranges."""
     base = model(setting)
@@ -84,5 +90,5 @@ def _speed(built: Model) -> Callable[[], float]:
 
 
 PARTS: tuple[Callable[[Sizes], Iterator[Row]], ...] = (
-    topic_networks, topic_indexes, advertisements,
+    topic_networks, topic_indexes, advertisements, merging_and_leases,
 )  # fmt: skip

@@ -31,6 +31,16 @@ CONTENT = KindManifest(
             "as subscription, but a subscription that a forwarded one covers stays behind",
             {"under_faults": _RECOVERS},
         ),
+        "merging": Entry(
+            "protocols.content.merging:Merging",
+            "as covering, and what fits together goes over a link as one; exactly, or with a bound on waste",
+            {"under_faults": _RECOVERS},
+        ),
+        "leases": Entry(
+            "protocols.content.leases:Leases",
+            "subscriptions everywhere, as entries that run out unless they are renewed; whatever was spoilt heals",
+            {"under_faults": "recovers"},
+        ),
         "rendezvous": Entry(
             "protocols.content.rendezvous:Rendezvous",
             "publications and subscriptions meet on the way to a hub, of several, chosen by a hash of a value",
