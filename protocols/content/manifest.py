@@ -31,6 +31,11 @@ CONTENT = KindManifest(
             "as subscription, but a subscription that a forwarded one covers stays behind",
             {"under_faults": _RECOVERS},
         ),
+        "reliable": Entry(
+            "protocols.content.reliable:Reliable",
+            "a log where it is published, knowledge and curiosity downstream: once, in order, through crashes and loss",
+            {"under_faults": "reliable"},
+        ),
     },
     workloads={
         "publish": Entry(

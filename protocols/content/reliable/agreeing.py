@@ -1,0 +1,284 @@
+"""Neighbours that agree on who wants what, whatever is lost: the tables of `reliable`.
+
+Brokers stand on one tree. Each tells each neighbour of all interests that live on its own side of their link, by
+numbered changes. A *life* is what a broker knows between two crashes that took something from it; it is named by the
+time at which it began.
+
+    CHANGE   the next interest that begins or ends on my side, with its number in my life
+    TABLE    all interests on my side, as of a number; what else you have from me is gone
+    SEEN     I have your changes up to one number, and everybody beyond me has them up to another
+    ASK      I have lost your table; send me all of it
+    POLL     how far are you?
+
+Rules:
+- A change is sent again until it is seen. Whoever begins a new life tells its table anew and asks for that of others.
+- A table is *whole* while it has all that its neighbour ever got confirmed. A broker that lost some tables tells its own
+  only once the others are whole, so what it tells never lacks what it told before. Leaves begin; a tree has no ring of
+  brokers that wait for each other. Snapshot and registration are one step: changes after a TABLE follow it by number.
+- SEEN says that everybody beyond has a change once all other neighbours have said so of what was told to them.
+
+Theory. Once everybody beyond has an interest, each broker has it in a table, or knows of that table that it is not
+whole, whoever crashes afterwards. So a broker that filters by whole tables only never filters out what such an interest
+wants. Until then a timer that belongs to the change rings now and then at the client's broker, and the change counts as
+under way.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+from brokers.contract import FIRST_PROTOCOL_TYPE, BrokerProtocol, Message
+from protocols.routes import Routes
+
+CHANGE, TABLE, SEEN, ASK, POLL, GUARD, BEAT = range(FIRST_PROTOCOL_TYPE, FIRST_PROTOCOL_TYPE + 7)
+LOCAL = -1  # in place of a link: a client of this broker
+NO_CAUSE = -1
+_NOTHING_YET = -1  # in place of a number of changes, or of a life
+
+
+@dataclass
+class Neighbour:
+    """What stands between a broker and one neighbour."""
+
+    # Its table, as it is here.
+    whole: bool = True
+    life: int = 0  # of the neighbour, in which it told what is here
+    version: int = 0  # up to which change it is here
+    beyond: int = 0  # up to which everybody beyond this broker has it
+    awaited: list[Any] = field(default_factory=list)  # [change, {link: what has to be had beyond there}], ascending
+    # This broker's table, as it is there.
+    owed: bool = False  # it has to be told all of it
+    told: int = 0  # the last change
+    unseen: list[Any] = field(default_factory=list)  # [change, interest, row or None], ascending
+    agreed: int = 0  # up to which the neighbour and everybody beyond it have it
+    told_before: int = 0  # the last change at the last beat
+
+    @classmethod
+    def forgotten(cls) -> Neighbour:
+        """One of which nothing is known."""
+        return cls(
+            whole=False, life=_NOTHING_YET, version=_NOTHING_YET, beyond=_NOTHING_YET, owed=True, agreed=_NOTHING_YET
+        )
+
+    @property
+    def waits(self) -> bool:
+        """Whether anything is to be said or heard yet."""
+        return not self.whole or self.owed or self.agreed < self.told
+
+
+class Agreeing(BrokerProtocol):
+    """A broker that agrees with its neighbours on the tree."""
+
+    keeps: ClassVar[tuple[Any, ...]] = (Neighbour,)
+
+    def __init__(self, node: Any) -> None:
+        super().__init__(node)
+        shared = node.shared
+        if "routes" not in shared:
+            env = node.env
+            shared["routes"] = Routes(env.links, env.overlay.is_tree, env.publisher_brokers, False)
+        self.routes: Routes = shared["routes"]
+        self.life = 0
+        self.told_again = True  # whether clients have told all they want, after a crash
+        self.ways = {link: Neighbour() for link in node.links if self.routes.in_tree[link]}
+        self.came_by: dict[int, set[int]] = {}  # interest -> links it came over, or LOCAL
+        self.guards: dict[int, dict[int, int]] = {}  # change of a client here -> what has to be agreed, by link
+        self.beating = False
+
+    @property
+    def every_ns(self) -> int:
+        return int(self.node.options.every)
+
+    def began_anew(self, message: Message) -> None:
+        """Another life begins with nothing known."""
+        self.life = message.time
+        self.told_again = False
+        self.ways = {link: Neighbour.forgotten() for link in self.ways}
+        for link in self.ways:
+            self.node.send(message, link, ASK)
+        self.keep_beating(message)
+
+    # ---- changes -------------------------------------------------------------------------------------
+
+    def client_changes(self, message: Message, row: Any) -> None:
+        """A client here begins an interest, or ends one (no row)."""
+        self.alter(message, message.word, row, LOCAL)
+        if message.cause >= 0:
+            self.guards[message.cause] = self._told_but_to(LOCAL)
+            self.node.timer(message, self.every_ns, GUARD, message.cause)
+
+    def guard(self, message: Message) -> None:
+        """A change is under way until all have it."""
+        needed = self.guards.get(message.word)
+        if needed is None:
+            return
+        if self._are_agreed(needed):
+            del self.guards[message.word]
+        else:
+            self.node.timer(message, self.every_ns, GUARD, message.word)
+
+    def alter(self, message: Message, id: int, row: Any, via: int) -> None:
+        """An interest is on the side of a link from now on, or not any more (no row)."""
+        came_by = self.came_by.get(id, set())
+        before = {link for link in self.ways if came_by - {link}}
+        if row is not None:
+            self.came_by[id] = came_by = came_by | {via}
+            self.node.table.add(id, (id >> 32) - self.node.env.entity_base, row, None)
+        elif via in came_by:
+            came_by = came_by - {via}
+            self.came_by[id] = came_by
+            if not came_by:
+                del self.came_by[id]
+                self.node.table.remove(id)
+        for link, neighbour in self.ways.items():
+            if (link in before) != bool(came_by - {link}):
+                self._tell_change(message, link, neighbour, id, row)
+
+    def _tell_change(self, message: Message, link: int, neighbour: Neighbour, id: int, row: Any) -> None:
+        neighbour.told += 1
+        if not neighbour.owed:
+            change = [neighbour.told, id, None if row is None else [float(number) for number in row]]
+            neighbour.unseen.append(change)
+            self._send_change(message, link, change)
+        self.keep_beating(message)
+
+    def _send_change(self, message: Message, link: int, change: list[Any]) -> None:
+        number, id_, row = change
+        self.node.send(message, link, CHANGE, {"life": self.life, "number": number, "row": row}, id_)
+
+    # ---- what neighbours say -------------------------------------------------------------------------
+
+    def agree(self, message: Message) -> None:
+        """Handle what a neighbour says of tables."""
+        link = message.link
+        neighbour, said = self.ways[link], self.node.body(message)
+        if message.type == CHANGE:
+            self._change_came(message, neighbour, said)
+        elif message.type == TABLE:
+            self._table_came(message, neighbour, said)
+        elif message.type == SEEN:
+            self._was_seen(message, neighbour, said)
+        elif message.type == ASK:
+            neighbour.owed, neighbour.unseen = True, []
+            self.forgot(message, link)
+            self._tell_tables(message)
+            self.keep_beating(message)
+        elif neighbour.whole:
+            self._say_seen(message, link)
+
+    def _change_came(self, message: Message, neighbour: Neighbour, said: Any) -> None:
+        if not neighbour.whole or said["life"] != neighbour.life or said["number"] > neighbour.version + 1:
+            return  # it is going to tell its table, or this again, behind what was lost
+        if said["number"] == neighbour.version + 1:
+            self.alter(message, message.word, said["row"], message.link)
+            self._has_now(message, neighbour, said["number"])
+        self._say_seen(message, message.link)
+
+    def _table_came(self, message: Message, neighbour: Neighbour, said: Any) -> None:
+        if said["life"] < neighbour.life:
+            return
+        if said["life"] > neighbour.life or said["number"] > neighbour.version:
+            was_whole = neighbour.whole
+            if said["life"] > neighbour.life:
+                neighbour.life, neighbour.beyond, neighbour.awaited = said["life"], _NOTHING_YET, []
+            self._replace_table(message, said["interests"])
+            neighbour.whole = True
+            self._has_now(message, neighbour, said["number"])
+            if not was_whole:
+                self.became_whole(message, message.link)
+                self._tell_tables(message)
+        self._say_seen(message, message.link)
+
+    def _replace_table(self, message: Message, interests: list[Any]) -> None:
+        link = message.link
+        there = {id_ for id_, _ in interests}
+        for id_ in sorted(id_ for id_, came_by in self.came_by.items() if link in came_by and id_ not in there):
+            self.alter(message, id_, None, link)
+        for id_, row in interests:
+            self.alter(message, id_, row, link)
+
+    def _was_seen(self, message: Message, neighbour: Neighbour, said: Any) -> None:
+        if said["life"] != self.life:
+            return
+        neighbour.unseen = [change for change in neighbour.unseen if change[0] > said["seen"]]
+        if said["seen"] == neighbour.told:
+            neighbour.owed = False
+        if said["beyond"] > neighbour.agreed:
+            neighbour.agreed = said["beyond"]
+            self._pass_agreement_on(message)
+
+    def _has_now(self, message: Message, neighbour: Neighbour, number: int) -> None:
+        neighbour.version = number
+        neighbour.awaited.append([number, self._told_but_to(message.link)])
+        self._pass_agreement_on(message, message.link)
+
+    def _pass_agreement_on(self, message: Message, silent: int = LOCAL) -> None:
+        """Say of what neighbours told that everybody beyond has it, where that is new; `silent` is told anyway."""
+        for link, neighbour in self.ways.items():
+            before = neighbour.beyond
+            while neighbour.awaited and self._are_agreed(neighbour.awaited[0][1]):
+                neighbour.beyond = neighbour.awaited.pop(0)[0]
+            if neighbour.beyond > before and link != silent:
+                self._say_seen(message, link)
+
+    def _told_but_to(self, link: int) -> dict[int, int]:
+        return {other: neighbour.told for other, neighbour in self.ways.items() if other != link}
+
+    def _are_agreed(self, needed: dict[int, int]) -> bool:
+        return all(self.ways[link].agreed >= number for link, number in needed.items())
+
+    def _say_seen(self, message: Message, link: int) -> None:
+        neighbour = self.ways[link]
+        said = {"life": neighbour.life, "seen": neighbour.version, "beyond": neighbour.beyond}
+        self.node.send(message, link, SEEN, said)
+
+    def _tell_tables(self, message: Message) -> None:
+        """Tell all of the table to whom it is owed, where this broker has all of it."""
+        for link, neighbour in self.ways.items():
+            if neighbour.owed and self.told_again and all(o.whole for w, o in self.ways.items() if w != link):
+                interests = [
+                    [id_, self.node.table.interest(id_)[1]] for id_ in sorted(self.came_by) if self.came_by[id_] - {link}
+                ]
+                self.node.send(
+                    message, link, TABLE, {"life": self.life, "number": neighbour.told, "interests": interests}
+                )
+
+    def clients_told_again(self, message: Message) -> None:
+        """Clients have said all they want once more."""
+        self.told_again = True
+        self._tell_tables(message)
+
+    # ---- time and again ------------------------------------------------------------------------------
+
+    def keep_beating(self, message: Message) -> None:
+        """Have a beat come, so that what is lost is said again."""
+        if not self.beating:
+            self.beating = True
+            self.node.timer(message, self.every_ns, BEAT, cause=NO_CAUSE)
+
+    def remind(self, message: Message) -> bool:
+        """Say again what stands since the last beat and may be lost; whether anything is to be said or heard yet."""
+        self._tell_tables(message)
+        for link, neighbour in self.ways.items():
+            if not neighbour.whole:
+                self.node.send(message, link, ASK)
+            if neighbour.owed:
+                continue
+            again = [change for change in neighbour.unseen if change[0] <= neighbour.told_before]
+            for change in again:
+                self._send_change(message, link, change)
+            if not again and neighbour.agreed < neighbour.told_before:
+                self.node.send(message, link, POLL)
+            neighbour.told_before = neighbour.told
+        return any(neighbour.waits for neighbour in self.ways.values())
+
+    # ---- what the broker does about it ---------------------------------------------------------------
+
+    def became_whole(self, message: Message, link: int) -> None:
+        """The table of a neighbour is whole again."""
+        raise NotImplementedError
+
+    def forgot(self, message: Message, link: int) -> None:
+        """A neighbour has lost what it knew."""
+        raise NotImplementedError
