@@ -21,6 +21,7 @@ from brokers import names, verdicts
 from brokers.contract import Guarantees, Kind
 from brokers.faults import AWAY
 from brokers.naming import message_name
+from brokers.promises import excusing
 from protocols.handed import HandedOver, Sessions, sessions_in
 from protocols.standing import Standing, Tables, excused_of
 
@@ -124,8 +125,8 @@ def published(found: Audit, tables: Tables, kind: Kind, service: int) -> Iterato
     losses, gone = tables["losses"], dict[int, set[int]]()
     for row in np.flatnonzero((losses["service"] == service) & (losses["reason"] == AWAY)).tolist():
         gone.setdefault(int(losses["body"][row]), set()).add(int(losses["client"][row]))
-    if not found.guarantees.without_excuse:
-        lost = set(losses["body"][(losses["service"] == service) & (losses["reason"] < AWAY)].tolist())
+    mine = losses["service"] == service
+    lost.update(losses["body"][mine & excusing(found.guarantees, losses["link"], losses["reason"])].tolist())
     handled, twice = handled_last(tables), doubled(tables, service)
     excuse = excused_of(tables, kind, service, found.guarantees)
     deliveries = tables["deliveries"]

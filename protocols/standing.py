@@ -37,7 +37,16 @@ def excused_of(tables: Tables, kind: Kind, service: int, guarantees: Guarantees)
     losses = tables["losses"]
     mine = losses["service"] == service
     of_service = {name: losses[name][mine] for name in ("reason", "type", "link", "time_ns")}
-    return excused(guarantees, tables["faults"], unnoticed_ns(tables["faults"], of_service, kind.publications))
+    unnoticed = unnoticed_ns(tables["faults"], of_service, kind.publications)
+    return excused(guarantees, tables["faults"], unnoticed, lambda: homes(tables, service))
+
+
+def homes(tables: Tables, service: int) -> set[int]:
+    """The brokers whose clients published or wanted anything."""
+    found: set[int] = set()
+    for table in (tables["publications"], tables["changes"]):
+        found.update(table["broker"][table["service"] == service].tolist())
+    return found
 
 
 class Span(Protocol):

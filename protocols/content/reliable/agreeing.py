@@ -15,12 +15,12 @@ Rules:
 - A table is *whole* while it has all that its neighbour ever got confirmed. A broker that lost some tables tells its own
   only once the others are whole, so what it tells never lacks what it told before. Leaves begin; a tree has no ring of
   brokers that wait for each other. Snapshot and registration are one step: changes after a TABLE follow it by number.
-- SEEN says that everybody beyond has a change once all other neighbours have said so of what was told to them.
+- SEEN says that everybody beyond has a change once all other neighbours have said so of what was told to them. It comes
+  when that is new, and as an answer to what came again.
 
 Theory. Once everybody beyond has an interest, each broker has it in a table, or knows of that table that it is not
 whole, whoever crashes afterwards. So a broker that filters by whole tables only never filters out what such an interest
-wants. Until then a timer that belongs to the change rings now and then at the client's broker, and the change counts as
-under way.
+wants. Only then the change has settled: the client's broker handles something then that belongs to the change.
 """
 
 from __future__ import annotations
@@ -31,9 +31,10 @@ from typing import Any, ClassVar
 from brokers.contract import FIRST_PROTOCOL_TYPE, BrokerProtocol, Message
 from protocols.routes import Routes
 
-CHANGE, TABLE, SEEN, ASK, POLL, GUARD, BEAT = range(FIRST_PROTOCOL_TYPE, FIRST_PROTOCOL_TYPE + 7)
+CHANGE, TABLE, SEEN, ASK, POLL, SETTLED, BEAT = range(FIRST_PROTOCOL_TYPE, FIRST_PROTOCOL_TYPE + 7)
 LOCAL = -1  # in place of a link: a client of this broker
 NO_CAUSE = -1
+BEATS_MOST = 8  # after as many what is not answered is said again, however long that lasts
 _NOTHING_YET = -1  # in place of a number of changes, or of a life
 
 
@@ -53,6 +54,7 @@ class Neighbour:
     unseen: list[Any] = field(default_factory=list)  # [change, interest, row or None], ascending
     agreed: int = 0  # up to which the neighbour and everybody beyond it have it
     told_before: int = 0  # the last change at the last beat
+    beats: int = 0  # since something new was heard of it, or told to it
 
     @classmethod
     def forgotten(cls) -> Neighbour:
@@ -65,6 +67,23 @@ class Neighbour:
     def waits(self) -> bool:
         """Whether anything is to be said or heard yet."""
         return not self.whole or self.owed or self.agreed < self.told
+
+
+def is_due(beats: int) -> bool:
+    """Whether something is said again after so many beats: soon at first, and then less and less often."""
+    return beats in (1, 2, 4) or beats % BEATS_MOST == 0
+
+
+def _plain(row: Any) -> list[float]:
+    """A row without what pads it."""
+    return [float(number) for number in row if number == number]
+
+
+_UNSETTLED = "unsettled "  # and a change, in the store: a crash does not settle it
+
+
+def _unsettled(change: int) -> str:
+    return f"{_UNSETTLED}{change}"
 
 
 class Agreeing(BrokerProtocol):
@@ -83,7 +102,7 @@ class Agreeing(BrokerProtocol):
         self.told_again = True  # whether clients have told all they want, after a crash
         self.ways = {link: Neighbour() for link in node.links if self.routes.in_tree[link]}
         self.came_by: dict[int, set[int]] = {}  # interest -> links it came over, or LOCAL
-        self.guards: dict[int, dict[int, int]] = {}  # change of a client here -> what has to be agreed, by link
+        self.unsettled: dict[int, dict[int, int]] = {}  # change of a client here -> what has to be agreed, by link
         self.beating = False
 
     @property
@@ -97,6 +116,8 @@ class Agreeing(BrokerProtocol):
         self.ways = {link: Neighbour.forgotten() for link in self.ways}
         for link in self.ways:
             self.node.send(message, link, ASK)
+        changes = [self.node.store.get(name) for name in self.node.store if str(name).startswith(_UNSETTLED)]
+        self.unsettled = {change: self._told_but_to(LOCAL) for change in changes}
         self.keep_beating(message)
 
     # ---- changes -------------------------------------------------------------------------------------
@@ -104,19 +125,18 @@ class Agreeing(BrokerProtocol):
     def client_changes(self, message: Message, row: Any) -> None:
         """A client here begins an interest, or ends one (no row)."""
         self.alter(message, message.word, row, LOCAL)
-        if message.cause >= 0:
-            self.guards[message.cause] = self._told_but_to(LOCAL)
-            self.node.timer(message, self.every_ns, GUARD, message.cause)
+        needed = self._told_but_to(LOCAL)
+        if message.cause >= 0 and not self._are_agreed(needed):
+            self.unsettled[message.cause] = needed
+            self.node.store.put(message, _unsettled(message.cause), message.cause)
 
-    def guard(self, message: Message) -> None:
-        """A change is under way until all have it."""
-        needed = self.guards.get(message.word)
-        if needed is None:
-            return
-        if self._are_agreed(needed):
-            del self.guards[message.word]
-        else:
-            self.node.timer(message, self.every_ns, GUARD, message.word)
+    def _settle(self, message: Message) -> None:
+        """Have changes of clients count as under way until now, where all have them by now."""
+        for change in [change for change, needed in self.unsettled.items() if self._are_agreed(needed)]:
+            del self.unsettled[change]
+            self.node.store.remove(message, _unsettled(change))
+            if change != message.cause:
+                self.node.timer(message, self.timer_min_ns, SETTLED, cause=change)
 
     def alter(self, message: Message, id: int, row: Any, via: int) -> None:
         """An interest is on the side of a link from now on, or not any more (no row)."""
@@ -137,8 +157,9 @@ class Agreeing(BrokerProtocol):
 
     def _tell_change(self, message: Message, link: int, neighbour: Neighbour, id: int, row: Any) -> None:
         neighbour.told += 1
+        neighbour.beats = 0
         if not neighbour.owed:
-            change = [neighbour.told, id, None if row is None else [float(number) for number in row]]
+            change = [neighbour.told, id, None if row is None else _plain(row)]
             neighbour.unseen.append(change)
             self._send_change(message, link, change)
         self.keep_beating(message)
@@ -170,10 +191,13 @@ class Agreeing(BrokerProtocol):
     def _change_came(self, message: Message, neighbour: Neighbour, said: Any) -> None:
         if not neighbour.whole or said["life"] != neighbour.life or said["number"] > neighbour.version + 1:
             return  # it is going to tell its table, or this again, behind what was lost
-        if said["number"] == neighbour.version + 1:
-            self.alter(message, message.word, said["row"], message.link)
-            self._has_now(message, neighbour, said["number"])
-        self._say_seen(message, message.link)
+        if said["number"] <= neighbour.version:
+            self._say_seen(message, message.link)
+            return
+        self.alter(message, message.word, said["row"], message.link)
+        neighbour.version = said["number"]
+        neighbour.awaited.append([neighbour.version, self._told_but_to(message.link)])
+        self._pass_agreement_on(message)
 
     def _table_came(self, message: Message, neighbour: Neighbour, said: Any) -> None:
         if said["life"] < neighbour.life:
@@ -184,10 +208,12 @@ class Agreeing(BrokerProtocol):
                 neighbour.life, neighbour.beyond, neighbour.awaited = said["life"], _NOTHING_YET, []
             self._replace_table(message, said["interests"])
             neighbour.whole = True
-            self._has_now(message, neighbour, said["number"])
+            neighbour.version = said["number"]
+            neighbour.awaited.append([neighbour.version, self._told_but_to(message.link)])
             if not was_whole:
                 self.became_whole(message, message.link)
                 self._tell_tables(message)
+            self._pass_agreement_on(message, message.link)
         self._say_seen(message, message.link)
 
     def _replace_table(self, message: Message, interests: list[Any]) -> None:
@@ -201,17 +227,15 @@ class Agreeing(BrokerProtocol):
     def _was_seen(self, message: Message, neighbour: Neighbour, said: Any) -> None:
         if said["life"] != self.life:
             return
+        if said["beyond"] > neighbour.agreed or any(change[0] <= said["seen"] for change in neighbour.unseen):
+            neighbour.beats = 0
         neighbour.unseen = [change for change in neighbour.unseen if change[0] > said["seen"]]
         if said["seen"] == neighbour.told:
             neighbour.owed = False
         if said["beyond"] > neighbour.agreed:
             neighbour.agreed = said["beyond"]
             self._pass_agreement_on(message)
-
-    def _has_now(self, message: Message, neighbour: Neighbour, number: int) -> None:
-        neighbour.version = number
-        neighbour.awaited.append([number, self._told_but_to(message.link)])
-        self._pass_agreement_on(message, message.link)
+            self._settle(message)
 
     def _pass_agreement_on(self, message: Message, silent: int = LOCAL) -> None:
         """Say of what neighbours told that everybody beyond has it, where that is new; `silent` is told anyway."""
@@ -234,15 +258,18 @@ class Agreeing(BrokerProtocol):
         self.node.send(message, link, SEEN, said)
 
     def _tell_tables(self, message: Message) -> None:
-        """Tell all of the table to whom it is owed, where this broker has all of it."""
         for link, neighbour in self.ways.items():
-            if neighbour.owed and self.told_again and all(o.whole for w, o in self.ways.items() if w != link):
-                interests = [
-                    [id_, self.node.table.interest(id_)[1]] for id_ in sorted(self.came_by) if self.came_by[id_] - {link}
-                ]
-                self.node.send(
-                    message, link, TABLE, {"life": self.life, "number": neighbour.told, "interests": interests}
-                )
+            if neighbour.owed:
+                self._tell_table(message, link, neighbour)
+
+    def _tell_table(self, message: Message, link: int, neighbour: Neighbour) -> None:
+        """Tell a neighbour all that is on this side, if this broker has all of it."""
+        if not self.told_again or not all(other.whole for way, other in self.ways.items() if way != link):
+            return
+        here = sorted(id_ for id_, came_by in self.came_by.items() if came_by - {link})
+        interests = [[id_, _plain(self.node.table.interest(id_)[1])] for id_ in here]
+        said = {"life": self.life, "number": neighbour.told, "interests": interests}
+        self.node.send(message, link, TABLE, said)
 
     def clients_told_again(self, message: Message) -> None:
         """Clients have said all they want once more."""
@@ -259,19 +286,27 @@ class Agreeing(BrokerProtocol):
 
     def remind(self, message: Message) -> bool:
         """Say again what stands since the last beat and may be lost; whether anything is to be said or heard yet."""
-        self._tell_tables(message)
         for link, neighbour in self.ways.items():
-            if not neighbour.whole:
-                self.node.send(message, link, ASK)
-            if neighbour.owed:
-                continue
-            again = [change for change in neighbour.unseen if change[0] <= neighbour.told_before]
-            for change in again:
-                self._send_change(message, link, change)
-            if not again and neighbour.agreed < neighbour.told_before:
-                self.node.send(message, link, POLL)
+            if neighbour.waits:
+                neighbour.beats += 1
+                if is_due(neighbour.beats):
+                    self.say_again(message, link)
             neighbour.told_before = neighbour.told
         return any(neighbour.waits for neighbour in self.ways.values())
+
+    def say_again(self, message: Message, link: int) -> None:
+        """Say to a neighbour again what it may not have heard."""
+        neighbour = self.ways[link]
+        if not neighbour.whole:
+            self.node.send(message, link, ASK)
+        if neighbour.owed:
+            self._tell_table(message, link, neighbour)
+            return
+        again = [change for change in neighbour.unseen if change[0] <= neighbour.told_before]
+        for change in again:
+            self._send_change(message, link, change)
+        if not again and neighbour.agreed < neighbour.told_before:
+            self.node.send(message, link, POLL)
 
     # ---- what the broker does about it ---------------------------------------------------------------
 

@@ -33,14 +33,13 @@ from brokers.contract import TIMER, Guarantees, Message
 from brokers.faults import KEPT, LINK_UP, RESTART
 from brokers.promises import RELIABLE
 from protocols.content.kind import PUBLISH, SUBSCRIBE, UNSUBSCRIBE
-from protocols.content.reliable.agreeing import BEAT, GUARD, LOCAL, NO_CAUSE, Agreeing
+from protocols.content.reliable.agreeing import BEAT, LOCAL, NO_CAUSE, Agreeing, is_due
 from protocols.content.reliable.ranges import Ranges
 from protocols.content.reliable.streams import Stream
 from topology.units import PositiveDuration
 
-KNOWLEDGE, ACK, NACK, HAND, TOLD_AGAIN = range(BEAT + 1, BEAT + 6)
+KNOWLEDGE, ACK, NACK, HAND, DECIDE, TOLD_AGAIN = range(BEAT + 1, BEAT + 7)
 HAND_NS = 10_000  # after which what was held reaches its client, as an event of its own
-PATIENCE = 8  # beats for which nothing is told to who has all, and has not acknowledged it
 _BACK_BITS = 14  # of the word of a publication: its tick, and how far before it all is final
 
 
@@ -52,7 +51,7 @@ class Options(BaseModel):
     every: Annotated[
         PositiveDuration,
         Field(ge=1_000_000, description="how often a broker acknowledges, and says again what may have been lost"),
-    ] = 50_000_000
+    ] = 100_000_000
 
 
 class Reliable(Agreeing):
@@ -94,11 +93,11 @@ class Reliable(Agreeing):
     def _ring(self, message: Message) -> None:
         if message.type == BEAT:
             self._beat(message)
-        elif message.type == GUARD:
-            self.guard(message)
         elif message.type == HAND:
             self._hand(message)
-        else:
+        elif message.type == DECIDE:
+            self._decide(message)
+        elif message.type == TOLD_AGAIN:
             self.clients_told_again(message)
             for stream in self.streams.values():
                 self._advance(message, stream)
@@ -108,8 +107,8 @@ class Reliable(Agreeing):
             self.began_anew(message)
             self._take_up_log(message)
             self.node.timer(message, HAND_NS, TOLD_AGAIN)
-        elif message.type == LINK_UP and message.link in self.ways and self.beating:
-            self._say_again(message)
+        elif message.type == LINK_UP and message.link in self.ways:
+            self._link_is_up(message)
 
     # ---- publications --------------------------------------------------------------------------------
 
@@ -247,7 +246,7 @@ class Reliable(Agreeing):
             return
         wanted = Ranges(said["wanted"])
         for tick in stream.pending.get(message.link, []):
-            if tick in wanted:
+            if tick in wanted and tick not in stream.undecided.get(message.link, ()):
                 self._pass_on(message, stream, message.link, tick)
         self._tell(message, stream, message.link)
         if any(True for span in wanted for _ in stream.known.gaps(*span)) and message.link not in stream.curious:
@@ -276,18 +275,22 @@ class Reliable(Agreeing):
         stream.known.add(0, stream.head)
 
     def became_whole(self, message: Message, link: int) -> None:
+        """What was kept for a neighbour until now is decided on, each as an event that stands for its publication."""
         for stream in self.streams.values():
-            if stream.up == link:
-                continue
-            ticks = list(stream.pending.get(link, []))
-            unwanted = [tick for tick in ticks if not self._is_wanted(stream.bodies[tick], link)]
-            stream.pending[link] = [tick for tick in ticks if tick not in unwanted]
-            for tick in stream.pending[link]:
-                self._pass_on(message, stream, link, tick)
-            self._release(message, stream, unwanted)
+            stream.undecided[link] = list(stream.pending.get(link, []))
+            for tick in stream.undecided[link]:
+                self.node.timer(message, HAND_NS, DECIDE, tick, cause=NO_CAUSE, body=stream.bodies[tick])
 
-    def _is_wanted(self, body: Any, link: int) -> bool:
-        return any(link in self.came_by[id_] for id_ in self.node.table.match(body.handle))
+    def _decide(self, message: Message) -> None:
+        stream, tick = self.streams[self.node.origin(message)], message.word
+        matched = self.node.table.match(message.body)
+        for link in [link for link, ticks in stream.undecided.items() if tick in ticks]:
+            stream.undecided[link].remove(tick)
+            if any(link in self.came_by[id_] for id_ in matched):
+                self._pass_on(message, stream, link, tick)
+            else:
+                stream.pending[link].remove(tick)
+                self._release(message, stream, [tick])
 
     def forgot(self, message: Message, link: int) -> None:
         for stream in self.streams.values():
@@ -295,33 +298,42 @@ class Reliable(Agreeing):
 
     def _beat(self, message: Message) -> None:
         self.beating = False
-        if self._say_again(message):
-            self.keep_beating(message)
-
-    def _say_again(self, message: Message) -> bool:
-        """Whether anybody waits for anything yet."""
         waits = self.remind(message)
         for stream in self.streams.values():
             if stream.open:
                 waits = True
-                self._say_again_of(message, stream)
-        return waits
+                self._remind_of(message, stream)
+        if waits:
+            self.keep_beating(message)
 
-    def _say_again_of(self, message: Message, stream: Stream) -> None:
+    def _remind_of(self, message: Message, stream: Stream) -> None:
+        """Acknowledge, ask again, and tell whoever has not acknowledged for a while."""
         if stream.up != LOCAL:
             if stream.done > stream.acknowledged:
                 self._acknowledge(message, stream)
-            stream.asked = [stream.asked[1], Ranges()]
-            self._ask(message, stream)
+            stream.beats += 1
+            if is_due(stream.beats):
+                self._ask_again(message, stream)
         for link, ticks in stream.pending.items():
-            if not ticks or not self.ways[link].whole:
-                continue
-            if stream.first.get(link) != ticks[0]:
-                stream.first[link], stream.beats[link] = ticks[0], 0
-                continue
-            stream.beats[link] += 1
-            if stream.has.get(link, 0) <= ticks[-1] or stream.beats[link] % PATIENCE == 0:
-                self._tell(message, stream, link)
+            if ticks and self.ways[link].whole:
+                had = stream.first.get(link) == ticks[0]
+                stream.first[link], stream.stuck[link] = ticks[0], stream.stuck.get(link, 0) + 1 if had else 0
+                lacks = stream.has.get(link, 0) <= ticks[-1]
+                if had and is_due(stream.stuck[link] if lacks else stream.stuck[link] + 4):
+                    self._tell(message, stream, link)
+
+    def _link_is_up(self, message: Message) -> None:
+        """Do at once what beats would come to do."""
+        self.say_again(message, message.link)
+        for stream in self.streams.values():
+            if stream.up == message.link:
+                self._ask_again(message, stream)
+            elif stream.pending.get(message.link) and self.ways[message.link].whole:
+                self._tell(message, stream, message.link)
+
+    def _ask_again(self, message: Message, stream: Stream) -> None:
+        stream.asked = Ranges()
+        self._ask(message, stream)
 
     # ---- what stands from the start, and what is shown -------------------------------------------------
 

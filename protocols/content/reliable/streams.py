@@ -34,14 +34,16 @@ class Stream:
     bodies: dict[int, Any] = field(default_factory=dict)  # tick -> kept body
     waiting: dict[int, int] = field(default_factory=dict)  # tick -> how many links and clients wait
     pending: dict[int, list[int]] = field(default_factory=dict)
+    undecided: dict[int, list[int]] = field(default_factory=dict)  # of those, what may not be wanted there
     held: list[int] = field(default_factory=list)
     handing: int = 0  # how many of those are on their way to clients
     acknowledged: int = 0  # as the broker above was told
-    asked: list[Ranges] = field(default_factory=lambda: [Ranges(), Ranges()])  # before the last beat, and since
+    asked: Ranges = field(default_factory=Ranges)  # what the broker above was asked for
+    beats: int = 0  # since something new was asked for
     curious: list[int] = field(default_factory=list)  # links behind which somebody asked for what is Q here
     has: dict[int, int] = field(default_factory=dict)  # the doubt horizon behind each link, as it was told
     first: dict[int, int] = field(default_factory=dict)  # what was the first pending at the last beat
-    beats: dict[int, int] = field(default_factory=dict)  # for how many beats it has been
+    stuck: dict[int, int] = field(default_factory=dict)  # for how many beats it has been
 
     @property
     def doubt(self) -> int:
@@ -64,13 +66,12 @@ class Stream:
         return list(self.known.gaps(0, self.head))
 
     def to_ask(self) -> list[tuple[int, int]]:
-        """The gaps that nobody was asked for lately; from now on they are."""
-        wanted = Ranges(self.gaps())
-        for asked in self.asked:
-            wanted = Ranges(gap for span in wanted for gap in asked.gaps(*span))
+        """The gaps that nobody was asked for; from now on somebody is."""
+        wanted = [gap for span in self.gaps() for gap in self.asked.gaps(*span)]
         for span in wanted:
-            self.asked[1].add(*span)
-        return list(wanted)
+            self.asked.add(*span)
+            self.beats = 0
+        return wanted
 
     def keep(self, tick: int, body: Any, links: list[int], held: bool) -> None:
         """Keep a tick for those who wait for it."""
@@ -86,6 +87,7 @@ class Stream:
         ticks = self.pending.get(link, [])
         cut = bisect_left(ticks, upto)
         had, ticks[:cut] = ticks[:cut], []
+        self.undecided[link] = [tick for tick in self.undecided.get(link, ()) if tick >= upto]
         return had
 
     def release(self, tick: int) -> Any:
