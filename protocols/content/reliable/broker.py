@@ -142,9 +142,10 @@ class Reliable(Agreeing):
             for link, neighbour in self.ways.items()
             if link != stream.up and (link in came_by or not neighbour.whole)
         ]
+        is_new = tick >= stream.reached
         waits = stream.held or stream.doubt <= tick
-        held = not self.told_again or bool(waits and LOCAL in came_by)
-        if LOCAL in came_by and not held:
+        held = is_new and (not self.told_again or bool(waits and LOCAL in came_by))
+        if LOCAL in came_by and is_new and not held:
             self._deliver(message, matched)
             if stream.up != LOCAL:  # there it is in the log that it was delivered
                 self.node.store.put(message, _reached(stream.of), tick + 1)
@@ -178,8 +179,8 @@ class Reliable(Agreeing):
     def _stream_of(self, publisher: int, up: int) -> Stream:
         stream = self.streams.get(publisher)
         if stream is None:
-            stream = self.streams[publisher] = Stream(publisher, up)
-            stream.known.add(0, self.node.store.get(_reached(publisher), 0))
+            reached = self.node.store.get(_reached(publisher), 0)
+            stream = self.streams[publisher] = Stream(publisher, up, reached=reached)
         return stream
 
     def _learned(self, message: Message, stream: Stream) -> None:

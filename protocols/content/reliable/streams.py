@@ -29,6 +29,7 @@ class Stream:
 
     of: int  # the publishing broker
     up: int  # the link towards it; -1 there
+    reached: int = 0  # ticks before it clients here had before a crash
     known: Ranges = field(default_factory=Ranges)
     head: int = 0  # ticks before it are known to exist
     bodies: dict[int, Any] = field(default_factory=dict)  # tick -> kept body
