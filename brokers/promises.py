@@ -4,7 +4,7 @@ Under faults a protocol promises one of three things (`Guarantees.under_faults`)
 
     nothing    losses excuse, for as long as what was lost is missing
     recovers   so long after the last fault (`recovers_ns`) what it promises holds again, whatever was lost before
-    reliable   no loss excuses anything; only what no protocol can help does (`_beyond_help`, `excusing`)
+    reliable   no loss excuses anything; only what no protocol can help does (`excusing`, `_beyond_help`)
 
 How long recovering takes follows from what there is to recover from, so a protocol is asked with it (`Faced`): the
 time after which brokers are told, when the last fault is over, whether there is one that nobody is told of, and how
@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from brokers.contract import NEVER, Guarantees
-from brokers.faults import AWAY, LOST, NO_PLACE, NO_PLACE_AHEAD, ON_LINK, Crash, Cut, Schedule, Worn, noticed
+from brokers.faults import LOST, NO_PLACE, NO_PLACE_AHEAD, ON_LINK, Crash, Cut, Schedule, Worn, noticed
 
 _DOWN, _CUT = 0, 2  # `what` in the table of faults
 NOTHING_PROMISED, RECOVERS, RELIABLE = "nothing", "recovers", "reliable"
@@ -157,15 +157,13 @@ def unnoticed_ns(faults: Mapping[str, Any], losses: Mapping[str, Any], publicati
     return int(time[quiet & change].max(initial=-1))
 
 
-def excusing(guarantees: Guarantees, link: Any, reason: Any) -> Any:
-    """Which losses of a publication excuse that it did not arrive.
+def excusing(guarantees: Guarantees, link: Any) -> Any:
+    """Which losses excuse that a publication did not arrive, or that a change did not, by the links that lost it.
 
-    Who is reliable makes good what is lost between brokers. What comes over no link does not come again: a publication
-    for which its client's broker had no place, and so did not accept, and a delivery that falls with its broker.
+    Who makes good what is lost between brokers has no excuse. But what comes over no link does not come again: what a
+    client said and its broker had no place for, and so did not accept, and a delivery that falls with its broker.
     """
-    if guarantees.under_faults == RELIABLE:
-        return (reason < AWAY) & (link < 0)
-    return (reason < AWAY) & (not guarantees.without_excuse)
+    return (link < 0) | (not guarantees.without_excuse)
 
 
 def excused(

@@ -121,12 +121,11 @@ class Published(NamedTuple):
 
 def published(found: Audit, tables: Tables, kind: Kind, service: int) -> Iterator[Published]:
     """Every publication of a service. What is wrong with deliveries whatever was asked for goes into `found`."""
-    lost: set[int] = set()
     losses, gone = tables["losses"], dict[int, set[int]]()
     for row in np.flatnonzero((losses["service"] == service) & (losses["reason"] == AWAY)).tolist():
         gone.setdefault(int(losses["body"][row]), set()).add(int(losses["client"][row]))
-    mine = losses["service"] == service
-    lost.update(losses["body"][mine & excusing(found.guarantees, losses["link"], losses["reason"])].tolist())
+    heeded = (losses["service"] == service) & (losses["reason"] < AWAY) & excusing(found.guarantees, losses["link"])
+    lost = set(losses["body"][heeded].tolist())
     handled, twice = handled_last(tables), doubled(tables, service)
     excuse = excused_of(tables, kind, service, found.guarantees)
     deliveries = tables["deliveries"]

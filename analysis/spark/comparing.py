@@ -23,6 +23,7 @@ import numpy as np
 import pyarrow as pa
 
 from analysis.spark import crossings, order, outages, pairs, passes, tabled
+from analysis.spark.heeded import Heeded
 from analysis.spark.pairs import Lists, Publications, Stood, Versions
 from analysis.spark.passes import Array, Blocks, Columns, Piece, block_of, dealt, opened
 from brokers import padded
@@ -50,7 +51,7 @@ class Judged:
 
     matcher: Any
     steps: int | None  # of a sample: publications whose hash is below
-    heeds_losses: bool
+    heeds_losses: Heeded
     again_ns: int = 1 << 62  # nothing lost excuses what is sent then or later
     forgot_ns: int = 1 << 62  # what is handled then or later, and was sent before that, owes nothing
     within_ns: int = 1 << 62  # of what is handled so long after it was sent, or longer, no miss is held against it
@@ -365,7 +366,8 @@ def _losses(task: Comparing, table: pa.Table) -> Blocks:
             told = {name: late[name] for name in ("service", "body", "time_ns")}
             yield from _dealt_of(task, service, "hops", told, "body")
         if judged.heeds_losses:
-            some = {name: lost[name] for name in ("service", "body", "link")}
+            heeded = tabled.taken(lost, np.flatnonzero(lost["link"] < judged.heeds_losses.before))
+            some = {name: heeded[name] for name in ("service", "body", "link")}
             yield from _dealt_of(task, service, "losses", some, "body")
 
 

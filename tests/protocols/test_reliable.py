@@ -8,10 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from brokers.engine.simulate import MemoryTraces, simulate, tables_of
 from brokers.faults import KEPT, LOST, STORED, Crash, Cut, Schedule, Slow, Worn
 from brokers.verdicts import VALID
-from protocols.conformance import REHEARSALS, audit_run, check_digests, join, rehearse, variants
+from protocols.conformance import REHEARSALS, audit_run, rehearse
 
 MS = 1_000_000
 SMALL = [each for each in REHEARSALS if "overload" not in each.name]

@@ -1,23 +1,25 @@
-"""Reliable delivery: what a live broker has accepted reaches everybody who wants it, once and in order, through crashes.
+"""Reliable delivery: what a live broker accepted reaches everybody who wants it, once and in order, through crashes.
 
 After Gryphon (Bhola et al., DSN 2002). Rules:
-- Brokers stand on one tree. What the clients of a broker publish is a stream of ticks, which flows away from that broker;
-  only it logs, in its store, and for as long as not everybody has acknowledged. All others keep what they know in memory
-  (`streams.py`).
+- Brokers stand on one tree. What the clients of a broker publish is a stream of ticks that flows away from that broker.
+  Only it logs, in its store, and for as long as not everybody has acknowledged; all others keep what they know in
+  memory (`streams.py`).
 - A publication goes over a link if somebody behind it wants it. It carries its tick, and from where on all before it is
   final there, so that a receiver sees at once what it lacks.
 - What a broker knows to exist and does not know it asks for above, once for all behind it, and again after a while. Who
   has it answers, from whatever is kept there.
-- A broker acknowledges up to where everything is final for all behind it. To whom does not acknowledge for a while it
-  tells what is final and how far the stream goes (KNOWLEDGE): silence is told, so that a loss is noticed at a stream's end.
+- A broker acknowledges up to where everything is final for all behind it. Whoever does not acknowledge for a while is
+  told what is final and how far the stream goes (KNOWLEDGE): so a loss at the end of a stream is noticed.
 - A client's broker delivers what is before the doubt horizon, in order, and stores how far it has come.
 - Brokers agree on who wants what whatever is lost (`agreeing.py`), and filter by whole tables only. What comes while a
   table is not whole is kept for its link until it is.
-- A broker that lost what it knew knows nothing of any stream. What those above keep for it comes as KNOWLEDGE, and it asks.
+- A broker that lost what it knew knows nothing of any stream. KNOWLEDGE comes of what those above keep for it, and it
+  asks.
 
-Theory. Of what a client has to get, each broker from the log down to the client either keeps it, or lacks it and knows so
-or will be told; it never takes it for final, since it filters by tables that have the client's interest. So it stays in
-the log until the client has got it, and each hop tries again until it is acknowledged.
+Theory. Of what a client has to get, each broker from the log down to the client either keeps it, or lacks it and knows
+so or will be told; it never takes it for final, since it filters by tables that have the client's interest. So it stays
+in the log until the client has got it, and each hop tries again until it is acknowledged. Ticks are counted, not timed:
+between two of them there is nothing to be silent about.
 
 A broker that lost its store lost its log and how far its clients had come. It numbers on from the time of its restart,
 which no tick has reached. And a delivery that a broker had begun when it crashed is lost: clients acknowledge nothing.

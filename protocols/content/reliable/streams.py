@@ -1,4 +1,4 @@
-"""What a broker knows of one stream: the publications of one broker, numbered by *ticks* in the order of their acceptance.
+"""What a broker knows of one stream: what one broker published, numbered by *ticks* in the order of acceptance.
 
 Of each tick a broker knows nothing (Q), that it is data (D), which it keeps for as long as somebody here waits for it,
 or that it is final (F): filtered, acknowledged by all beyond, or no publication at all. Knowledge only grows: Q becomes
@@ -9,8 +9,8 @@ D or F, and D becomes F once nobody waits for it any more. F is the usual case, 
     pending   by link, the D that brokers behind it have not acknowledged, ascending
     held      the D that clients here have to get, ascending: what is before them is not known yet
 
-The *doubt horizon* is the first tick that is Q: clients get what is before it. Everything before `done` is final for all
-behind this broker, which is what it acknowledges.
+The *doubt horizon* is the first tick that is Q: clients get what is before it. Everything before `done` is final for
+all behind this broker, which is what it acknowledges.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Stream:
     @property
     def open(self) -> bool:
         """Whether anybody waits for anything."""
-        return self.up >= 0 and (self.done > self.acknowledged or self.doubt < self.head) or bool(self.waiting)
+        return (self.up >= 0 and (self.done > self.acknowledged or self.doubt < self.head)) or bool(self.waiting)
 
     def gaps(self) -> list[tuple[int, int]]:
         """What is known to exist and not known."""
