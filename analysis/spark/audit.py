@@ -52,7 +52,7 @@ from brokers.contract import NEVER, Guarantees
 from brokers.faults import AWAY
 from brokers.naming import message_name
 from brokers.padded import Padded
-from brokers.promises import Excused
+from brokers.promises import RELIABLE, Excused
 from brokers.verdicts import EXIT_CODES, FINDINGS, UNKNOWN, VALID, VERDICTS, Judgement, judgement, over_budget
 from scenarios.many.pool import cpus
 
@@ -297,8 +297,10 @@ def _compared(
         share = _share(found[service.number], sample)
         heeds = _heeds_losses(trace, service, found[service.number])
         steps = None if share >= 1 else int(share * SAMPLE_STEPS)
-        within_ns, frugal = service.guarantees(trace.network).within_ns, manners.frugal(trace, service)
-        judged[service.number] = Judged(matcher, steps, heeds, *excused_of(trace, service), within_ns, frugal)
+        owed, frugal = service.guarantees(trace.network), manners.frugal(trace, service)
+        lasts = owed.under_faults == RELIABLE and found[service.number].losses > 0
+        excuse = excused_of(trace, service)
+        judged[service.number] = Judged(matcher, steps, heeds, *excuse, owed.within_ns, lasts, frugal)
         if changes is None:
             known = _standing(trace, service, heeds, keep).versions()
             versions[service.number] = known.filter(known["operation"].isin(sorted(matcher.operations)))

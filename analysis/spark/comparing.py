@@ -55,6 +55,7 @@ class Judged:
     again_ns: int = 1 << 62  # nothing lost excuses what is sent then or later
     forgot_ns: int = 1 << 62  # what is handled then or later, and was sent before that, owes nothing
     within_ns: int = 1 << 62  # of what is handled so long after it was sent, or longer, no miss is held against it
+    lasts: bool = False  # whether what was lost is sent again, however long that takes
     frugal: bool = False  # whether a publication goes over a link only if somebody behind may get it
 
     def forgotten(self, time_ns: Array, end_ns: Array) -> Array:
@@ -270,6 +271,8 @@ class Comparing:
         by_time = np.argsort(rows["time_ns"], kind="stable")
         publication, time, broker = (rows[name][by_time] for name in ("publication", "time_ns", "broker"))
         end = np.minimum(time + self.travel_ns_max, self.never_ns)
+        if judged.lasts:
+            end = np.full(time.size, self.never_ns - 1)
         if self.deep:
             handled = tabled.numbers(tables["hops"], "body", "time_ns")
             last = tabled.looked_up(*tabled.greatest(handled["body"], handled["time_ns"]), publication)

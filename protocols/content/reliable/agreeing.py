@@ -12,7 +12,7 @@ time at which it began.
 
 Rules:
 - A change is sent again until it is seen. Whoever begins a new life tells its table anew and asks for that of others.
-- A table is *whole* while it has all that its neighbour ever got confirmed. A broker that lost tables tells its own only
+- A table is *whole* while it has all that its neighbour ever got confirmed. A broker that lost some tells its own only
   once the others are whole, so that what it tells never lacks what it told before. Leaves begin; on a tree brokers do
   not wait for each other in a ring. Snapshot and registration are one step: changes follow a TABLE by number.
 - SEEN says that everybody beyond has a change once all other neighbours have said so of what was told to them. It comes
