@@ -85,7 +85,7 @@ IN_IT = [0.5, 0.5, 0.5, 0.5]
 
 
 def line(*faults: Any, until_ms: int = 3_000) -> tuple[Any, dict[str, Any]]:
-    """A publisher at broker 0 that says something each 100 ms, a subscriber at broker 3; what came of it under faults."""
+    """A publisher at broker 0 that says something each 100 ms, a subscriber at broker 3; and what came of it."""
     net = join("reliable", [(0, 1), (1, 2), (2, 3)], clients=[0, 3], delay_ns=5 * MS)
     net.send(1, "subscribe", WIDE, word=net.interest(1), at_ns=0)
     sent = [net.send(0, "publish", IN_IT, at_ns=at * MS) for at in range(1_000, until_ms, 100)]
