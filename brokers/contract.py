@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from brokers.errors import ProtocolFault
+from brokers.errors import InvalidInput, ProtocolFault
 from brokers.indexes.contract import RowIndex
 from brokers.rates import Demand, Rates, everywhere
 
@@ -141,6 +141,14 @@ class Kind(ABC):
         """What in a service does not go together, as (key in the service, what is wrong)."""
         return []
 
+    @classmethod
+    def demands(cls, params: Mapping[str, Any]) -> Mapping[str, str]:
+        """What a service of these parameters asks beyond `oracle`: by the parameter that says so, in words.
+
+        Only a protocol that says it `meets` them may serve it.
+        """
+        return {}
+
     @abstractmethod
     def row_bytes(self, type: int, rows: Floats) -> Ints:
         """The size on the wire of each numeric body of this type."""
@@ -165,6 +173,28 @@ class Kind(ABC):
             )
         return index
 
+    @property
+    def pair_by_pair(self) -> bool:
+        """Whether each interest by itself, and `oracle`, say who gets a publication."""
+        return not self.manifest.judge
+
+    def ranges(self, rows: Floats) -> Floats:
+        """Interests as conjunctions of closed ranges, `[attribute, low, high] * k`, where they are such.
+
+        One asks for all that another asks for if each of its ranges holds the other's of the same attribute; where no
+        value can be in both ranges of an attribute, no message answers both. By default the rows themselves.
+        """
+        return rows
+
+    def point(self, row: Floats) -> Floats:
+        """A publication as a point of the space that `ranges` are of, NaN where it has no value."""
+        return row
+
+    @property
+    def range_attributes(self) -> int:
+        """How many attributes `ranges` names at most."""
+        return int(self.params.get("attributes", 4))
+
     def row_to_object(self, type: int, row: Floats) -> Any:
         """A numeric body as its author sees it; by default the row itself."""
         return row
@@ -186,6 +216,19 @@ class Kind(ABC):
     def word_of(self, type: int, row: Floats) -> int | None:
         """The word of a message that follows from its body; None where none does."""
         return None
+
+    def words_read(self, type: int, text: str) -> Mapping[int, set[str]]:
+        """The words in a body that is written as text, by attribute (`brokers.words`): a run counts them beforehand."""
+        return {}
+
+    def read(self, type: int, text: str, flags: Sequence[str] = ()) -> Floats:
+        """The numeric body that a text, with words beside it, stands for; InvalidInput where it is none."""
+        raise InvalidInput(f"the kind {self.name!r} reads no text; say the `body` in numbers")
+
+    @classmethod
+    def code_of(cls, place: int, word: str) -> int:
+        """The number of a word that has this place among all words of its attribute."""
+        return place
 
     def spelled(self, type: int, row: Sequence[float]) -> list[Any]:
         """A numeric body for people: None where there is nothing, words in the place of the numbers of text."""
@@ -399,7 +442,9 @@ class Batch:
 class ShardProtocol(ABC):
     """A protocol as the engine sees it: one object per shard and service, over arrays."""
 
-    kind: ClassVar[str]
+    kind: ClassVar[str]  # the one that it serves unless another is said
+    kinds: ClassVar[tuple[str, ...]] = ()  # all that it serves, where there are several
+    meets: ClassVar[frozenset[str]] = frozenset()  # what of `Kind.demands` it can do
     guarantees: Guarantees = Guarantees()  # `guarantees_for` may know better: it knows the overlay
     Options: ClassVar[type[BaseModel] | None] = None
     plain: ClassVar[type[BrokerProtocol] | None] = None  # the same protocol in the author's view
@@ -541,7 +586,9 @@ class Message(NamedTuple):
 class BrokerProtocol(ABC):
     """A protocol as its author writes it: one object per broker and service."""
 
-    kind: ClassVar[str]
+    kind: ClassVar[str]  # the one that it serves unless another is said
+    kinds: ClassVar[tuple[str, ...]] = ()  # all that it serves, where there are several
+    meets: ClassVar[frozenset[str]] = frozenset()  # what of `Kind.demands` it can do
     guarantees: Guarantees = Guarantees()  # `guarantees_for` may know better: it knows the overlay
     Options: ClassVar[type[BaseModel] | None] = None
     server: ClassVar[type[BrokerProtocol] | None] = None  # what the server of a service runs, if there is one

@@ -39,6 +39,7 @@ _QUESTIONS = {  # each with its contract
     "ranked-match": "brokers.indexes.topk.contract:RankedIndex",
     "context-filter": "brokers.indexes.context.contract:ContextFilter",
     "reverse-topk": "brokers.indexes.spatial.contract:ReverseTopK",
+    "topic-match": "brokers.indexes.topics.contract:TopicIndex",
 }
 
 

@@ -7,7 +7,7 @@ The class of the kind names it too, in its attribute `manifest`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -31,10 +31,28 @@ class KindManifest:
     judge: str = ""  # in the conformance kit; empty: pair by pair, by the oracle
     rehearsal: str = ""  # what clients do in the kit's rehearsals
     replay: str = ""  # the form of files of events, see `brokers.replaying`; empty: numeric bodies as they are
-    protocols: Mapping[str, Entry] = field(default_factory=dict)
+    protocols: Mapping[str, Entry] = field(default_factory=dict)  # those that serve other kinds too among them
     workloads: Mapping[str, Entry] = field(default_factory=dict)  # those that other kinds have too among them
     metrics: tuple[Metric, ...] = ()
     warm: str = ""  # a function that has every kernel compiled of the library that its networks are made of
+
+
+def kinds_of(protocol: Any) -> tuple[str, ...]:
+    """The names of the kinds that a protocol serves, the usual one first."""
+    usual = str(getattr(protocol, "kind", ""))
+    every: tuple[str, ...] = getattr(protocol, "kinds", ())
+    return (usual, *(each for each in every if each != usual)) if usual in every else (usual,)
+
+
+def kinds_told(names: Sequence[str]) -> str:
+    """The names of kinds in a sentence."""
+    return f"the kind{'s' * (len(names) > 1)} {' and '.join(map(repr, names))}"
+
+
+def unmet(kind: Any, protocol: Any, params: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """What a service asks that its protocol cannot do, as (parameter of the kind, what is wrong)."""
+    meets: frozenset[str] = getattr(protocol, "meets", frozenset())
+    return [(key, told) for key, told in kind.demands(params).items() if key not in meets]
 
 
 # ---- which there are -----------------------------------------------------------------------------------
@@ -90,10 +108,13 @@ def _brought(group: str, kinds: list[KindManifest]) -> dict[str, Entry]:
     found: dict[str, Entry] = {}
     for kind in kinds:
         for name, entry in getattr(kind, group).items():
-            before = found[name].facts["kinds"] if group == "workloads" and name in found else []
-            facts: dict[str, Any] = {"kinds": [*before, kind.name]}
+            before = found.get(name)
+            if before is not None and before.target == entry.target:
+                before.facts["kinds"].append(kind.name)
+                continue
+            facts: dict[str, Any] = {"kinds": [kind.name]}
             if group == "protocols":
-                facts = {"kind": kind.name, **_UNDER_FAULTS, **entry.facts}
+                facts |= {**_UNDER_FAULTS, **entry.facts}
             found[name] = Entry(entry.target, entry.prose, facts)
     return found
 

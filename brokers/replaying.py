@@ -11,7 +11,7 @@ notes by `Cells.wrong` and goes on, so that one look at a file tells all of it.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, ClassVar, Literal, NamedTuple, Protocol
 
 import numpy as np
@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from brokers.contract import Floats, Ints, Kind
 from brokers.names import load_as
+from brokers.words import Words
 
 Marks = NDArray[np.bool_]
 
@@ -80,6 +81,11 @@ class Cells(Protocol):
         """Text as it stands."""
         ...
 
+    @property
+    def words(self) -> Words:
+        """The words of text by attribute, in order."""
+        ...
+
     def wrong(self, marks: Any, tell: Callable[[int], str]) -> None:
         """Note what is wrong with the rows whose place in `marks` is true; `tell` gets the place of a row."""
         ...
@@ -90,6 +96,7 @@ class Form(ABC):
 
     ops: ClassVar[Mapping[str, Op]]
     header: ClassVar[tuple[Column, ...]]
+    texts: ClassVar[tuple[str, ...]] = ()  # columns of which `words_in` tells the words
 
     def __init__(self, kind: Kind) -> None:
         self.kind = kind
@@ -104,6 +111,10 @@ class Form(ABC):
 
     def words(self) -> dict[str, int]:
         """Columns that hold words rather than numbers, with the attribute whose words they are."""
+        return {}
+
+    def words_in(self, column: str, texts: Iterable[str]) -> Mapping[int, set[str]]:
+        """The words in cells of a column of `texts`, by attribute."""
         return {}
 
     @abstractmethod

@@ -52,11 +52,11 @@ def words_in(run: Any, service: int) -> dict[str, Any]:
     if "words" not in run.tables():
         return {}
     found: dict[int, list[str]] = {}
-    rows = run.read("words").sort_by([("service", "ascending"), ("attribute", "ascending"), ("code", "ascending")])
+    rows = run.read("words")
     for number, attribute, text in zip(*(rows[name].to_pylist() for name in ("service", "attribute", "text"))):
         if number == service:
             found.setdefault(attribute, []).append(text)
-    return {PARAMETER: found} if found else {}
+    return {PARAMETER: {attribute: sorted(found[attribute]) for attribute in sorted(found)}} if found else {}
 
 
 def beginning_with(words: Sequence[str], prefix: str) -> tuple[int, int]:
@@ -67,10 +67,10 @@ def beginning_with(words: Sequence[str], prefix: str) -> tuple[int, int]:
 def rows_of(services: Sequence[Any]) -> tuple[list[int], list[int], list[int], list[str]]:
     """The table `words` as columns, from the services of a model."""
     rows = [
-        (number, attribute, code, word)
+        (number, attribute, service.kind_class.code_of(place, word), word)
         for number, service in enumerate(services)
         for attribute, words in sorted(words_of(service.params).items())
-        for code, word in enumerate(words)
+        for place, word in enumerate(words)
     ]
     service, attribute, code, text = ([row[i] for row in rows] for i in range(4))
     return service, attribute, code, text  # type: ignore[return-value]

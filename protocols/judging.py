@@ -182,6 +182,11 @@ def audit(tables: Tables, kind: Kind, guarantees: Guarantees, service: int = 0) 
     """
     if kind.manifest.judge:
         return cast(Audit, names.load_as("judges", kind.manifest.judge)(tables, kind, guarantees, service))
+    return pair_by_pair(tables, kind, guarantees, service)
+
+
+def pair_by_pair(tables: Tables, kind: Kind, guarantees: Guarantees, service: int) -> Audit:
+    """Judge a run by the oracle of its kind alone."""
     found = Audit.of(tables, guarantees)
     standing = Standing(tables, kind, service, guarantees)
     interests = {each.change: each for each in standing.versions if each.type in kind.interests}

@@ -9,4 +9,5 @@ KINDS: dict[str, str] = {
     "channels": "protocols.channels.manifest:CHANNELS",
     "spatial": "protocols.spatial.manifest:SPATIAL",
     "context": "protocols.context.manifest:CONTEXT",
+    "topics": "protocols.topics.manifest:TOPICS",
 }

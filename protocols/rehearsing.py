@@ -18,6 +18,7 @@ from brokers import names
 from brokers.contract import NEVER, Emission, SourceContext
 from brokers.engine.model import Model, ServiceSpec, SourceSpec
 from brokers.errors import InvalidInput
+from brokers.kinds import kinds_of, kinds_told, unmet
 from brokers.programs.spelling import is_target
 from brokers.registry import did_you_mean
 from topology import draws
@@ -111,18 +112,23 @@ def service_of(
 ) -> ServiceSpec:
     """A service of this protocol: its kind and the kind's default index, and what else is said.
 
-    The kind is found by the name that the protocol gives, so one that is not registered has to be handed over.
+    The kind is found by the name that the protocol gives, so one that is not registered has to be handed over. Unless
+    parameters are said, the service asks for all that the protocol can do.
     """
     target = target_of(protocol)
-    serves = names.load_as("protocols", target).kind
-    if kind is None and serves not in names.table("kinds"):
-        known = did_you_mean(serves, names.table("kinds"))
-        raise InvalidInput(f"{target}: there is no kind {serves!r}; {known}; or hand it over as `kind`, module:Name")
-    found = names.find("kinds", target_of(kind, "kinds") if kind else serves, trust=True)
-    if found.object.name != serves:
-        raise InvalidInput(f"{target} serves the kind {serves!r}, not {found.object.name!r}")
+    loaded = names.load_as("protocols", target)
+    serves = kinds_of(loaded)
+    usual = serves[0]
+    if kind is None and usual not in names.table("kinds"):
+        known = did_you_mean(usual, names.table("kinds"))
+        raise InvalidInput(f"{target}: there is no kind {usual!r}; {known}; or hand it over as `kind`, module:Name")
+    found = names.find("kinds", target_of(kind, "kinds") if kind else usual, trust=True)
+    if found.object.name not in serves:
+        raise InvalidInput(f"{target} serves {kinds_told(serves)}, not {found.object.name!r}")
     index = index or found.object.manifest.default_index
-    said.setdefault("params", found.object.Params().model_dump())
+    said.setdefault("params", found.object.Params(**dict.fromkeys(sorted(loaded.meets), True)).model_dump())
+    for key, told in unmet(found.object, loaded, said["params"]):
+        raise InvalidInput(f"{key}: {told}, which {target} cannot do")
     index_target = None if index is None else names.find("indexes", index, trust=True).target
     return ServiceSpec(name, found.target, target, index_target, **said)
 

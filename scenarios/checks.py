@@ -6,12 +6,16 @@ Set up as a run does, but for one client, and nothing is simulated: so what `val
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from brokers.contract import NEVER, BrokerProtocol, ShardProtocol
+from brokers import names
+from brokers.contract import NEVER, BrokerProtocol, Kind, ShardProtocol
 from brokers.errors import BrokerlabError
 from brokers.faults import Crash
+from brokers.kinds import unmet
 from brokers.promises import RELIABLE, Faced, farthest_ns, promised
+from brokers.words import PARAMETER
 from scenarios.problems import Path, ScenarioErrors
 from scenarios.schema import ResolvedService, Scenario
 from topology.units import format_duration
@@ -50,6 +54,10 @@ def check_service(
     if getattr(protocol, "Options", None) is not None:
         options = protocol.Options(**service.options)
     found = _tried(scenario, path, lambda: kind.misfits(params, index))
+    found += [
+        (key, f"{told}, which {service.section.protocol!r} cannot do; {_that_can(kind, key)}")
+        for key, told in unmet(kind, protocol, params)
+    ]
     if issubclass(protocol, BrokerProtocol | ShardProtocol):
         found += _tried(scenario, path, lambda: protocol.misfits(options, overlay, params))
     if found:
@@ -57,6 +65,13 @@ def check_service(
     made = _tried(scenario, path, lambda: kind(params))
     if index is not None:
         _tried(scenario, (*path, "index"), lambda: made.new_index(index))
+
+
+def _that_can(kind: Any, key: str) -> str:
+    """Which of the kind's own protocols can do what a parameter asks for."""
+    offered = {name: names.load_as("protocols", entry.target) for name, entry in kind.manifest.protocols.items()}
+    able = [name for name, protocol in offered.items() if key in protocol.meets]
+    return f"a protocol that can: {', '.join(able)}" if able else "leave it out"
 
 
 def note_of_promise(scenario: Scenario, i: int, service: ResolvedService, overlay: Overlay) -> str | None:
@@ -111,13 +126,18 @@ def check_source(
     context: SourceContext,
     path: Path,
 ) -> tuple[dict[str, Any], Any]:
-    """(parameters, what was found) of a source that reads files once before the run; else its parameters and None.
+    """(parameters, what was found) of a source that reads files or text once before the run; else None was found.
 
     ScenarioErrors if it cannot be set up, or gives interests to a protocol that cannot begin with any.
     """
     if hasattr(source, "prepared"):
         prepared: tuple[dict[str, Any], Any] = _tried(scenario, path, lambda: source.prepared(params, context))
         return prepared
+
+    found: Read | None = None
+    if hasattr(source, "words"):
+        found = Read(_tried(scenario, path, lambda: source.words(params, context.kind)))
+        context = _with_words(context, found.words)
 
     def begin() -> bool:
         made = source(params, context)
@@ -127,7 +147,21 @@ def check_source(
     if stands and not _can_stand(service.protocol.object):
         message = f"the protocol {service.section.protocol!r} cannot start with settled subscriptions; say `messages`"
         raise scenario.wrong(("services", context.service, "subscriptions"), message)
-    return params, None
+    return params, found
+
+
+class Read(NamedTuple):
+    """What a source has that reads text."""
+
+    words: dict[int, set[str]]  # by attribute
+
+
+def _with_words(context: SourceContext, words: dict[int, set[str]]) -> SourceContext:
+    """The same where these are the words of the service."""
+    if not words:
+        return context
+    params = {**context.service_params, PARAMETER: {attribute: sorted(each) for attribute, each in words.items()}}
+    return replace(context, service_params=params, kind=type(cast(Kind, context.kind))(params))
 
 
 def _can_stand(protocol: Any) -> bool:

@@ -11,6 +11,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from brokers import names
+from brokers.kinds import kinds_of
 from scenarios import parameters
 from scenarios.schema import ScenarioModel
 
@@ -38,9 +39,8 @@ def json_schema() -> dict[str, Any]:
     rules = service["allOf"]
     for name in names.table("protocols"):
         protocol = names.find("protocols", name).object
-        kind = protocol.kind
         options = _inlined(parameters.params_model(protocol, "Options"), definitions)
-        then = {"properties": {"kind": {"const": kind}, "options": options}}
+        then = {"properties": {"kind": {"enum": list(kinds_of(protocol))}, "options": options}}
         rules.append({"if": _is("protocol", name), "then": then})
     questions = {name: entry.facts.get("question") for name, entry in names.table("indexes").items()}
     for name in names.table("kinds"):

@@ -15,7 +15,7 @@ from pydantic import BaseModel, ValidationError
 
 from brokers import names
 from brokers.errors import InvalidInput
-from brokers.kinds import KindManifest
+from brokers.kinds import KindManifest, kinds_of, kinds_told
 from brokers.metrics import Metric
 from brokers.names import Found
 from brokers.programs import spelling
@@ -298,20 +298,19 @@ class _Names:
         return str(name or self.servers[0])
 
     def same_kind(self, section: Mapping[str, Any], kind: Any, protocol: Any, path: Path) -> None:
-        serves = getattr(protocol, "kind", None)
-        name = kind.name
-        if serves == name:
+        serves, name = kinds_of(protocol), kind.name
+        if name in serves:
             if spelling.is_program(section["protocol"]) and kind.server:
                 message = f"the kind {name!r} has a server, which programs do not serve"
                 self.document.problem((*path, "protocol"), message)
             return
         fitting = [
-            each for each, entry in names.table("protocols").items() if entry.facts.get("kind") == name
+            each for each, entry in names.table("protocols").items() if name in entry.facts.get("kinds", ())
         ]
         hint = (
             f"protocols for {name!r}: {', '.join(fitting)}" if fitting else "no built-in protocol serves it"
         )
-        message = f"{section['protocol']!r} serves the kind {serves!r}, not {name!r}; {hint}"
+        message = f"{section['protocol']!r} serves {kinds_told(serves)}, not {name!r}; {hint}"
         self.document.problem((*path, "protocol"), message)
 
     def index(

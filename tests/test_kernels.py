@@ -49,6 +49,7 @@ ENDED_BY = {
     ("brokers/indexes/topk/kernels.py", "offer"): HEAP,
     ("brokers/indexes/topk/slices.py", "search"): "lowers the count that is reached for",
     ("brokers/indexes/topk/tree.py", "_remove"): "lowers the tree's height",
+    ("brokers/indexes/topics/level_kernels.py", "_merge_runs"): "halves the runs in each turn, or leaves",
     ("brokers/planning/geometry.py", "_cut"): "steps through the cells of a block",
     ("brokers/planning/geometry.py", "_all_of"): "steps through the cells of a block",
     ("brokers/planning/geometry.py", "_measure"): "doubles the number of a node of a tree in an array",

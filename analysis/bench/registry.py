@@ -57,6 +57,10 @@ BENCHES: dict[str, Entry] = {
         "analysis.bench.topk:rows",
         "a million weighted filters: every top-k index beside a compiled scan, changes, memory",
     ),
+    "routing": Entry(
+        "analysis.bench.routing:rows",
+        "routing of topics and among brokers: hops per second of topic subscriptions, beside ranges",
+    ),
     "survival": Entry(
         "analysis.bench.survival:rows",
         "fifty kills of actors, nodes and drivers at random moments: digests unchanged",

@@ -52,8 +52,8 @@ def of(sizes: Sizes) -> Iterator[Row]:
     forced = sum(each["wanted"] for each in reliable)
     yield row(f"reliable, {told}: had to come", forced, "pairs", least=1)
     shares = [each["came"] / each["wanted"] for each in plain]
-    spread = f"{min(shares):.1%} to {max(shares):.1%}"
-    yield row(f"subscription, the same: share that came ({spread} over {len(shares)} seeds)", float(np.mean(shares)), "share")
+    spread = f"{min(shares):.1%} to {max(shares):.1%} over {len(shares)} seeds"
+    yield row(f"subscription, the same: share that came ({spread})", float(np.mean(shares)), "share")
     for name, what in (("publications over links", "data"), ("all messages", "messages")):
         ours, theirs = (float(np.mean([each[what] for each in found])) for found in (reliable, plain))
         yield row(f"reliable, {told}: {name}", ours, "messages", baseline=theirs, against="subscription")

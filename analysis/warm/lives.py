@@ -85,7 +85,7 @@ def _protocols(kind: str, index: str | None) -> None:
     for protocol in KINDS[kind].protocols:
         for number, variant in enumerate(variants if usual else variants[:1]):
             for rehearsal in (tree, standing, cycles) if usual and number == 0 else (tree,):
-                model = rehearse(rehearsal, protocol, index=index)
+                model = rehearse(rehearsal, protocol, index=index, kind=kind)
                 variant.run(model, MemoryTraces("full", tables_of(model)))
 
 

@@ -61,7 +61,7 @@ def explained(judge: str, told: str, kept: Path, folder: Path, scenario: Mapping
 def flooding_of(kind: str) -> str | None:
     """The registered protocol that floods publications of a kind, if there is one."""
     for name, entry in sorted(table("protocols").items()):
-        if entry.facts.get("kind") == kind and (name == "flooding" or name.endswith("-flooding")):
+        if kind in entry.facts.get("kinds", ()) and (name == "flooding" or name.endswith("-flooding")):
             return name
     return None
 

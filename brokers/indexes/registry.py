@@ -120,4 +120,19 @@ INDEXES: dict[str, Entry] = {
         "a bitset per attribute and cell of its values, exact or escalated: the fast one",
         {"question": "context-filter"},
     ),
+    "topic-scan": Entry(
+        "brokers.indexes.topics.scan:Scan",
+        "compares every filter, level by level, in one compiled pass: the baseline",
+        {"question": "topic-match"},
+    ),
+    "trie": Entry(
+        "brokers.indexes.topics.trie:Trie",
+        "names looked up whole, filters with wildcards in a tree by level, names asked in blocks: the fast one",
+        {"question": "topic-match"},
+    ),
+    "topic-skipping": Entry(
+        "brokers.indexes.topics.skipping:Skipping",
+        "filters in one order, searched by skipping what cannot have the name (EMQX's ordered set)",
+        {"question": "topic-match"},
+    ),
 }

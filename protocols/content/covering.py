@@ -9,7 +9,7 @@ Rules:
 - Who leans on whom is traced: a subscription that was kept back is in force only while what covers it is.
 
 Ranges cover ranges: one subscription covers another if each of its constraints holds the other's constraint
-on the same attribute.
+on the same attribute. What is no ranges by itself, a filter of topics, its kind tells as such (`Kind.ranges`).
 """
 
 from __future__ import annotations
@@ -42,28 +42,31 @@ def covers(outer: Any, inner: Any) -> bool:
 class PlainCovering(PlainSubscription):
     """Covering, one broker at a time."""
 
+    state_version: ClassVar[int] = 2
+
     def __init__(self, node: Any) -> None:
         super().__init__(node)
-        self.rows: dict[int, Any] = {}
+        self.ranges: dict[int, Any] = {}  # subscription -> what it asks for
 
     def _subscribe(self, message: Message) -> None:
-        self.rows[message.word] = self.node.row(message.body)
+        self.ranges[message.word] = self._ranges(self.node.row(message.body))
         super()._subscribe(message)
 
     def withdraw(self, message: Message, id: int, came: int) -> None:
         super().withdraw(message, id, came)
         if id not in self.came_by:
-            self.rows.pop(id, None)
+            self.ranges.pop(id, None)
 
     def on_standing(self, id: int, client: int, broker: int, row: Any) -> None:
         node = self.node
+        ranges = self._ranges(row)
         world: _Standing = node.shared.setdefault("standing", _Standing(self.routes))
-        came_by, sent = world.spread(id, broker, row)
+        came_by, sent = world.spread(id, broker, ranges)
         here = came_by.get(node.broker)
         if here:
             self.came_by[id] = set(here)
             self.sent_over[id] = {link for link in node.links if link in sent}
-            self.rows[id] = row
+            self.ranges[id] = ranges
             node.table.add(id, client, row, None)
 
     def passes_on(self, message: Message, id: int, link: int) -> bool:
@@ -75,12 +78,12 @@ class PlainCovering(PlainSubscription):
 
     def _cover(self, id: int, link: int) -> int | None:
         """The oldest subscription that went over the link and covers this one."""
-        row, home = self.rows[id], self.home(id)
+        mine, home = self.ranges[id], self.home(id)
         for other in sorted(self.sent_over):
             if (
                 other != id
                 and link in self.sent_over[other]
-                and covers(self.rows[other], row)
+                and covers(self.ranges[other], mine)
                 and self.routes.serves(link, home, self.home(other))
             ):
                 return other
@@ -89,7 +92,7 @@ class PlainCovering(PlainSubscription):
     def withdrawn(self, message: Message, id: int, link: int) -> None:
         node = self.node
         for other in sorted(self.came_by):
-            if other == id or link in self.sent_over[other] or not covers(self.rows[id], self.rows[other]):
+            if other == id or link in self.sent_over[other] or not covers(self.ranges[id], self.ranges[other]):
                 continue
             home = self.home(other)
             if not any(link in self.routes.forwards(node.broker, via, home) for via in self.came_by[other]):
@@ -99,8 +102,10 @@ class PlainCovering(PlainSubscription):
                 node.leans(other, cover)
                 continue
             self.sent_over[other].add(link)
-            row = self.rows[other]
-            node.send_row(message, link, SUBSCRIBE, row, word=other)
+            node.send_row(message, link, SUBSCRIBE, node.table.interest(other)[1], word=other)
+
+    def _ranges(self, row: Any) -> Any:
+        return self.node.env.kind.ranges(row[None, :])[0]
 
 
 class _Standing:
@@ -206,7 +211,7 @@ class Covering(Subscription):
 
     def __init__(self, env: ShardEnv) -> None:
         super().__init__(env)
-        attributes = int(env.kind.params.get("attributes", 4))
+        attributes = env.kind.range_attributes
         self.low = np.full((256, attributes), -np.inf)
         self.high = np.full((256, attributes), np.inf)
         self.bound = np.zeros((256, attributes), np.bool_)
@@ -222,7 +227,7 @@ class Covering(Subscription):
                 grown[: len(old)] = old
                 setattr(self, name, grown)
         self.low[slots], self.high[slots], self.bound[slots] = -np.inf, np.inf, False
-        for slot, row in zip(slots.tolist(), rows):
+        for slot, row in zip(slots.tolist(), self.env.kind.ranges(rows)):
             for a, low, high in row.reshape(-1, 3).tolist():
                 if a == a:
                     self.low[slot, int(a)], self.high[slot, int(a)] = low, high

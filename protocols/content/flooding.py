@@ -89,6 +89,7 @@ class PlainFlooding(BrokerProtocol):
     """Flooding as its author would write it: one broker at a time."""
 
     kind: ClassVar[str] = "content"
+    kinds: ClassVar[tuple[str, ...]] = ("content", "topics")
     Options: ClassVar[type[BaseModel] | None] = Options
 
     def __init__(self, node: Any) -> None:
@@ -259,6 +260,7 @@ class Flooding(ShardProtocol):
     """Flooding over all brokers of a shard at once, with one shared store of subscriptions."""
 
     kind: ClassVar[str] = "content"
+    kinds: ClassVar[tuple[str, ...]] = ("content", "topics")
     Options: ClassVar[type[BaseModel] | None] = Options
     plain: ClassVar[type[BrokerProtocol] | None] = PlainFlooding
     compiled: ClassVar[Handler | None] = _flood

@@ -36,6 +36,10 @@ CONTENT = KindManifest(
             "a log where it is published, knowledge and curiosity downstream: once, in order, through crashes and loss",
             {"under_faults": "reliable"},
         ),
+        "rendezvous": Entry(
+            "protocols.content.rendezvous:Rendezvous",
+            "publications and subscriptions meet on the way to a hub, of several, chosen by a hash of a value",
+        ),
     },
     workloads={
         "publish": Entry(

@@ -98,6 +98,7 @@ class PlainSubscription(Resynchronising):
     """Subscription forwarding, one broker at a time."""
 
     kind: ClassVar[str] = "content"
+    kinds: ClassVar[tuple[str, ...]] = ("content", "topics")
     Options: ClassVar[type[BaseModel] | None] = Options
     hands_over: ClassVar[bool] = True
     frugal: ClassVar[bool] = True
@@ -105,7 +106,7 @@ class PlainSubscription(Resynchronising):
 
     def __init__(self, node: Any) -> None:
         super().__init__(node)
-        self.handing = HandOver(self) if node.env.sessions is not None else None
+        self.handing = HandOver(self) if self.hands_over and node.env.sessions is not None else None
         if self.handing is not None:
             self.timer_min_ns = 1
         shared = node.shared
@@ -141,7 +142,7 @@ class PlainSubscription(Resynchronising):
     def _publish(self, message: Message) -> None:
         node, routes, here = self.node, self.routes, self.node.broker
         tree = int(routes.tree_of[node.origin(message)])
-        matched = node.table.match(message.body)
+        matched = self.wanting(message)
         local = sorted(
             {client_of(node.env, i) for i in matched if self.home(i) == here and LOCAL in self.came_by[i]}
         )
@@ -155,12 +156,20 @@ class PlainSubscription(Resynchronising):
             if behind:
                 node.forward(message, link)
         for client in local:
-            if self.handing is None:
-                node.deliver(message, client)
-            else:
-                ids = [i for i in matched if client_of(node.env, i) == client and LOCAL in self.came_by[i]]
-                self.handing.hand(message, client, sorted(ids))
+            self.give(message, client, matched)
         node.work(message, self.entries(), count)
+
+    def wanting(self, message: Message) -> list[int]:
+        """The subscriptions that a publication answers."""
+        return self.node.table.match(message.body)
+
+    def give(self, message: Message, client: int, matched: list[int]) -> None:
+        """Hand a publication to a client of this broker, some of whose subscriptions it answers."""
+        if self.handing is None:
+            self.node.deliver(message, client)
+        else:
+            ids = [i for i in matched if client_of(self.node.env, i) == client and LOCAL in self.came_by[i]]
+            self.handing.hand(message, client, sorted(ids))
 
     def _subscribe(self, message: Message) -> None:
         id_ = message.word
@@ -436,6 +445,7 @@ class Subscription(ShardProtocol):
     """Subscription forwarding over all brokers of a shard at once."""
 
     kind: ClassVar[str] = "content"
+    kinds: ClassVar[tuple[str, ...]] = ("content", "topics")
     Options: ClassVar[type[BaseModel] | None] = Options
     plain: ClassVar[type[BrokerProtocol] | None] = PlainSubscription
     frugal: ClassVar[bool] = True

@@ -12,9 +12,9 @@ import pickle
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from functools import cached_property, lru_cache
+from functools import cached_property
 from io import BytesIO
-from typing import Any
+from typing import Any, NamedTuple
 
 from brokers.contract import BrokerProtocol, Message
 from brokers.engine.simulate import simulate
@@ -162,27 +162,32 @@ class _Pickler(pickle.Pickler):
         self._common = {} if node is None else {id(each) for each in node.shared.values()}
 
     def persistent_id(self, thing: Any) -> Any:
-        if _is_of_the_engine(type(thing)) or id(thing) in self._common or callable(thing):
+        if _known_of(type(thing)).of_the_engine or id(thing) in self._common or callable(thing):
             return id(thing)
         return None
 
     def reducer_override(self, thing: Any) -> Any:
         """Without what a record works out once, when somebody asks for it."""
-        worked_out = _worked_out(type(thing))
+        worked_out = _known_of(type(thing)).worked_out
         if not worked_out or not hasattr(thing, "__dict__"):
             return NotImplemented
         kept = {name: value for name, value in vars(thing).items() if name not in worked_out}
         return object.__new__, (type(thing),), kept
 
 
-@lru_cache(maxsize=1024)
-def _is_of_the_engine(kind: type) -> bool:
-    return kind.__module__.startswith("brokers.")
+class _Known(NamedTuple):
+    """What is asked of a class for each of its objects."""
+
+    of_the_engine: bool
+    worked_out: tuple[str, ...]  # the attributes that it works out once
 
 
-@lru_cache(maxsize=1024)
-def _worked_out(kind: type) -> tuple[str, ...]:
-    """The attributes that a class works out once."""
-    return tuple(
-        name for base in kind.__mro__ for name, each in vars(base).items() if isinstance(each, cached_property)
-    )
+_KNOWN: dict[type, _Known] = {}
+
+
+def _known_of(kind: type) -> _Known:
+    if kind not in _KNOWN:
+        every = (item for base in kind.__mro__ for item in vars(base).items())
+        worked_out = tuple(name for name, each in every if isinstance(each, cached_property))
+        _KNOWN[kind] = _Known(kind.__module__.startswith("brokers."), worked_out)
+    return _KNOWN[kind]

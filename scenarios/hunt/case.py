@@ -43,6 +43,8 @@ class Act(NamedTuple):
     word: int | None = None  # or the word itself
     body: tuple[float | None, ...] | None = None
     data: Any = None
+    text: str | None = None
+    flags: tuple[str, ...] = ()
 
     @property
     def about(self) -> tuple[int, int | None, int | None] | None:
@@ -278,9 +280,10 @@ def _no_case(scenario: Scenario) -> str | None:
 def _said(act: Act) -> dict[str, Any]:
     """An action as the workload `script` takes it."""
     said: dict[str, Any] = {"at": act.at, "client": act.client, "op": act.op}
-    for name in ("number", "word", "data"):
+    for name in ("number", "word", "data", "text"):
         if (value := getattr(act, name)) is not None:
             said[name] = value
+    said |= {"flags": list(act.flags)} if act.flags else {}
     return {**said, "body": list(act.body)} if act.body is not None else said
 
 
@@ -288,7 +291,8 @@ def _act(said: Mapping[str, Any]) -> Act:
     body = said.get("body")
     return Act(
         said["at"], said["client"], said["op"], said.get("number"), said.get("word"),
-        None if body is None else tuple(body), said.get("data"),
+        None if body is None else tuple(body), said.get("data"), said.get("text"),
+        tuple(said.get("flags", ())),
     )  # fmt: skip
 
 

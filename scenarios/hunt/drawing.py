@@ -177,7 +177,8 @@ def _drawn(prey: Prey, dice: Dice, plain: bool) -> Case:
         length = one_of(dice, _LENGTHS_MS[3:]) * MS
     grid = one_of(dice, (1, 1, 1, 2 * MS, 10 * MS))
     settled = not plain and dice.below(6) == 0
-    said = {} if plain else draw_params(prey.kind_class, dice)
+    said = dict.fromkeys(sorted(prey.protocol_class.meets), True)  # clients ask for all that it can do
+    said |= {} if plain else draw_params(prey.kind_class, dice)
     params = prey.kind_class.Params(**said).model_dump(mode="json")
     clients = tuple(dice.below(brokers) for _ in range(2 + dice.below(5)))
     nodes = brokers + int(bool(prey.kind_class.server))

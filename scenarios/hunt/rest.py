@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 
 from brokers.contract import NEVER
-from brokers.faults import NO_PLACE, NO_PLACE_AHEAD, ON_LINK
-from brokers.promises import RELIABLE, excused, unnoticed_ns
+from brokers.promises import RELIABLE, excused, lost_unnoticed, unnoticed_ns
 from scenarios.hunt.case import Case
 from scenarios.hunt.running import Outcome, run
 
@@ -108,7 +107,7 @@ def _all_gone(outcome: Outcome, lost: set[int]) -> bool:
         again = _again_ns(outcome, ending)
         if not case.loses or again + _CALM_NS > case.duration_ns:
             return False
-    if _lost_unnoticed(outcome) and not outcome.guarantees.heals_loss:
+    if lost_unnoticed(losses, kind.publications).any() and not outcome.guarantees.heals_loss:
         return False
     begin = {op for op, type_ in kind.types.items() if type_ in kind.interests}
     end = {op for op, type_ in kind.types.items() if type_ in kind.revocations}
@@ -130,13 +129,6 @@ def _again_ns(outcome: Outcome, faults: Mapping[str, Any]) -> int:
         return excused(outcome.guarantees, faults, unnoticed).again_ns
     ends = faults["end_ns"]
     return NEVER if unnoticed >= NEVER or (ends < 0).any() else int(ends.max(initial=0)) + _HEALED_NS
-
-
-def _lost_unnoticed(outcome: Outcome) -> bool:
-    """Whether a link or a queue lost of its own what was no publication, of which nobody is told."""
-    losses = outcome.tables["losses"]
-    by_itself = np.isin(losses["reason"], (ON_LINK, NO_PLACE, NO_PLACE_AHEAD))
-    return bool((by_itself & ~np.isin(losses["type"], sorted(outcome.kind.publications))).any())
 
 
 def _without_what_went(outcome: Outcome, lost: set[int]) -> Case:

@@ -6,7 +6,8 @@
           - {at: 1 ms, client: 0, op: subscribe, body: [0, 0.2, 0.4]}
           - {at: 2 s, client: 1, op: publish, body: [0.3, null, null, null]}
 
-`op` is a message of the kind (`docs/contract.md`), `body` its numbers, `data` a body of plain data instead. What
+`op` is a message of the kind (`docs/contract.md`), `body` its numbers, `data` a body of plain data instead, `text` one
+that the kind reads: a filter of topics. What
 begins, changes or ends something with an id of its client's own names it by `number`. Actions of one client at one time
 happen in the order of the list. At time 0 stands what was there from the start, of services with
 `subscriptions: settled`.
@@ -14,7 +15,8 @@ happen in the order of the list. At time 0 stands what was there from the start,
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Annotated, Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -44,10 +46,12 @@ class Action(Parameters):
         None, description="the numbers of its body; null where one is missing"
     )
     data: Any = Field(None, description="or a body of plain data")
+    text: str | None = Field(None, description="or its body as text, of kinds that read some: a name, a filter")
+    flags: list[str] = Field([], description="words that the kind knows beside a text, as no-local")
 
     @model_serializer(mode="wrap")
     def _without_what_is_not_said(self, dump: Any) -> dict[str, Any]:
-        return {key: value for key, value in dump(self).items() if value is not None}
+        return {key: value for key, value in dump(self).items() if value is not None and value != []}
 
 
 class ScriptParameters(Parameters):
@@ -118,6 +122,28 @@ class Script:
         return self._standing
 
 
+    @classmethod
+    def words(cls, params: Mapping[str, Any], kind: Kind) -> dict[int, set[str]]:
+        """The words of all texts, by attribute."""
+        found: dict[int, set[str]] = {}
+        for number, action in enumerate(ScriptParameters.model_validate(dict(params)).actions):
+            if action.text is not None and action.op in kind.types:
+                with _about(number, "text"):
+                    read = kind.words_read(kind.types[action.op], action.text)
+                for attribute, words in read.items():
+                    found.setdefault(attribute, set()).update(words)
+        return found
+
+
+@contextmanager
+def _about(number: int, key: str) -> Iterator[None]:
+    """What is wrong with the input is wrong with this action."""
+    try:
+        yield
+    except InvalidInput as error:
+        raise WrongAction(number, key, str(error)) from error
+
+
 _made: list[tuple[Mapping[str, Any], Any, tuple[Any, ...], list[_Said]]] = []  # the last, if there is one
 
 
@@ -161,6 +187,11 @@ def _message(number: int, action: Action, params: ScriptParameters, context: Sou
 
 def _row(number: int, action: Action, kind: Kind, type: int) -> Floats | None:
     """The numbers of its body, if these are such as the kind has."""
+    if action.text is not None:
+        if action.body is not None or action.data is not None:
+            raise WrongAction(number, "text", "a body is text, numbers or plain data; say `text`, `body` or `data`")
+        with _about(number, "text"):
+            return kind.read(type, action.text, action.flags)
     if action.body is None or action.data is not None:
         if action.body is not None:
             raise WrongAction(number, "data", "a body is numbers or plain data; say `body` or `data`")

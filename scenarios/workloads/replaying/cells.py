@@ -46,7 +46,7 @@ class PieceCells:
         self._batch = batch
         self._columns = columns
         self._rows = rows
-        self._words = words
+        self.words = words
         self._problems = problems
         self._hint = hint
         self._clients = clients
@@ -83,7 +83,7 @@ class PieceCells:
 
         if not self.has(name):
             return np.full(self.size, np.nan)
-        known = arrow.array(self._words.get(attribute, ()), arrow.string())
+        known = arrow.array(self.words.get(attribute, ()), arrow.string())
         found = compute.index_in(as_text(self._column(name)), value_set=known)
         return _floats(found)
 
@@ -92,7 +92,7 @@ class PieceCells:
         if not self.has(name):
             return first, last
         coded = as_text(self._column(name)).dictionary_encode()
-        words = self._words.get(attribute, ())
+        words = self.words.get(attribute, ())
         ends = np.array([beginning_with(words, each) for each in coded.dictionary.to_pylist()], np.float64)
         place = _floats(coded.indices)
         given = ~np.isnan(place)
@@ -111,7 +111,7 @@ class PieceCells:
             import pyarrow as arrow
             import pyarrow.compute as compute
 
-            known = arrow.array(self._words.get(attribute, ()), arrow.string())
+            known = arrow.array(self.words.get(attribute, ()), arrow.string())
             values = _floats(compute.index_in(as_text(parts), value_set=known))
         width = int(places.max(initial=-1)) + 1
         long = cells[places >= _LIST_MAX]

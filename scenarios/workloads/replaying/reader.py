@@ -30,7 +30,8 @@ from topology.units import format_duration
 WORDS_MAX = 1_000_000  # of an attribute: names of things, not sentences
 SAMPLE_MAX = 200  # rows of a sort, from which is guessed how many an interest asks for
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)  # 2**64 over the golden ratio: its multiples fill the range evenly
-PAIR_BY_PAIR = "content-match"  # the question of kinds where an interest's answer does not hang on other interests
+# The questions of kinds where an interest's answer does not hang on other interests.
+PAIR_BY_PAIR = frozenset({"content-match", "topic-match"})
 
 
 @dataclass(frozen=True)
@@ -175,8 +176,8 @@ class Reader:
             publications=int(counts[publications].sum()),
             changes=int(counts[changes].sum()),
             standing=standing / duration_ns,
-            asked=asked.rows if kind.manifest.question == PAIR_BY_PAIR else (),
-            published=published.rows if kind.manifest.question == PAIR_BY_PAIR else (),
+            asked=asked.rows if kind.manifest.question in PAIR_BY_PAIR else (),
+            published=published.rows if kind.manifest.question in PAIR_BY_PAIR else (),
             words={attribute: sorted(each) for attribute, each in words.items()},
             notes=notes,
         )
@@ -294,6 +295,10 @@ class Reader:
                 column = cell.list_parts(column)[0]
             column = compute.unique(cell.as_text(column))
             found.setdefault(attribute, set()).update(column.drop_null().to_pylist())
+        for name in set(self.form.texts) & set(self.header.columns):
+            column = compute.unique(cell.as_text(batch.column(self.header.columns[name])))
+            for attribute, words in self.form.words_in(name, column.drop_null().to_pylist()).items():
+                found.setdefault(attribute, set()).update(words)
         for attribute, words in found.items():
             if collected is None:
                 continue

@@ -1,0 +1,310 @@
+"""The kind `topics`: names with levels, and filters with wildcards, as MQTT 5 or NATS have them.
+
+A publication is a row `[level, ...]`, the words of its name in numbers; a subscription is a row `[flags, group, level,
+...]`, whose levels may be wildcards (`brokers.indexes.topics.syntax`). The definition: a publication reaches every
+client that has a subscription whose filter has its name; once per client, and its own publisher too if that subscribed,
+unless the subscription says `no-local`.
+
+A subscription may be that of a member of a *group*: those with one name of a group and one filter are one group. Of
+each group whose filter has its name, one member gets a publication, whichever; a client gets it once, whatever else it
+asked for. Who was chosen stands in the table `chosen`.
+
+People write and read text: `site/+/temperature`. What its words are as numbers is said in `words`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, ClassVar, Literal
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, Field
+
+from brokers.contract import Floats, Ints, Kind
+from brokers.errors import InvalidInput
+from brokers.indexes.contract import Ids, RowIndex
+from brokers.indexes.topics.contract import checked_filters, checked_names
+from brokers.indexes.topics.syntax import DOLLAR, HASH, NATS, PLUS, WORD_MAX, Syntax, matches, syntax_named
+from brokers.kinds import KindManifest
+from brokers.schema import Column, Table
+from protocols.topics import words
+from protocols.topics.manifest import TOPICS
+
+PUBLISH, SUBSCRIBE, UNSUBSCRIBE = 0, 1, 2
+NAME_AT, FILTER_AT = 0, 2  # where the levels begin in a publication and in a subscription
+FLAGS_AT, GROUP_AT = 0, 1  # in a subscription
+NO_LOCAL = 1  # a flag: not what its client published itself
+FLAGS = {"no-local": NO_LOCAL}
+ABSENT = -1  # the value of a level that a name does not have
+
+_DEMANDS = {
+    "groups": "of each group one member gets a publication",
+    "no_local": "some subscriptions leave out what their clients publish",
+}
+_NO_GROUPS = "; the service has no groups, unless it says `groups: true`"
+_NO_LOCAL_GROUP = "no-local is for subscriptions that are in no group: who publishes may be the member that is chosen"
+_HEADER_BYTES = 24
+_LEVEL_BYTES = 8  # a word of seven letters and a separator
+
+
+class Params(BaseModel):
+    """Parameters of a `topics` service."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    syntax: Annotated[
+        Literal["mqtt", "nats"],
+        Field(description="how names and filters are written, and what wildcards stand for: as in MQTT 5 or in NATS"),
+    ] = "mqtt"
+    levels: Annotated[int, Field(ge=1, le=128, description="how many levels a name or filter has at most")] = 16
+    groups: Annotated[
+        bool,
+        Field(
+            description="clients may subscribe as members of groups, of which one gets each publication: shared "
+            "subscriptions, `$share/group/filter`; with nats queue groups, `filter group`"
+        ),
+    ] = False
+    no_local: Annotated[
+        bool,
+        Field(description="clients may leave out of a subscription what they publish, by the flag `no-local`"),
+    ] = False
+
+
+class FilterRows(RowIndex):
+    """An index of filters as tables use it, who know rows with what stands before the levels."""
+
+    def __init__(self, index: RowIndex) -> None:
+        self.index = index
+        self.counters = index.counters
+
+    def __len__(self) -> int:
+        return len(self.index)
+
+    def insert(self, ids: Any, rows: Any) -> None:
+        self.index.insert(ids, rows[:, FILTER_AT:])
+
+    def delete(self, ids: Any) -> None:
+        self.index.delete(ids)
+
+    def match_many(self, values: Any) -> tuple[Ids, Ids]:
+        return self.index.match_many(values[:, NAME_AT:])
+
+    def late_matches(self, values: Floats, since: Ids, log: Ids, rows: Floats) -> tuple[Ids, Ids]:
+        return self.index.late_matches(values[:, NAME_AT:], since, log, rows[:, FILTER_AT:])
+
+    def memory_bytes(self) -> int:
+        return self.index.memory_bytes()
+
+    def check(self) -> None:
+        self.index.check()
+
+
+class Topics(Kind):
+    """See the module."""
+
+    manifest: ClassVar[KindManifest] = TOPICS
+    types: ClassVar[Mapping[str, int]] = {
+        "publish": PUBLISH,
+        "subscribe": SUBSCRIBE,
+        "unsubscribe": UNSUBSCRIBE,
+    }
+    publications: ClassVar[frozenset[int]] = frozenset({PUBLISH})
+    changes: ClassVar[frozenset[int]] = frozenset({SUBSCRIBE, UNSUBSCRIBE})
+    interests: ClassVar[frozenset[int]] = frozenset({SUBSCRIBE})
+    revocations: ClassVar[frozenset[int]] = frozenset({UNSUBSCRIBE})
+    tables: ClassVar[Mapping[str, Table]] = {
+        "chosen": Table(
+            "Which member of a group got a publication for it.",
+            "deliveries",
+            (
+                Column("service", "int16", "number of the service in the scenario"),
+                Column("broker", "int32", "the member's broker"),
+                Column("time_ns", "int64", "when"),
+                Column("publication", "int64", "the publication"),
+                Column("interest", "int64", "the member's subscription"),
+                Column("client", "int64", "entity id of the member"),
+            ),
+        )
+    }
+    Params: ClassVar[type[BaseModel]] = Params
+
+    def __init__(self, params: Mapping[str, Any]) -> None:
+        super().__init__(params)
+        self.syntax: Syntax = syntax_named(params.get("syntax", "mqtt"))
+        self.levels = int(params.get("levels", 16))
+        self.groups, self.no_local = bool(params.get("groups")), bool(params.get("no_local"))
+
+    @property
+    def pair_by_pair(self) -> bool:
+        return not self.groups and not self.no_local
+
+    @classmethod
+    def demands(cls, params: Mapping[str, Any]) -> Mapping[str, str]:
+        return {key: told for key, told in _DEMANDS.items() if params.get(key)}
+
+    def new_index(self, index: type) -> Any:
+        return index(self.syntax)
+
+    def row_index(self, index: Any) -> RowIndex:
+        return FilterRows(super().row_index(index))
+
+    def row_bytes(self, type: int, rows: Floats) -> Ints:
+        present = np.count_nonzero(~np.isnan(rows[:, _levels_at(type) :]), axis=1)
+        return (_HEADER_BYTES + _LEVEL_BYTES * present).astype(np.int64)
+
+    # ---- the definition ----------------------------------------------------------------------------------
+
+    def oracle(self, interests: Mapping[int, Any], message: Any) -> set[int]:
+        name = levels_of(PUBLISH, message)
+        return {id_ for id_, row in interests.items() if matches(levels_of(SUBSCRIBE, row), name, self.syntax)}
+
+    def point(self, row: Floats) -> Floats:
+        found = np.full(self.range_attributes, np.nan)
+        levels = levels_of(PUBLISH, row)
+        found[: len(levels)] = levels
+        found[len(levels)] = ABSENT
+        return found
+
+    @property
+    def range_attributes(self) -> int:
+        return self.levels + 1
+
+    def ranges(self, rows: Floats) -> Floats:
+        """A range for each level, where a level that a name does not have is `ABSENT`: that holds all that filters say.
+
+        A word is a point, `PLUS` all words, `HASH` asks nothing more; where a filter ends, the name has to end. Both
+        syntaxes differ in two ends: of `HASH`, which may ask for a level, and of leading wildcards (the `$` rule).
+        """
+        count, depth = len(rows), rows.shape[1] - FILTER_AT
+        level = np.full((count, depth + 1), np.nan)
+        level[:, :depth] = rows[:, FILTER_AT:]
+        size = np.count_nonzero(~np.isnan(level), axis=1)
+        rest = level == HASH
+        low = np.where((level == PLUS) | rest, 0.0, level)
+        high = np.where((level == PLUS) | rest, WORD_MAX, level)
+        if self.syntax.dollar_rule:
+            high[:, 0] = np.where(level[:, 0] < 0, DOLLAR - 1, high[:, 0])
+        if self.syntax.rest_may_be_empty:
+            low[:, 1:][rest[:, 1:]] = np.nan
+        ends = np.flatnonzero(~rest.any(axis=1))
+        low[ends, size[ends]] = high[ends, size[ends]] = ABSENT
+        found = np.full((count, depth + 1, 3), np.nan)
+        asked = ~np.isnan(low)
+        found[:, :, 0] = np.where(asked, np.arange(depth + 1), np.nan)
+        found[:, :, 1], found[:, :, 2] = low, np.where(asked, high, np.nan)
+        return found.reshape(count, 3 * (depth + 1))
+
+    # ---- numbers and text --------------------------------------------------------------------------------
+
+    def row_to_object(self, type: int, row: Floats) -> Any:
+        """The text of a name or filter."""
+        return self.spelled(type, row.tolist())[0]
+
+    def spelled(self, type: int, row: Sequence[float]) -> list[Any]:
+        text = self.syntax.spelled(row[_levels_at(type) :], self._word)
+        if type != SUBSCRIBE or len(row) < FILTER_AT:
+            return [text]
+        if row[GROUP_AT]:
+            group = self._word(int(row[GROUP_AT]))
+            text = f"{text} {group}" if self.syntax is NATS else f"$share/{group}/{text}"
+        return [text, *(flag for flag, bit in FLAGS.items() if int(row[FLAGS_AT]) & bit)]
+
+    def amiss(self, type: int, row: Floats | None) -> str | None:
+        if type == UNSUBSCRIBE:
+            return None if row is None else "a message of this type has no body; leave it out"
+        if row is None:
+            return "it needs a " + ("name, under which it is published" if type == PUBLISH else "filter")
+        wrong = self._wrong_head(row) if type == SUBSCRIBE else None
+        if wrong:
+            return wrong
+        levels = row[_levels_at(type) :]
+        try:
+            (checked_names if type == PUBLISH else checked_filters)(levels[None, :])
+        except InvalidInput as error:
+            return str(error)
+        return self._too_deep(int(np.count_nonzero(~np.isnan(levels))))
+
+    def words_read(self, type: int, text: str) -> Mapping[int, set[str]]:
+        group, parts = self._split(type, text)
+        return {words.LEVELS: {each for each in [group, *parts] if not words.is_spelled(each)}}
+
+    def read(self, type: int, text: str, flags: Sequence[str] = ()) -> Floats:
+        group, parts = self._split(type, text)
+        for flag in flags:
+            if flag not in FLAGS or type != SUBSCRIBE:
+                raise InvalidInput(f"no flag {flag!r} of this message; subscriptions have {', '.join(FLAGS)}")
+        if flags and not self.no_local:
+            raise InvalidInput("the service does not know no-local, unless it says `no_local: true`")
+        if flags and group:
+            raise InvalidInput(_NO_LOCAL_GROUP)
+        if type == PUBLISH:
+            return np.array([*map(self._number, parts)], np.float64)
+        wildcards = {self.syntax.one: PLUS, self.syntax.rest: HASH}
+        levels = [wildcards[each] if each in wildcards else self._number(each) for each in parts]
+        return np.array([sum(map(FLAGS.__getitem__, set(flags))), self._number(group), *levels], np.float64)
+
+    @classmethod
+    def code_of(cls, place: int, word: str) -> int:
+        return words.code_of(place, word)
+
+    def _split(self, type: int, text: str) -> tuple[str, list[str]]:
+        """The group, or nothing, and the words of what is written; InvalidInput if the syntax forbids it."""
+        if type == UNSUBSCRIBE:
+            raise InvalidInput("a message of this type has no body; leave it out")
+        group, levels = ("", text) if type == PUBLISH else self._grouped(text)
+        parts = self.syntax.levels_of_name(levels) if type == PUBLISH else self.syntax.levels_of_filter(levels)
+        wrong = self._too_deep(len(parts))
+        if wrong:
+            raise InvalidInput(f"{text!r}: {wrong}")
+        return group, parts
+
+    def _grouped(self, text: str) -> tuple[str, str]:
+        """The group that a subscription's text names, or nothing, and its filter."""
+        if self.syntax is NATS:
+            filter_, blank, group = text.partition(" ")
+            if blank and (not group or any(character.isspace() for character in group)):
+                raise InvalidInput(f"{text!r} has no name of a group after its blank; a queue group is `filter group`")
+        else:
+            named, filter_ = self.syntax.subscription(text)
+            group = named or ""
+        if group and not self.groups:
+            raise InvalidInput(f"{text!r} is of the group {group!r}{_NO_GROUPS}")
+        return group, filter_
+
+    def _wrong_head(self, row: Floats) -> str | None:
+        """What is wrong with what stands before the levels of a subscription."""
+        if row.size < FILTER_AT:
+            return f"{row.size} numbers; a subscription is [flags, group, level, ...]"
+        if row[FLAGS_AT] not in (0, NO_LOCAL) or (row[FLAGS_AT] and not self.no_local):
+            return f"flags {row[FLAGS_AT]:g}; {NO_LOCAL} is no-local, in services that say `no_local: true`; 0 is none"
+        if not self._is_group(row[GROUP_AT]):
+            return f"group {row[GROUP_AT]:g}; 0 says none" + ("" if self.groups else _NO_GROUPS)
+        return _NO_LOCAL_GROUP if row[FLAGS_AT] and row[GROUP_AT] else None
+
+    def _is_group(self, number: float) -> bool:
+        return number == 0 or (self.groups and 0 < number <= WORD_MAX and number == int(number))
+
+    def _too_deep(self, levels: int) -> str | None:
+        if levels <= self.levels:
+            return None
+        return f"{levels} levels; the service has names of at most {self.levels}, by its `levels`"
+
+    def _number(self, word: str) -> int:
+        return words.number_of(word, self.params)
+
+    def _word(self, number: int) -> str:
+        return words.word_of(number, self.params)
+
+
+def levels_of(type: int, row: Any) -> list[int]:
+    """The levels of a publication or subscription, without their padding."""
+    return [int(level) for level in np.asarray(row)[_levels_at(type) :].tolist() if level == level]
+
+
+def _levels_at(type: int) -> int:
+    return NAME_AT if type == PUBLISH else FILTER_AT
+
+
+def leaves_out(row: Any, client: int, publication: int) -> bool:
+    """Whether a subscription of a client leaves out what it published itself; both by entity id and publication id."""
+    return bool(int(row[FLAGS_AT]) & NO_LOCAL) and client == publication >> 32

@@ -1,0 +1,36 @@
+"""What the kind `topics` is made of."""
+
+from brokers.kinds import KindManifest
+from brokers.registry import Entry
+from protocols.content.manifest import CONTENT
+
+TOPICS = KindManifest(
+    name="topics",
+    prose="names with levels, as in MQTT and NATS: a publication reaches everyone with a filter that has its name",
+    kind="protocols.topics.kind:Topics",
+    question="topic-match",
+    default_index="trie",
+    audit_rule="protocols.topics.audit:TopicsRule",
+    rehearsal="protocols.topics.rehearsal:script",
+    replay="protocols.topics.replay:TopicsForm",
+    warm="brokers.indexes.topics.warm:warm",
+    judge="protocols.topics.judge:judge",
+    protocols={
+        **{name: CONTENT.protocols[name] for name in ("flooding", "subscription", "covering", "rendezvous")},
+        "topics": Entry(
+            "protocols.topics.forwarding:Forwarding",
+            "as subscription, with no-local and groups, whose member is chosen where a publication enters",
+            {"under_faults": "recovers with the option recover"},
+        ),
+    },
+    workloads={
+        "topic-publish": Entry(
+            "protocols.topics.publish:TopicPublish",
+            "clients publish under the names of a tree of topics, some far more often than others",
+        ),
+        "topic-subscribe": Entry(
+            "protocols.topics.subscribe:TopicSubscribe",
+            "clients subscribe to names of a tree of topics, some with wildcards, and may replace them",
+        ),
+    },
+)

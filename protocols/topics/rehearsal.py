@@ -1,0 +1,90 @@
+"""What clients do in a rehearsal of the conformance kit: few words and short names, so that filters meet and nest."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from brokers.indexes.topics.syntax import DOLLAR, HASH, PLUS
+from protocols.rehearsing import Dice, Rehearsal, columns
+from protocols.topics.kind import FILTER_AT, FLAGS_AT, NO_LOCAL, PUBLISH, SUBSCRIBE, UNSUBSCRIBE
+
+_DEPTH = 3
+_WORDS = (1, 2, 3)
+
+
+def script(
+    rehearsal: Rehearsal, brokers: int, clients: int, params: Mapping[str, Any], seed: int
+) -> dict[str, Any]:
+    """Filters nested in each other, half of them taken back, and publications all along, some under `$` names."""
+    grid, end = rehearsal.grid_ns, rehearsal.duration_ns
+    depth = min(_DEPTH, int(params["levels"]))
+    words = _WORDS if params["syntax"] == "nats" else (0, *_WORDS)
+    subscribed: list[tuple[int, int, int, list[float]]] = []
+    revoked: list[tuple[int, int, int]] = []
+    standing: list[tuple[int, int, int, list[float]]] = []
+    for client in range(0, clients, 2):  # half of those who publish
+        dice = Dice(seed, brokers + client, "conformance/interests")
+        selfless = params["no_local"] and dice.below(2)
+        for number in range(5):
+            row = _filter(dice, words, depth)
+            if params["groups"] and dice.below(2):
+                row = _member(dice, row)
+            elif selfless and dice.below(4):
+                row[FLAGS_AT] = float(NO_LOCAL)
+            id_ = ((brokers + client) << 32) | number
+            if rehearsal.settled and number < 3:
+                begun = 0
+                standing.append((0, client, id_, row))
+            else:
+                begun = 1 + dice.below(end // 2 if number else end // 8)
+                begun += -begun % grid
+                subscribed.append((begun, client, id_, row))
+            if number % 2:
+                ended = begun + 1 + dice.below(end // 3)
+                revoked.append((ended + -ended % grid, client, id_))
+    published = []
+    dice = Dice(seed, 0, "conformance/publications")
+    for _ in range(rehearsal.publications):
+        at = 1 + dice.below(end - grid)
+        published.append((at + -at % grid, dice.below(clients), 0, _name(dice, words, depth)))
+    return {
+        "emissions": [
+            {"type": PUBLISH, **columns(sorted(published, key=lambda m: m[:2]))},
+            {"type": SUBSCRIBE, **columns(sorted(subscribed, key=lambda m: m[:2]))},
+            {"type": UNSUBSCRIBE, **columns(sorted(revoked))},
+        ],
+        "standing": [{"type": SUBSCRIBE, **columns(standing)}] if standing else [],
+    }
+
+
+def _name(dice: Dice, words: tuple[int, ...], depth: int) -> list[float]:
+    levels = [_word(dice, words) for _ in range(1 + dice.below(depth))]
+    if dice.below(8) == 0:
+        levels[0] = DOLLAR | _WORDS[0]
+    return _padded(levels, depth)
+
+
+def _filter(dice: Dice, words: tuple[int, ...], depth: int) -> list[float]:
+    levels = [PLUS if dice.below(3) == 0 else _word(dice, words) for _ in range(1 + dice.below(depth))]
+    if dice.below(3) == 0:
+        levels[-1] = HASH
+    elif dice.below(8) == 0:
+        levels[0] = DOLLAR | _WORDS[0]
+    return _padded([0, 0, *levels], FILTER_AT + depth)
+
+
+def _member(dice: Dice, row: list[float]) -> list[float]:
+    """The same in a group, with one of few filters, so that groups have members."""
+    few = ((1.0,), (float(PLUS),), (float(HASH),))[dice.below(3)]
+    return [0.0, 1.0 + dice.below(2), *few, *[np.nan] * (len(row) - FILTER_AT - 1)]
+
+
+def _word(dice: Dice, words: tuple[int, ...]) -> int:
+    return words[dice.below(len(words))]
+
+
+def _padded(row: list[int], width: int) -> list[float]:
+    return [*map(float, row), *[np.nan] * (width - len(row))]
