@@ -181,7 +181,7 @@ class Agreeing(BrokerProtocol):
         elif message.type == SEEN:
             self._was_seen(message, neighbour, said)
         elif message.type == ASK:
-            neighbour.owed, neighbour.unseen = True, []
+            neighbour.owed, neighbour.unseen, neighbour.beats = True, [], 0
             self.forgot(message, link)
             self._tell_tables(message)
             self.keep_beating(message)

@@ -298,6 +298,9 @@ class Reliable(Agreeing):
     def forgot(self, message: Message, link: int) -> None:
         for stream in self.streams.values():
             stream.has.pop(link, None)
+            stream.stuck[link] = 0
+            if stream.pending.get(link) and self.ways[link].whole:
+                self._tell(message, stream, link)
 
     def _beat(self, message: Message) -> None:
         self.beating = False
