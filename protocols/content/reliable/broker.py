@@ -225,19 +225,23 @@ class Reliable(Agreeing):
             stream.known.add(begin, end)
         stream.head = max(stream.head, said["head"])
         self._learned(message, stream)
-        self._acknowledge(message, stream)
+        self._acknowledge(message, [stream])
 
-    def _acknowledge(self, message: Message, stream: Stream) -> None:
-        stream.acknowledged = stream.done
-        said = {"of": stream.of, "done": stream.done, "doubt": stream.doubt}
-        self.node.send(message, stream.up, ACK, said, cause=NO_CAUSE)
+    def _acknowledge(self, message: Message, streams: list[Stream]) -> None:
+        """Say how far these are done, to each neighbour above in one message."""
+        said: dict[int, list[list[int]]] = {}
+        for stream in streams:
+            stream.acknowledged = stream.done
+            said.setdefault(stream.up, []).append([stream.of, stream.done, stream.doubt])
+        for link, each in said.items():
+            self.node.send(message, link, ACK, {"streams": each}, cause=NO_CAUSE)
 
     def _was_acknowledged(self, message: Message) -> None:
-        said = self.node.body(message)
-        stream = self.streams.get(said["of"])
-        if stream is not None:
-            stream.has[message.link] = said["doubt"]
-            self._release(message, stream, stream.acknowledge(message.link, said["done"]))
+        for of, done, doubt in self.node.body(message)["streams"]:
+            stream = self.streams.get(of)
+            if stream is not None:
+                stream.has[message.link] = doubt
+                self._release(message, stream, stream.acknowledge(message.link, done))
 
     def _was_asked(self, message: Message) -> None:
         """Send what is kept, say what is final, and remember who asked for what is not known here."""
@@ -305,18 +309,16 @@ class Reliable(Agreeing):
     def _beat(self, message: Message) -> None:
         self.beating = False
         waits = self.remind(message)
-        for stream in self.streams.values():
-            if stream.open:
-                waits = True
-                self._remind_of(message, stream)
-        if waits:
+        streams = [stream for stream in self.streams.values() if stream.open]
+        self._acknowledge(message, [each for each in streams if each.up != LOCAL and each.done > each.acknowledged])
+        for stream in streams:
+            self._remind_of(message, stream)
+        if waits or streams:
             self.keep_beating(message)
 
     def _remind_of(self, message: Message, stream: Stream) -> None:
-        """Acknowledge, ask again, and tell whoever has not acknowledged for a while."""
+        """Ask again, and tell whoever has not acknowledged for a while."""
         if stream.up != LOCAL:
-            if stream.done > stream.acknowledged:
-                self._acknowledge(message, stream)
             stream.beats += 1
             if is_due(stream.beats):
                 self._ask_again(message, stream)
