@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numba import njit
 
+from brokers.columns import BadState
 from brokers.contract import Batch, Ints, Message, ShardEnv
 from brokers.errors import ProtocolFault
 from brokers.load import Load
@@ -188,6 +189,9 @@ class Node:
 
     def revive(self, copy: Mapping[str, Any]) -> Body:
         """The body again that a client here sent and `copy` gave, after a crash; kept, as by `keep`."""
+        wanted = {"type": int, "row": list, "time": int, "key": int}
+        if {name: type(each) for name, each in copy.items()} != wanted:
+            raise BadState(f"broker {self.broker} has stored no copy of a body that can be revived")
         rows = np.asarray(copy["row"], np.float64)[None, :]
         stands_for = copy["time"], copy["key"], self.broker
         handle = int(self.env.bodies.add_rows(self.env.service, copy["type"], rows, *stands_for)[0])

@@ -102,6 +102,7 @@ class Agreeing(BrokerProtocol):
         self.told_again = True  # whether clients have told all they want, after a crash
         self.ways = {link: Neighbour() for link in node.links if self.routes.in_tree[link]}
         self.came_by: dict[int, set[int]] = {}  # interest -> links it came over, or LOCAL
+        self.known = 0  # how many of these
         self.unsettled: dict[int, dict[int, int]] = {}  # change of a client here -> what has to be agreed, by link
         self.beating = False
 
@@ -140,19 +141,19 @@ class Agreeing(BrokerProtocol):
 
     def alter(self, message: Message, id: int, row: Any, via: int) -> None:
         """An interest is on the side of a link from now on, or not any more (no row)."""
-        came_by = self.came_by.get(id, set())
-        before = {link for link in self.ways if came_by - {link}}
-        if row is not None:
-            self.came_by[id] = came_by = came_by | {via}
+        before = self.came_by.get(id, set())
+        after = before - {via} if row is None else before | {via}
+        if after == before:
+            return
+        self.known += len(after) - len(before)
+        self.came_by[id] = after
+        if not before:
             self.node.table.add(id, (id >> 32) - self.node.env.entity_base, row, None)
-        elif via in came_by:
-            came_by = came_by - {via}
-            self.came_by[id] = came_by
-            if not came_by:
-                del self.came_by[id]
-                self.node.table.remove(id)
+        elif not after:
+            del self.came_by[id]
+            self.node.table.remove(id)
         for link, neighbour in self.ways.items():
-            if (link in before) != bool(came_by - {link}):
+            if bool(before - {link}) != bool(after - {link}):
                 self._tell_change(message, link, neighbour, id, row)
 
     def _tell_change(self, message: Message, link: int, neighbour: Neighbour, id: int, row: Any) -> None:

@@ -277,7 +277,11 @@ class Reliable(Agreeing):
         for name in list(self.node.store):
             if str(name).startswith(_LOG):
                 tick, held, copy = self.node.store.get(name)
-                stream.keep(tick, self.node.revive(copy), list(self.ways), held and tick >= reached)
+                held = held and tick >= reached
+                if self.ways or held:
+                    stream.keep(tick, self.node.revive(copy), list(self.ways), held)
+                else:
+                    self.node.store.remove(message, name)
         stream.head = message.time
         stream.known.add(0, stream.head)
 
@@ -349,18 +353,21 @@ class Reliable(Agreeing):
         here = self.node.broker
         way = LOCAL if broker == here else self.routes.towards(here, broker)
         self.came_by[id] = {way}
+        self.known += 1
         self.node.table.add(id, client, row, None)
 
     def entries(self) -> int:
-        return sum(map(len, self.came_by.values()))
+        return self.known
 
     def describe(self) -> dict[str, Any]:
         names = self.node.env.overlay.names
+        behind = {link: names[self.node.neighbour(link)] for link in self.ways}
         return {
             "subscriptions": {
-                str(id_): sorted("a client" if link < 0 else names[self.node.neighbour(link)] for link in came_by)
+                str(id_): sorted("a client" if link == LOCAL else behind[link] for link in came_by)
                 for id_, came_by in sorted(self.came_by.items())
             },
+            "not_agreed_with": sorted(behind[link] for link, neighbour in self.ways.items() if neighbour.waits),
             "waited_for": {
                 names[publisher]: sorted(stream.waiting)
                 for publisher, stream in sorted(self.streams.items())
