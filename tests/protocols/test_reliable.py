@@ -19,6 +19,13 @@ from brokers.verdicts import INVALID, VALID
 from protocols.conformance import REHEARSALS, audit, audit_run, check_digests, join, rehearse, variants
 from protocols.content.reliable.broker import NACK
 from protocols.content.reliable.ranges import Ranges
+from tests.brokers.test_engine_checkpoint import (
+    continued,
+    differing_tables,
+    folder_for,
+    stopped_at,
+    undisturbed,
+)
 
 MS = 1_000_000
 SMALL = [each for each in REHEARSALS if "overload" not in each.name]
@@ -76,6 +83,17 @@ def test_under_faults_it_is_the_same_in_every_way_of_running(number):
     ways = variants(model)
     some = [ways[0], *(way for way in ways if way.actors in (3, model.overlay.brokers) or "on_run," in way.name)]
     assert len(some) > 4 and check_digests(model, some) == []
+
+
+@pytest.mark.parametrize("share", [0.3, 0.55])
+def test_under_faults_it_goes_on_where_it_was_stopped(tmp_path, share):
+    model = struck(SMALL[0], 4)
+    whole, result = undisturbed(tmp_path / "whole", model)
+    halves = folder_for(tmp_path / "halves", model)
+    stopped_at(share, model, halves.path, 3)
+    resumed = continued(model, halves.path, 2)
+    assert resumed.digest == result.digest
+    assert differing_tables(whole, halves.finish(resumed.digest)) == []
 
 
 # ---- by hand: brokers in a line ----------------------------------------------------------------------
