@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
-from analysis.bench import filters_of_topics, routing_reliable
+from analysis.bench import filters_of_topics, routing_adverts, routing_reliable
 from analysis.bench.models import SUBSCRIPTION, Setting, model
 from analysis.bench.rows import REPEATS, Row, medians, row
 from brokers.engine.model import Model, SourceSpec
@@ -53,6 +53,11 @@ def topic_indexes(sizes: Sizes) -> Iterator[Row]:
     yield from filters_of_topics.rows(sizes.filters)
 
 
+def advertisements(sizes: Sizes) -> Iterator[Row]:
+    """What advertisements cost and save, beside the closed forms."""
+    yield from routing_adverts.rows()
+
+
 def reliable_delivery(sizes: Sizes) -> Iterator[Row]:
     """What comes through crashes."""
     yield from routing_reliable.of(sizes.reliable)
@@ -84,4 +89,6 @@ def _speed(built: Model) -> Callable[[], float]:
     return measure
 
 
-PARTS: tuple[Callable[[Sizes], Iterator[Row]], ...] = (topic_networks, topic_indexes, reliable_delivery)
+PARTS: tuple[Callable[[Sizes], Iterator[Row]], ...] = (
+    topic_networks, topic_indexes, advertisements, reliable_delivery,
+)  # fmt: skip
