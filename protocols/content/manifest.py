@@ -41,6 +41,11 @@ CONTENT = KindManifest(
             "subscriptions everywhere, as entries that run out unless they are renewed; whatever was spoilt heals",
             {"under_faults": "recovers"},
         ),
+        "reliable": Entry(
+            "protocols.content.reliable:Reliable",
+            "a log where it is published, knowledge and curiosity downstream: once, in order, through crashes and loss",
+            {"under_faults": "reliable"},
+        ),
         "rendezvous": Entry(
             "protocols.content.rendezvous:Rendezvous",
             "publications and subscriptions meet on the way to a hub, of several, chosen by a hash of a value",

@@ -246,7 +246,7 @@ def test_who_forgot_owes_nothing_until_all_is_exact_again():
         excuse = excused(guarantees, faults, -1)
         assert excuse == (again, 20)
         assert [excuse.anything(sent, sent + 3) for sent in (16, 17, 56, 57)] == [False, True, True, again == NEVER]
-    assert excused(Guarantees(under_faults="reliable"), faults, -1) == (NEVER, NEVER)
+    assert excused(Guarantees(under_loss=True), faults, -1) == (NEVER, NEVER)
 
 
 def test_digests_agree_exactly_where_the_ids_do():
@@ -282,5 +282,6 @@ def test_what_is_listed_of_a_protocol_is_what_it_answers(name):
     model = replace(rehearse(LOSSLESS[0], "flooding"), faults=Schedule(CUT, 10 * MS))
     found = promised(protocol, options, model.overlay, Faced.of(model.faults, model.overlay)).under_faults
     listed = names_of("protocols")[name]["under_faults"]
-    assert listed == ("recovers with the option recover" if options else found)
-    assert found == ("recovers" if options or name == "leases" else "nothing")
+    by_itself = {"leases": "recovers", "reliable": "reliable"}.get(name, "nothing")
+    assert listed == ("recovers with the option recover" if options else by_itself)
+    assert found == ("recovers" if options else by_itself)
