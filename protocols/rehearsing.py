@@ -19,7 +19,7 @@ from brokers.contract import NEVER, Emission, SourceContext
 from brokers.engine.model import Model, ServiceSpec, SourceSpec
 from brokers.errors import InvalidInput
 from brokers.kinds import kinds_of, unmet
-from brokers.programs.spelling import is_target
+from brokers.programs.spelling import is_program, is_target
 from brokers.registry import did_you_mean
 from topology import draws
 from topology.build import build
@@ -103,6 +103,11 @@ def target_of(named: str | type, group: str = "protocols") -> str:
     return f"{__name__}:{name}"
 
 
+def asked_of(protocol: Any, kind: Any) -> dict[str, bool]:
+    """The parameters by which a service asks for all that a protocol can do of what its kind knows."""
+    return dict.fromkeys(sorted(protocol.meets & kind.Params.model_fields.keys()), True)
+
+
 def service_of(
     protocol: str | type,
     name: str = "service",
@@ -126,7 +131,7 @@ def service_of(
         served = " and ".join(map(repr, (usual, *others)))
         raise InvalidInput(f"{target} serves the kind {served}, not {found.object.name!r}")
     index = index or found.object.manifest.default_index
-    said.setdefault("params", found.object.Params(**dict.fromkeys(sorted(loaded.meets), True)).model_dump())
+    said.setdefault("params", found.object.Params(**asked_of(loaded, found.object)).model_dump())
     for key, told in unmet(found.object, loaded, said["params"]):
         raise InvalidInput(f"{key}: {told}, which {target} cannot do")
     index_target = None if index is None else names.find("indexes", index, trust=True).target
@@ -195,10 +200,18 @@ REHEARSALS = (
 def rehearse(
     rehearsal: Rehearsal, protocol: str | type, seed: int = 1, clients: int = 14, **service: Any
 ) -> Model:
-    """The model of a rehearsal for one protocol. `service` goes into the service's description."""
+    """The model of a rehearsal for one protocol. `service` goes into the service's description.
+
+    Where a protocol does not take the overlay, as many brokers are linked each with each, or else in a tree.
+    """
     spec = service_of(protocol, **{"cost": dict(rehearsal.cost), **service})
     links = Links.model_validate(dict(rehearsal.links))
     overlay = build(rehearsal.topology, dict(rehearsal.params), links, seed)
+    if not is_program(spec.protocol_target):  # which may be asked what it does not take
+        brokers = overlay.brokers
+        for topology, params in (("clusters", {"size": brokers}), ("random-tree", {"nodes": brokers})):
+            if spec.protocol_class.misfits(_options_of(spec), overlay, spec.params):
+                overlay = build(topology, params, links, seed)
     kind = spec.kind_class
     if not kind.manifest.rehearsal:
         raise InvalidInput(f"the kind {kind.name!r} has no rehearsal; name a function as `rehearsal` in its manifest")
@@ -220,6 +233,12 @@ def rehearse(
         sample_every_ns=50_000_000,
         messages_max=MESSAGES_MOST * max(1, rehearsal.publications // 100, rehearsal.duration_ns // 300_000_000),
     )
+
+
+def _options_of(spec: ServiceSpec) -> Any:
+    """The options of a service, as its protocol gets them."""
+    model = spec.protocol_class.Options
+    return spec.options if model is None or isinstance(spec.options, model) else model(**spec.options)
 
 
 class Dice:

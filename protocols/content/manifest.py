@@ -2,6 +2,7 @@
 
 from brokers.kinds import KindManifest
 from brokers.registry import Entry
+from protocols.practice.manifest import PRACTICE
 
 _RECOVERS = "recovers with the option recover"
 
@@ -31,6 +32,7 @@ CONTENT = KindManifest(
             "as subscription, but a subscription that a forwarded one covers stays behind",
             {"under_faults": _RECOVERS},
         ),
+        **PRACTICE,
     },
     workloads={
         "publish": Entry(

@@ -3,6 +3,7 @@
 from brokers.kinds import KindManifest
 from brokers.registry import Entry
 from protocols.content.manifest import CONTENT
+from protocols.practice.manifest import PRACTICE
 
 TOPICS = KindManifest(
     name="topics",
@@ -21,6 +22,7 @@ TOPICS = KindManifest(
             "as subscription, with groups: the broker where a publication enters chooses the member that gets it",
             {"under_faults": "recovers with the option recover"},
         ),
+        **PRACTICE,
     },
     workloads={
         "topic-publish": Entry(

@@ -21,7 +21,7 @@ from brokers.errors import BrokerlabError, InvalidInput
 from brokers.promises import Faced
 from brokers.registry import did_you_mean
 from protocols.joining import overlay_of
-from protocols.rehearsing import REHEARSALS, Dice, Rehearsal, service_of
+from protocols.rehearsing import REHEARSALS, Dice, Rehearsal, asked_of, service_of
 from scenarios.hunt.case import Act, Case, Edge
 from scenarios.hunt.features import draw_latent, draw_moves, draw_params, draw_queues, draw_session
 from scenarios.hunt.networks import Fits, draw_network, fits_of, on_trees
@@ -177,7 +177,7 @@ def _drawn(prey: Prey, dice: Dice, plain: bool) -> Case:
         length = one_of(dice, _LENGTHS_MS[3:]) * MS
     grid = one_of(dice, (1, 1, 1, 2 * MS, 10 * MS))
     settled = not plain and dice.below(6) == 0
-    said = dict.fromkeys(sorted(prey.protocol_class.meets), True)  # clients ask for all that it can do
+    said: dict[str, Any] = {**asked_of(prey.protocol_class, prey.kind_class)}  # clients ask for all that it can do
     said |= {} if plain else draw_params(prey.kind_class, dice)
     params = prey.kind_class.Params(**said).model_dump(mode="json")
     clients = tuple(dice.below(brokers) for _ in range(2 + dice.below(5)))
