@@ -8,6 +8,11 @@ PRACTICE = {
         "every two brokers have a link, over which each tells what its clients want; one hop to whoever wants it",
         {"under_faults": "recovers"},
     ),
+    "leaf": Entry(
+        "protocols.practice.leaf:Leaf",
+        "clusters below clusters, each broker of which dials one above; nothing goes back where it came from",
+        {"under_faults": "recovers"},
+    ),
     "bridges": Entry(
         "protocols.practice.bridges:Bridges",
         "every link a naive bridge: right on trees, and without end on cycles, by the echo rule and how it is declared",
