@@ -202,16 +202,18 @@ def rehearse(
 ) -> Model:
     """The model of a rehearsal for one protocol. `service` goes into the service's description.
 
-    Where a protocol does not take the overlay, as many brokers are linked each with each, or else in a tree.
+    Where a protocol does not take the overlay, as many brokers are linked each with each, in regions of three, or else
+    in a tree.
     """
     spec = service_of(protocol, **{"cost": dict(rehearsal.cost), **service})
     links = Links.model_validate(dict(rehearsal.links))
     overlay = build(rehearsal.topology, dict(rehearsal.params), links, seed)
     if not is_program(spec.protocol_target):  # which may be asked what it does not take
-        brokers = overlay.brokers
-        for topology, params in (("clusters", {"size": brokers}), ("random-tree", {"nodes": brokers})):
-            if spec.protocol_class.misfits(_options_of(spec), overlay, spec.params):
-                overlay = build(topology, params, links, seed)
+        brokers, misfits = overlay.brokers, spec.protocol_class.misfits
+        if misfits(_options_of(spec), overlay, spec.params):
+            overlay = replace(build("clusters", {"size": brokers}, links, seed), region=np.arange(brokers) // 3)
+        if misfits(_options_of(spec), overlay, spec.params):
+            overlay = build("random-tree", {"nodes": brokers}, links, seed)
     kind = spec.kind_class
     if not kind.manifest.rehearsal:
         raise InvalidInput(f"the kind {kind.name!r} has no rehearsal; name a function as `rehearsal` in its manifest")

@@ -32,7 +32,7 @@ CONTENT = KindManifest(
             "as subscription, but a subscription that a forwarded one covers stays behind",
             {"under_faults": _RECOVERS},
         ),
-        **PRACTICE,
+        **{name: PRACTICE[name] for name in ("cluster", "leaf", "bridges")},
     },
     workloads={
         "publish": Entry(

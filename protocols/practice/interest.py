@@ -21,7 +21,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from brokers.contract import FIRST_PROTOCOL_TYPE, BrokerProtocol, Demand, Message
+from brokers.contract import FIRST_PROTOCOL_TYPE, BrokerProtocol, Demand, Guarantees, Message
 from brokers.faults import LINK_DOWN, LINK_UP, RESTART
 from brokers.promises import Faced, Recovery
 from protocols.content.resync import WAITING_NS
@@ -42,6 +42,7 @@ class Interested(BrokerProtocol):
     kind: ClassVar[str] = "topics"
     kinds: ClassVar[tuple[str, ...]] = ("topics", "content")
     meets: ClassVar[frozenset[str]] = frozenset({"groups"})
+    guarantees: Guarantees = Guarantees(lets_go=True)
     remade: ClassVar[tuple[str, ...]] = ("place", "grouped")
 
     def __init__(self, node: Any) -> None:
@@ -221,7 +222,11 @@ class Interested(BrokerProtocol):
         if link in self.told:
             entries = self.all(link)
             self.told[link] = {(int(said), tuple(filter)): (int(count), -1) for count, said, *filter in entries}
-            self.node.send(message, link, SNAPSHOT, entries)
+            self.node.send(message, link, SNAPSHOT, entries, self.snapshot_word(link))
+
+    def snapshot_word(self, link: int) -> int:
+        """What is said of a snapshot beside."""
+        return 0
 
     def all(self, link: int) -> list[list[float]]:
         """What a neighbour has to be told, as INTEREST has it."""

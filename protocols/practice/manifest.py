@@ -13,6 +13,11 @@ PRACTICE = {
         "clusters below clusters, each broker of which dials one above; nothing goes back where it came from",
         {"under_faults": "recovers"},
     ),
+    "gateway": Entry(
+        "protocols.practice.gateway:Gateway",
+        "clusters with gateways between all of them, which take all that was not refused, or only what is asked for",
+        {"under_faults": "recovers"},
+    ),
     "bridges": Entry(
         "protocols.practice.bridges:Bridges",
         "every link a naive bridge: right on trees, and without end on cycles, by the echo rule and how it is declared",
