@@ -173,6 +173,11 @@ class Kind(ABC):
             )
         return index
 
+    @property
+    def pair_by_pair(self) -> bool:
+        """Whether each interest by itself, and `oracle`, say who gets a publication."""
+        return not self.manifest.judge
+
     def ranges(self, rows: Floats) -> Floats:
         """Interests as conjunctions of closed ranges, `[attribute, low, high] * k`, where they are such.
 
@@ -212,8 +217,8 @@ class Kind(ABC):
         """The words in a body that is written as text, by attribute (`brokers.words`): a run counts them beforehand."""
         return {}
 
-    def read(self, type: int, text: str) -> Floats:
-        """The numeric body that a text stands for; InvalidInput where it is none."""
+    def read(self, type: int, text: str, flags: Sequence[str] = ()) -> Floats:
+        """The numeric body that a text, with words beside it, stands for; InvalidInput where it is none."""
         raise InvalidInput(f"the kind {self.name!r} reads no text; say the `body` in numbers")
 
     @classmethod

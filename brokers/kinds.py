@@ -7,7 +7,7 @@ The class of the kind names it too, in its attribute `manifest`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -42,6 +42,11 @@ def kinds_of(protocol: Any) -> tuple[str, ...]:
     usual = str(getattr(protocol, "kind", ""))
     every: tuple[str, ...] = getattr(protocol, "kinds", ())
     return (usual, *(each for each in every if each != usual)) if usual in every else (usual,)
+
+
+def kinds_told(names: Sequence[str]) -> str:
+    """The names of kinds in a sentence."""
+    return f"the kind{'s' * (len(names) > 1)} {' and '.join(map(repr, names))}"
 
 
 def unmet(kind: Any, protocol: Any, params: Mapping[str, Any]) -> list[tuple[str, str]]:

@@ -18,7 +18,7 @@ from brokers import names
 from brokers.contract import NEVER, Emission, SourceContext
 from brokers.engine.model import Model, ServiceSpec, SourceSpec
 from brokers.errors import InvalidInput
-from brokers.kinds import kinds_of, unmet
+from brokers.kinds import kinds_of, kinds_told, unmet
 from brokers.programs.spelling import is_program, is_target
 from brokers.registry import did_you_mean
 from topology import draws
@@ -122,14 +122,14 @@ def service_of(
     """
     target = target_of(protocol)
     loaded = names.load_as("protocols", target)
-    usual, *others = kinds_of(loaded)
+    serves = kinds_of(loaded)
+    usual = serves[0]
     if kind is None and usual not in names.table("kinds"):
         known = did_you_mean(usual, names.table("kinds"))
         raise InvalidInput(f"{target}: there is no kind {usual!r}; {known}; or hand it over as `kind`, module:Name")
     found = names.find("kinds", target_of(kind, "kinds") if kind else usual, trust=True)
-    if found.object.name not in (usual, *others):
-        served = " and ".join(map(repr, (usual, *others)))
-        raise InvalidInput(f"{target} serves the kind {served}, not {found.object.name!r}")
+    if found.object.name not in serves:
+        raise InvalidInput(f"{target} serves {kinds_told(serves)}, not {found.object.name!r}")
     index = index or found.object.manifest.default_index
     said.setdefault("params", found.object.Params(**asked_of(loaded, found.object)).model_dump())
     for key, told in unmet(found.object, loaded, said["params"]):

@@ -15,7 +15,7 @@ from pydantic import BaseModel, ValidationError
 
 from brokers import names
 from brokers.errors import InvalidInput
-from brokers.kinds import KindManifest, kinds_of
+from brokers.kinds import KindManifest, kinds_of, kinds_told
 from brokers.metrics import Metric
 from brokers.names import Found
 from brokers.programs import spelling
@@ -310,8 +310,7 @@ class _Names:
         hint = (
             f"protocols for {name!r}: {', '.join(fitting)}" if fitting else "no built-in protocol serves it"
         )
-        served = " and ".join(map(repr, serves))
-        message = f"{section['protocol']!r} serves the kind {served}, not {name!r}; {hint}"
+        message = f"{section['protocol']!r} serves {kinds_told(serves)}, not {name!r}; {hint}"
         self.document.problem((*path, "protocol"), message)
 
     def index(

@@ -31,6 +31,7 @@ GROUPS = {
     "tests/analysis/test_spark_session.py": "spark",
     "tests/analysis/test_spark_spatial.py": "spark",
     "tests/analysis/test_spark_stays.py": "spark",
+    "tests/analysis/test_spark_topics.py": "spark",
     "tests/analysis/test_spark_topk.py": "spark",
     "tests/scenarios/test_many_results.py::test_expectations_of_the_audit_have": "spark",
     "tests/scenarios/test_exec.py::test_analyze_and_explain": "spark",

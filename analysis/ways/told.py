@@ -168,7 +168,7 @@ class Told:
     @property
     def decides(self) -> bool:
         """Whether values alone say what wants a publication: the kind is judged pair by pair."""
-        return not self.kind.manifest.judge
+        return self.kind.pair_by_pair
 
     @cached_property
     def in_wholes(self) -> bool:

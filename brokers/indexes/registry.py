@@ -130,4 +130,9 @@ INDEXES: dict[str, Entry] = {
         "names looked up whole, filters with wildcards in a tree by level, names asked in blocks: the fast one",
         {"question": "topic-match"},
     ),
+    "topic-skipping": Entry(
+        "brokers.indexes.topics.skipping:Skipping",
+        "filters in one order, searched by skipping what cannot have the name (EMQX's ordered set)",
+        {"question": "topic-match"},
+    ),
 }

@@ -4,8 +4,8 @@ A pair (publication, client) is forced if some subscription of the client has it
 and was not revoked before the last decision about it had been made. It is allowed if some subscription that has its
 name had been issued by then and was not gone before it was sent. Allowed and not forced is free.
 
-A rule that builds on this one, and changes it, is asked in Spark, where groups are not judged; for tasks in Python
-`matching` says the same of values, and judges groups.
+A rule that builds on this one, and changes it, is asked in Spark, where groups and no-local are not judged; for tasks
+in Python `matching` says the same of values, and judges these.
 
 Plan, in Spark. Subscriptions and publications are joined by their first level where that is a word, and each with each
 where it is a wildcard; the levels after it are compared as arrays.
@@ -19,7 +19,7 @@ from brokers.auditing import Question
 from brokers.contract import Kind
 from brokers.errors import InvalidInput
 from brokers.indexes.topics.syntax import DOLLAR, HASH, PLUS
-from protocols.topics.kind import FILTER_AT, NAME_AT, PUBLISH, SUBSCRIBE, Topics, levels_of
+from protocols.topics.kind import FILTER_AT, NAME_AT, PUBLISH, SUBSCRIBE, Topics, leaves_out, levels_of
 from protocols.topics.matching import Filters, Groups
 
 if TYPE_CHECKING:
@@ -35,14 +35,14 @@ class TopicsRule:
 
     def matcher(self) -> Filters:
         """The same in NumPy: of values alone, or of groups too."""
-        judge = Groups if self.kind.groups else Filters
+        judge = Filters if self.kind.pair_by_pair else Groups
         return judge(frozenset(self.kind.interests), self.mqtt)
 
     def decisions(self, question: Question) -> DataFrame:
         from pyspark.sql import functions as F
 
-        if self.kind.groups:
-            raise InvalidInput("a rule that builds on that of topics judges no groups; build on `matching.Groups`")
+        if not self.kind.pair_by_pair:
+            raise InvalidInput("a rule that builds on that of topics judges pairs alone; build on `matching.Groups`")
         return (
             self.pairs(question)
             .groupBy("publication", "client")
@@ -107,6 +107,8 @@ class TopicsRule:
             self.kind.spelled(type, row["values"])[0] for type, row in ((SUBSCRIBE, change), (PUBLISH, publication))
         )
         said = f"asks for {filter_}"
+        if leaves_out(change["values"], change["client"], publication["publication"]):
+            return f"{said}, but not for what its client publishes"
         if self.mqtt and asked[0] < 0 and name[0] & DOLLAR:
             return f"{said}, which begins with a wildcard, and {topic} begins with $"
         for place, level in enumerate(asked):

@@ -3,6 +3,7 @@
 Rules:
 - Interests travel, and publications follow, as `protocols.content.subscription` says; members of groups are told of in
   the same way, but draw nothing.
+- What a subscription leaves out, by no-local, it does not draw: its client's own publications, which enter where it is.
 - The broker where a publication enters chooses one of the members that it knows of each group whose filter has the
   name: by a draw that follows from the publication, so that all members are chosen alike often.
 - For that member a CHOSEN goes down the tree to its broker, with the publication and the member's subscription as its
@@ -22,7 +23,7 @@ from typing import Any, ClassVar
 from brokers.contract import FIRST_PROTOCOL_TYPE, Demand, Guarantees, Message
 from brokers.node import Body
 from protocols.content.subscription import LOCAL, PlainSubscription, Subscription, client_of
-from protocols.topics.kind import GROUP_AT, SUBSCRIBE, levels_of
+from protocols.topics.kind import FLAGS_AT, GROUP_AT, NO_LOCAL, SUBSCRIBE, levels_of
 from topology import draws
 
 CHOSEN = FIRST_PROTOCOL_TYPE + 8  # behind those of `resync` and `handing`
@@ -36,12 +37,13 @@ class Forwarding(PlainSubscription):
 
     kind: ClassVar[str] = "topics"
     kinds: ClassVar[tuple[str, ...]] = ()
-    meets: ClassVar[frozenset[str]] = frozenset({"groups"})
+    meets: ClassVar[frozenset[str]] = frozenset({"groups", "no_local"})
     hands_over: ClassVar[bool] = False
 
     def __init__(self, node: Any) -> None:
         super().__init__(node)
         self.group_of: dict[int, Group] = {}  # subscription -> the group that it is a member of
+        self.selfless: set[int] = set()  # subscriptions that leave out what their clients publish
         self.served: dict[tuple[int, int], int] = {}  # publication, client -> when it got it, of members of groups
 
     @classmethod
@@ -68,6 +70,7 @@ class Forwarding(PlainSubscription):
         super()._leave(message, id, via)
         if id not in self.came_by:
             self.group_of.pop(id, None)
+            self.selfless.discard(id)
 
     def on_standing(self, id: int, client: int, broker: int, row: Any) -> None:
         super().on_standing(id, client, broker, row)
@@ -77,11 +80,17 @@ class Forwarding(PlainSubscription):
     def _join(self, id: int, row: Any) -> None:
         if row[GROUP_AT]:
             self.group_of[id] = int(row[GROUP_AT]), *levels_of(SUBSCRIBE, row)
+        if int(row[FLAGS_AT]) & NO_LOCAL:
+            self.selfless.add(id)
 
     # ---- publications ----------------------------------------------------------------------------------
 
     def wanting(self, message: Message) -> list[int]:
-        return [id_ for id_ in super().wanting(message) if id_ not in self.group_of]
+        publisher = self.node.key(message) >> 32
+        return [
+            id_ for id_ in super().wanting(message)
+            if id_ not in self.group_of and not (id_ in self.selfless and id_ >> 32 == publisher)
+        ]  # fmt: skip
 
     def _publish(self, message: Message) -> None:
         super()._publish(message)

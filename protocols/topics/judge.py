@@ -1,6 +1,7 @@
 """The audit of the kind `topics` in plain Python, for the conformance kit: pair by pair, and group by group.
 
-A member of a group asks for nothing by itself. Of a group whose filter has the name of a publication
+A subscription asks for nothing that it leaves out by no-local, nor does that of a member of a group by itself. Of a
+group whose filter has the name of a publication
 
     at most one member is chosen, and it may be a member then
     who is chosen gets the publication
@@ -14,14 +15,14 @@ from typing import Any
 from brokers.contract import Guarantees
 from protocols.judging import Audit, Published, judge_pairs, pair_by_pair, published
 from protocols.standing import Standing, Tables, Version
-from protocols.topics.kind import GROUP_AT, SUBSCRIBE, Topics, levels_of
+from protocols.topics.kind import GROUP_AT, SUBSCRIBE, Topics, leaves_out, levels_of
 
 Group = tuple[int, ...]  # its name and the levels of its filter
 
 
 def judge(tables: Tables, kind: Topics, guarantees: Guarantees, service: int) -> Audit:
     """Judge a run by its full trace. O(publications * subscriptions)."""
-    if not kind.groups:
+    if kind.pair_by_pair:
         return pair_by_pair(tables, kind, guarantees, service)
     found = Audit.of(tables, guarantees)
     standing = Standing(tables, kind, service, guarantees)
@@ -35,18 +36,17 @@ def judge(tables: Tables, kind: Topics, guarantees: Guarantees, service: int) ->
         for version in (asked[number] for number in kind.oracle(rows, p.values)):
             group = _group_of(version)
             if group is None:
-                pairs.ask(version)
+                if not leaves_out(version.values, version.client, p.id):
+                    pairs.ask(version)
             elif standing.possible(version, p):
                 members.setdefault(group, []).append(version)
-        of_group = {version.word: group for group, versions in members.items() for version in versions}
-        taken: dict[Group, dict[int, int]] = {}  # a link may have brought one of them twice
-        for interest, client in chosen.get(p.id, ()):
-            if interest not in of_group:
-                found.unwanted.add(f"{found.client(client)} got {found.message(p.id)} for a group that it is not in")
-            else:
-                taken.setdefault(of_group[interest], {})[interest] = client
-        for group, versions in sorted(members.items()):
-            _judge_group(found, p, pairs, standing, versions, [*taken.get(group, {}).values()])
+        possible = {version.word for versions in members.values() for version in versions}
+        taken = chosen.get(p.id, {})
+        for interest in taken.keys() - possible:
+            client = found.client(taken[interest])
+            found.unwanted.add(f"{client} got {found.message(p.id)} for a group that it is not in")
+        for _, versions in sorted(members.items()):
+            _judge_group(found, p, pairs, standing, versions, [each for each in versions if each.word in taken])
         judge_pairs(found, p, pairs.must, pairs.may, pairs.excused, asking)
     return found
 
@@ -73,15 +73,14 @@ class _Pairs:
 
 
 def _judge_group(
-    found: Audit, p: Published, pairs: _Pairs, standing: Standing, members: list[Version], taken: list[int]
+    found: Audit, p: Published, pairs: _Pairs, standing: Standing, members: list[Version], taken: list[Version]
 ) -> None:
-    """One group whose filter has the name: `members` may be in it, and `taken` tells who was chosen."""
-    pairs.may.update(taken)
-    if len(taken) > 1:
-        clients = ", ".join(map(found.client, taken))
+    """One group whose filter has the name: `members` may be in it, and `taken` of them were chosen."""
+    for version in taken:
+        pairs.ask(version)
+    if len({version.word for version in taken}) > 1:
+        clients = ", ".join(found.client(version.client) for version in taken)
         found.duplicated.add(f"publication {found.message(p.id)} went to several members of a group: {clients}")
-    if taken and not p.lost:
-        pairs.must.update(set(taken) - p.gone)
     settled = all(standing.certain(version, p) for version in members)
     late = p.end - p.sent >= found.guarantees.within_ns
     if settled and not taken and not p.lost and not late:
@@ -95,10 +94,10 @@ def _group_of(version: Version) -> Group | None:
     return (name, *levels_of(SUBSCRIBE, version.values)) if name else None
 
 
-def _chosen(table: Any, service: int) -> dict[int, list[tuple[int, int]]]:
-    """publication -> the subscriptions that were chosen, each with its client."""
+def _chosen(table: Any, service: int) -> dict[int, dict[int, int]]:
+    """publication -> the subscriptions that were chosen, and whose they are; a link may have brought one twice."""
     mine = table["service"] == service
-    found: dict[int, list[tuple[int, int]]] = {}
+    found: dict[int, dict[int, int]] = {}
     for publication, *one in zip(*(table[name][mine].tolist() for name in ("publication", "interest", "client"))):
-        found.setdefault(publication, []).append((one[0], one[1]))
+        found.setdefault(publication, {})[one[0]] = one[1]
     return found

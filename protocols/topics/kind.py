@@ -1,9 +1,9 @@
 """The kind `topics`: names with levels, and filters with wildcards, as MQTT 5 or NATS have them.
 
-A publication is a row `[flags, level, ...]`, with the words of its name in numbers; a subscription is a row `[flags,
-group, level, ...]`, whose levels may be wildcards (`brokers.indexes.topics.syntax`). The definition: a publication
-reaches every client that has a subscription whose filter has its name; once per client, and its own publisher too if
-that subscribed.
+A publication is a row `[level, ...]`, the words of its name in numbers; a subscription is a row `[flags, group, level,
+...]`, whose levels may be wildcards (`brokers.indexes.topics.syntax`). The definition: a publication reaches every
+client that has a subscription whose filter has its name; once per client, and its own publisher too if that subscribed,
+unless the subscription says `no-local`.
 
 A subscription may be that of a member of a *group*: those with one name of a group and one filter are one group. Of
 each group whose filter has its name, one member gets a publication, whichever; a client gets it once, whatever else it
@@ -31,11 +31,18 @@ from protocols.topics import words
 from protocols.topics.manifest import TOPICS
 
 PUBLISH, SUBSCRIBE, UNSUBSCRIBE = 0, 1, 2
-NAME_AT, FILTER_AT = 1, 2  # where the levels begin in a publication and in a subscription
-GROUP_AT = 1  # in a subscription
+NAME_AT, FILTER_AT = 0, 2  # where the levels begin in a publication and in a subscription
+FLAGS_AT, GROUP_AT = 0, 1  # in a subscription
+NO_LOCAL = 1  # a flag: not what its client published itself
+FLAGS = {"no-local": NO_LOCAL}
 ABSENT = -1  # the value of a level that a name does not have
 
+_DEMANDS = {
+    "groups": "of each group one member gets a publication",
+    "no_local": "some subscriptions leave out what their clients publish",
+}
 _NO_GROUPS = "; the service has no groups, unless it says `groups: true`"
+_NO_LOCAL_GROUP = "no-local is for subscriptions that are in no group: who publishes may be the member that is chosen"
 _HEADER_BYTES = 24
 _LEVEL_BYTES = 8  # a word of seven letters and a separator
 
@@ -56,6 +63,10 @@ class Params(BaseModel):
             description="clients may subscribe as members of groups, of which one gets each publication: shared "
             "subscriptions, `$share/group/filter`; with nats queue groups, `filter group`"
         ),
+    ] = False
+    no_local: Annotated[
+        bool,
+        Field(description="clients may leave out of a subscription what they publish, by the flag `no-local`"),
     ] = False
 
 
@@ -121,11 +132,15 @@ class Topics(Kind):
         super().__init__(params)
         self.syntax: Syntax = syntax_named(params.get("syntax", "mqtt"))
         self.levels = int(params.get("levels", 16))
-        self.groups = bool(params.get("groups"))
+        self.groups, self.no_local = bool(params.get("groups")), bool(params.get("no_local"))
+
+    @property
+    def pair_by_pair(self) -> bool:
+        return not self.groups and not self.no_local
 
     @classmethod
     def demands(cls, params: Mapping[str, Any]) -> Mapping[str, str]:
-        return {"groups": "of each group one member gets a publication"} if params.get("groups") else {}
+        return {key: told for key, told in _DEMANDS.items() if params.get(key)}
 
     def new_index(self, index: type) -> Any:
         return index(self.syntax)
@@ -180,20 +195,21 @@ class Topics(Kind):
 
     def spelled(self, type: int, row: Sequence[float]) -> list[Any]:
         text = self.syntax.spelled(row[_levels_at(type) :], self._word)
-        if type != SUBSCRIBE or len(row) <= GROUP_AT or not row[GROUP_AT]:
+        if type != SUBSCRIBE or len(row) < FILTER_AT:
             return [text]
-        group = self._word(int(row[GROUP_AT]))
-        return [f"{text} {group}" if self.syntax is NATS else f"$share/{group}/{text}"]
+        if row[GROUP_AT]:
+            group = self._word(int(row[GROUP_AT]))
+            text = f"{text} {group}" if self.syntax is NATS else f"$share/{group}/{text}"
+        return [text, *(flag for flag, bit in FLAGS.items() if int(row[FLAGS_AT]) & bit)]
 
     def amiss(self, type: int, row: Floats | None) -> str | None:
         if type == UNSUBSCRIBE:
             return None if row is None else "a message of this type has no body; leave it out"
         if row is None:
             return "it needs a " + ("name, under which it is published" if type == PUBLISH else "filter")
-        if row.size and row[0] != 0:
-            return f"flags {row[0]:g}; there are none"
-        if type == SUBSCRIBE and row.size > GROUP_AT and not self._is_group(row[GROUP_AT]):
-            return f"group {row[GROUP_AT]:g}; 0 says none" + ("" if self.groups else _NO_GROUPS)
+        wrong = self._wrong_head(row) if type == SUBSCRIBE else None
+        if wrong:
+            return wrong
         levels = row[_levels_at(type) :]
         try:
             (checked_names if type == PUBLISH else checked_filters)(levels[None, :])
@@ -205,13 +221,20 @@ class Topics(Kind):
         group, parts = self._split(type, text)
         return {words.LEVELS: {each for each in [group, *parts] if not words.is_spelled(each)}}
 
-    def read(self, type: int, text: str) -> Floats:
+    def read(self, type: int, text: str, flags: Sequence[str] = ()) -> Floats:
         group, parts = self._split(type, text)
+        for flag in flags:
+            if flag not in FLAGS or type != SUBSCRIBE:
+                raise InvalidInput(f"no flag {flag!r} of this message; subscriptions have {', '.join(FLAGS)}")
+        if flags and not self.no_local:
+            raise InvalidInput("the service does not know no-local, unless it says `no_local: true`")
+        if flags and group:
+            raise InvalidInput(_NO_LOCAL_GROUP)
         if type == PUBLISH:
-            return np.array([0, *map(self._number, parts)], np.float64)
+            return np.array([*map(self._number, parts)], np.float64)
         wildcards = {self.syntax.one: PLUS, self.syntax.rest: HASH}
         levels = [wildcards[each] if each in wildcards else self._number(each) for each in parts]
-        return np.array([0, self._number(group), *levels], np.float64)
+        return np.array([sum(map(FLAGS.__getitem__, set(flags))), self._number(group), *levels], np.float64)
 
     @classmethod
     def code_of(cls, place: int, word: str) -> int:
@@ -241,6 +264,16 @@ class Topics(Kind):
             raise InvalidInput(f"{text!r} is of the group {group!r}{_NO_GROUPS}")
         return group, filter_
 
+    def _wrong_head(self, row: Floats) -> str | None:
+        """What is wrong with what stands before the levels of a subscription."""
+        if row.size < FILTER_AT:
+            return f"{row.size} numbers; a subscription is [flags, group, level, ...]"
+        if row[FLAGS_AT] not in (0, NO_LOCAL) or (row[FLAGS_AT] and not self.no_local):
+            return f"flags {row[FLAGS_AT]:g}; {NO_LOCAL} is no-local, in services that say `no_local: true`; 0 is none"
+        if not self._is_group(row[GROUP_AT]):
+            return f"group {row[GROUP_AT]:g}; 0 says none" + ("" if self.groups else _NO_GROUPS)
+        return _NO_LOCAL_GROUP if row[FLAGS_AT] and row[GROUP_AT] else None
+
     def _is_group(self, number: float) -> bool:
         return number == 0 or (self.groups and 0 < number <= WORD_MAX and number == int(number))
 
@@ -263,3 +296,8 @@ def levels_of(type: int, row: Any) -> list[int]:
 
 def _levels_at(type: int) -> int:
     return NAME_AT if type == PUBLISH else FILTER_AT
+
+
+def leaves_out(row: Any, client: int, publication: int) -> bool:
+    """Whether a subscription of a client leaves out what it published itself; both by entity id and publication id."""
+    return bool(int(row[FLAGS_AT]) & NO_LOCAL) and client == publication >> 32

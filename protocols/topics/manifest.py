@@ -14,12 +14,13 @@ TOPICS = KindManifest(
     audit_rule="protocols.topics.audit:TopicsRule",
     rehearsal="protocols.topics.rehearsal:script",
     replay="protocols.topics.replay:TopicsForm",
+    warm="brokers.indexes.topics.warm:warm",
     judge="protocols.topics.judge:judge",
     protocols={
         **{name: CONTENT.protocols[name] for name in ("flooding", "subscription", "covering")},
         "topics": Entry(
             "protocols.topics.forwarding:Forwarding",
-            "as subscription, with groups: the broker where a publication enters chooses the member that gets it",
+            "as subscription, with no-local and groups, whose member is chosen where a publication enters",
             {"under_faults": "recovers with the option recover"},
         ),
         **PRACTICE,

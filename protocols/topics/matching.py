@@ -22,7 +22,8 @@ Array = NDArray[Any]
 Columns = dict[str, Array]
 
 _PLUS, _HASH, _DOLLAR = -1, -2, 1 << 30
-_NAME_AT, _GROUP_AT, _FILTER_AT = 1, 1, 2
+_NAME_AT, _FLAGS_AT, _GROUP_AT, _FILTER_AT = 0, 0, 1, 2
+_NO_LOCAL = 1
 _NOTHING = -4  # in the place of NaN, for what compares
 _AT_ONCE = 256  # publications
 _CELLS_MAX = 2_000_000  # publications times versions that are tried at once
@@ -73,11 +74,12 @@ def _levels(rows: Array, at: int, width: int) -> Array:
 
 @dataclass(frozen=True)
 class Groups(Filters):
-    """The same of a service with groups: pair by pair, and group by group, beside who was chosen.
+    """The same of a service with groups or no-local: pair by pair, and group by group, beside who was chosen.
 
-    A member of a group asks for nothing by itself. Of a group whose filter has the name of a publication at most one
-    member is chosen, one who may be a member then, and gets it; and one is chosen if all who may be members are so for
-    certain. Nobody chosen is told of the member with the lowest number, one too many of those that are.
+    Neither what no-local leaves out is asked for, nor anything by a member of a group by itself. Of a group whose
+    filter has the name of a publication at most one member is chosen, one who may be a member then, and gets it; and
+    one is chosen if all who may be members are so for certain. Nobody chosen is told of the member with the lowest
+    number, one too many of those that are.
     """
 
     @property
@@ -110,7 +112,10 @@ class Groups(Filters):
         for some in (there[at : at + step] for at in range(0, there.size, step)):
             p, v = self.pairs(publications.values[rows], versions.values[some])
             p, v = rows[p], some[v]
-            which = stood.possible(p, v)
+            own = versions.client[v] == publications.publication[p] >> 32
+            left_out = own & (versions.values[v, _FLAGS_AT] == _NO_LOCAL)
+            which = ~left_out
+            which[which] = stood.possible(p[which], v[which])
             found.append((p[which], v[which]))
         p, v = (np.concatenate(each) for each in zip(*found))
         return p, v

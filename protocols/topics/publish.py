@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-import numpy as np
-
 from brokers.contract import Emission, Rates, SourceContext
 from brokers.workloads.arrivals import ArrivalParameters, Arrivals
 from brokers.workloads.common import GroupSource, Parameters, emission
-from protocols.topics.kind import NAME_AT, PUBLISH
+from protocols.topics.kind import PUBLISH
 from protocols.topics.tree import Tree, TreeParameters
 
 
@@ -43,7 +41,5 @@ class TopicPublish(GroupSource):
 
     def _emit(self, until_ns: int) -> list[Emission]:
         who, when, number = self._arrivals.until(until_ns)
-        levels = self._tree.names(self._name_keys[who], number)
-        rows = np.zeros((who.size, NAME_AT + levels.shape[1]))
-        rows[:, NAME_AT:] = levels
+        rows = self._tree.names(self._name_keys[who], number)
         return [emission(PUBLISH, when, self.clients[who], rows=rows)]

@@ -9,7 +9,7 @@ import numpy as np
 
 from brokers.indexes.topics.syntax import DOLLAR, HASH, PLUS
 from protocols.rehearsing import Dice, Rehearsal, columns
-from protocols.topics.kind import FILTER_AT, NAME_AT, PUBLISH, SUBSCRIBE, UNSUBSCRIBE
+from protocols.topics.kind import FILTER_AT, FLAGS_AT, NO_LOCAL, PUBLISH, SUBSCRIBE, UNSUBSCRIBE
 
 _DEPTH = 3
 _WORDS = (1, 2, 3)
@@ -25,12 +25,15 @@ def script(
     subscribed: list[tuple[int, int, int, list[float]]] = []
     revoked: list[tuple[int, int, int]] = []
     standing: list[tuple[int, int, int, list[float]]] = []
-    for client in range(0, clients, 2):
+    for client in range(0, clients, 2):  # half of those who publish
         dice = Dice(seed, brokers + client, "conformance/interests")
+        selfless = params["no_local"] and dice.below(2)
         for number in range(5):
             row = _filter(dice, words, depth)
             if params["groups"] and dice.below(2):
                 row = _member(dice, row)
+            elif selfless and dice.below(4):
+                row[FLAGS_AT] = float(NO_LOCAL)
             id_ = ((brokers + client) << 32) | number
             if rehearsal.settled and number < 3:
                 begun = 0
@@ -61,7 +64,7 @@ def _name(dice: Dice, words: tuple[int, ...], depth: int) -> list[float]:
     levels = [_word(dice, words) for _ in range(1 + dice.below(depth))]
     if dice.below(8) == 0:
         levels[0] = DOLLAR | _WORDS[0]
-    return _padded([0, *levels], NAME_AT + depth)
+    return _padded(levels, depth)
 
 
 def _filter(dice: Dice, words: tuple[int, ...], depth: int) -> list[float]:

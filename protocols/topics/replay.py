@@ -28,6 +28,7 @@ class TopicsForm(Form):
     header: ClassVar = (
         Column("topic", ("publish",), "the name, as in `site/7/temperature`"),
         Column("filter", ("subscribe",), "the filter, as in `site/+/temperature`"),
+        Column("flags", ("subscribe",), "`no-local`, or nothing"),
         Column(
             "subscription", ("subscribe", "unsubscribe"),
             "the client's own number of a subscription. unsubscribe: which one ends; subscribe: may be empty, then "
@@ -51,13 +52,13 @@ class TopicsForm(Form):
         if op not in _WRITTEN:
             return None
         kind, column = Topics({**self.kind.params, PARAMETER: cells.words}), _WRITTEN[op]
-        texts = [text or "" for text in cells.texts(column)]
-        read: dict[str, Floats | str] = {}
-        for text in set(texts):
+        texts = list(zip(*([text or "" for text in cells.texts(name)] for name in (column, "flags"))))
+        read: dict[tuple[str, ...], Floats | str] = {}
+        for text, flags in set(texts):
             try:
-                read[text] = kind.read(_TYPES[column], text)
+                read[text, flags] = kind.read(_TYPES[column], text, flags.split())
             except InvalidInput as error:
-                read[text] = str(error)
+                read[text, flags] = str(error)
         bodies = [read[text] for text in texts]
         cells.wrong(np.array([isinstance(each, str) for each in bodies], np.bool_), lambda row: str(bodies[row]))
         fine = [each for each in bodies if not isinstance(each, str)]

@@ -10,16 +10,19 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
-from brokers.contract import Floats, Ints, Rates, SourceContext
+from brokers.contract import Floats, Ints, Kind, Rates, SourceContext
 from brokers.errors import InvalidInput
 from brokers.workloads.common import Parameters, WholeRange
 from protocols.content.subscribe import ChurnParameters, Subscribe, rates_over_time
-from protocols.topics.kind import FILTER_AT, NAME_AT, Topics
+from protocols.topics.kind import FILTER_AT, FLAGS_AT, GROUP_AT, NO_LOCAL, SUBSCRIBE, Topics
 from protocols.topics.matching import Filters
-from protocols.topics.tree import FilterParameters, Tree, drawn
+from protocols.topics.tree import FilterParameters, Tree
+from topology.draws import uniform_each
 from topology.units import Duration
 
 _NUMBER_MAX = 1_000_000
+_GROUP_DRAW = 1 << 40  # of a client's stream: behind all of its subscriptions
+_SAMPLE = 512  # names and subscriptions that stand for all
 
 
 class TopicSubscribeParameters(FilterParameters):
@@ -29,12 +32,32 @@ class TopicSubscribeParameters(FilterParameters):
     start: Duration = Field(0, description="when the first subscriptions are issued")
     ramp: Duration = Field(0, description="over how long they are issued")
     churn: ChurnParameters | None = None
+    filter: str | None = Field(None, description="one filter that all ask for, in place of some over the tree")
+    groups: int = Field(
+        0, ge=0, le=100_000, description="into how many groups clients are dealt out, each into one; 0: into none"
+    )
+    no_local: bool = Field(False, description="ask for nothing that they publish themselves")
 
     @model_validator(mode="after")
     def _not_too_many(self) -> TopicSubscribeParameters:
         if self.number[1] > _NUMBER_MAX:
             raise ValueError(f"`number` is at most {_NUMBER_MAX:,} subscriptions per client (got {self.number[1]})")
         return self
+
+    def misfits(self, service_params: Mapping[str, Any]) -> list[tuple[str, str]]:
+        found = [] if self.filter is not None else super().misfits(service_params)
+        if self.groups and not service_params.get("groups"):
+            found.append(("groups", "the service has no groups, unless it says `groups: true`"))
+        if self.no_local and not service_params.get("no_local"):
+            found.append(("no_local", "the service does not know it, unless it says `no_local: true`"))
+        if self.no_local and self.groups:
+            found.append(("no_local", "subscriptions of groups have no no-local; leave out one of the two"))
+        try:
+            if self.filter is not None:
+                Topics(service_params).words_read(SUBSCRIBE, self.filter)
+        except InvalidInput as error:
+            found.append(("filter", str(error)))
+        return found
 
 
 class TopicSubscribe(Subscribe):
@@ -48,30 +71,54 @@ class TopicSubscribe(Subscribe):
         if misfits := asked.misfits(context.service_params):
             raise InvalidInput("\n".join(f"{path}: {problem}" for path, problem in misfits))
         super().__init__(times, replace(context, service_params={"attributes": 1}))
-        self._tree = Tree(asked)
+        self._asked = _Asked(asked, Topics(context.service_params))
 
     @classmethod
     def rates(cls, params: Mapping[str, Any], context: SourceContext) -> Rates | None:
         asked = TopicSubscribeParameters.model_validate(dict(params))
-        share, covered = _asked(asked, Topics(context.service_params))
+        share, covered = _shares(asked, Topics(context.service_params))
         return replace(rates_over_time(asked, context), share=share, covered=covered)
 
+    @classmethod
+    def words(cls, params: Mapping[str, Any], kind: Kind) -> Mapping[int, set[str]]:
+        """The words of the filter that is written down."""
+        return kind.words_read(SUBSCRIBE, params["filter"]) if params.get("filter") is not None else {}
+
     def _rows(self, keys: NDArray[np.uint64], who: Ints, number: Ints) -> Floats:
-        return _subscriptions(self._tree.filters(keys[who], number))
+        return self._asked.rows(keys[who], number)
 
 
-def _subscriptions(levels: Floats) -> Floats:
-    rows = np.zeros((len(levels), FILTER_AT + levels.shape[1]))
-    rows[:, FILTER_AT:] = levels
-    return rows
+class _Asked:
+    """Draws subscriptions."""
+
+    def __init__(self, params: TopicSubscribeParameters, kind: Topics) -> None:
+        self._tree, self._groups, self._no_local = Tree(params), params.groups, params.no_local
+        self._written = None if params.filter is None else kind.read(SUBSCRIBE, params.filter)
+
+    def rows(self, keys: NDArray[np.uint64], number: Ints) -> Floats:
+        """Subscription `number[i]` of the client whose stream is `keys[i]`."""
+        if self._written is not None:
+            found = np.tile(self._written, (keys.size, 1))
+        else:
+            levels = self._tree.filters(keys, number)
+            found = np.pad(levels, ((0, 0), (FILTER_AT, 0)))
+        if self._no_local:
+            found[:, FLAGS_AT] = NO_LOCAL
+        if self._groups:
+            dealt = uniform_each(keys, np.full(keys.size, _GROUP_DRAW))
+            found[:, GROUP_AT] = 1.0 + np.floor(dealt * self._groups)
+        return found
 
 
-def _asked(params: FilterParameters, kind: Topics) -> tuple[float, float]:
-    """(part of the publications that a subscription asks for, part of other subscriptions that cover it), of some."""
-    names, levels = drawn(Tree(params))
-    filters = _subscriptions(levels)
-    named = np.pad(names, ((0, 0), (NAME_AT, 0)))
-    met, _ = Filters(kind.interests, kind.syntax.dollar_rule).pairs(named, filters)
+def _shares(params: TopicSubscribeParameters, kind: Topics) -> tuple[float, float]:
+    """(part of the publications that a subscription asks for, part of other subscriptions that cover it), of some.
+
+    Publications are under the names of the same tree, which the one filter that may be written has or has not.
+    """
+    keys = np.arange(1, _SAMPLE + 1, dtype=np.uint64)
+    numbers = np.arange(_SAMPLE)
+    names, filters = Tree(params).names(keys, numbers), _Asked(params, kind).rows(keys, numbers + _SAMPLE)
+    met, _ = Filters(kind.interests, kind.syntax.dollar_rule).pairs(names, filters)
     asked = kind.ranges(filters).reshape(len(filters), -1, 3)
     nothing = np.isnan(asked[:, :, 0])
     low, high = np.where(nothing, -np.inf, asked[:, :, 1]), np.where(nothing, np.inf, asked[:, :, 2])

@@ -1,7 +1,7 @@
 """A tree of topics that workloads draw from: names by number, the lower the more popular, and filters over them.
 
 The digits of a topic's number are its words, so popular topics lie all over the tree and names have beginnings in
-common. Half of the topics may be deeper than others: their depths go round from the least to the most. Which topic is
+common. Depths go round from the least to the most. Which topic is
 drawn follows Zipf's law, but for the share of the hot ones, which lie at the front.
 """
 
@@ -21,7 +21,6 @@ from topology.draws import power_weights, uniform_each
 from topology.units import Fraction
 
 _TOPICS_MAX = 10_000_000
-_SAMPLE = 512  # names and filters that stand for all
 
 
 class TreeParameters(Parameters):
@@ -100,9 +99,3 @@ class Tree:
             rows[level < depth, level] = 1.0 + np.where(last, left, left % self._params.branching)[level < depth]
             left = left // self._params.branching
         return rows
-
-
-def drawn(tree: Tree) -> tuple[Floats, Floats]:
-    """Some names and some filters of a tree, as workloads draw them."""
-    keys = np.arange(1, _SAMPLE + 1, dtype=np.uint64)
-    return tree.names(keys, np.zeros(_SAMPLE, np.int64)), tree.filters(keys, np.ones(_SAMPLE, np.int64))

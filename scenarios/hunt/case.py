@@ -44,6 +44,7 @@ class Act(NamedTuple):
     body: tuple[float | None, ...] | None = None
     data: Any = None
     text: str | None = None
+    flags: tuple[str, ...] = ()
 
     @property
     def about(self) -> tuple[int, int | None, int | None] | None:
@@ -282,6 +283,7 @@ def _said(act: Act) -> dict[str, Any]:
     for name in ("number", "word", "data", "text"):
         if (value := getattr(act, name)) is not None:
             said[name] = value
+    said |= {"flags": list(act.flags)} if act.flags else {}
     return {**said, "body": list(act.body)} if act.body is not None else said
 
 
@@ -290,6 +292,7 @@ def _act(said: Mapping[str, Any]) -> Act:
     return Act(
         said["at"], said["client"], said["op"], said.get("number"), said.get("word"),
         None if body is None else tuple(body), said.get("data"), said.get("text"),
+        tuple(said.get("flags", ())),
     )  # fmt: skip
 
 

@@ -47,10 +47,11 @@ class Action(Parameters):
     )
     data: Any = Field(None, description="or a body of plain data")
     text: str | None = Field(None, description="or its body as text, of kinds that read some: a name, a filter")
+    flags: list[str] = Field([], description="words that the kind knows beside a text, as no-local")
 
     @model_serializer(mode="wrap")
     def _without_what_is_not_said(self, dump: Any) -> dict[str, Any]:
-        return {key: value for key, value in dump(self).items() if value is not None}
+        return {key: value for key, value in dump(self).items() if value is not None and value != []}
 
 
 class ScriptParameters(Parameters):
@@ -190,7 +191,7 @@ def _row(number: int, action: Action, kind: Kind, type: int) -> Floats | None:
         if action.body is not None or action.data is not None:
             raise WrongAction(number, "text", "a body is text, numbers or plain data; say `text`, `body` or `data`")
         with _about(number, "text"):
-            return kind.read(type, action.text)
+            return kind.read(type, action.text, action.flags)
     if action.body is None or action.data is not None:
         if action.body is not None:
             raise WrongAction(number, "data", "a body is numbers or plain data; say `body` or `data`")

@@ -16,6 +16,7 @@ from scenarios import running  # noqa: E402
 from tests.analysis.test_spark_channels import MAPS, TREE  # noqa: E402
 from tests.analysis.test_spark_context import NEAR as CONTEXTS  # noqa: E402
 from tests.analysis.test_spark_spatial import NEAR as NEAREST  # noqa: E402
+from tests.analysis.test_spark_topics import SITES  # noqa: E402
 from tests.analysis.test_spark_topk import BEST  # noqa: E402
 
 CYCLES = "{kind: watts-strogatz, nodes: 15, neighbours: 4, rewire: 0.2}"
@@ -129,6 +130,8 @@ OTHERS = {
     "topk": (BEST, {"protocol": "topk-gather", "said": "ties: none", "loss": "4 %"}),
     "channels": (MAPS, {"options": "{}", "topology": TREE, "loss": "2 %", "level": "full"}),
     "spatial": (NEAREST, {**SAID, "protocol": "spatial-keyword", "said": "lifetime_ms: 400", "loss": "1 %"}),
+    "topics": (SITES, {"protocol": "covering", "said": "levels: 5", "asked": "", "loss": "2 %"}),
+    "topics as in NATS": (SITES, {"protocol": "flooding", "said": "syntax: nats", "asked": "", "loss": "0"}),
     "context, nothing lost": (CONTEXTS, {"protocol": "context-edge", "loss": "0"}),
     "topk by receiver": (BEST, {"protocol": "topk-bounded", "said": "unit: receiver", "loss": "0"}),
     "topk with all ties": (BEST, {"protocol": "topk-gather", "said": "ties: all", "loss": "0"}),
@@ -143,8 +146,12 @@ OTHERS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", [name if name in {"context", "topk", "channels", "spatial"} else pytest.param(
-    name, marks=pytest.mark.full) for name in OTHERS])  # fmt: skip
+USUAL = {"context", "topk", "channels", "spatial", "topics"}
+
+
+@pytest.mark.parametrize("name", [
+    name if name in USUAL else pytest.param(name, marks=pytest.mark.full) for name in OTHERS
+])  # fmt: skip
 def test_tasks_judge_other_kinds_as_spark_does(name, filled, tampered, told):
     text, gaps = OTHERS[name]
     right = filled(text, **gaps)

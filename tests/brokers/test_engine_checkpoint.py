@@ -79,6 +79,7 @@ CASES = [
     ("context-replicated", SETTLED, 1, 3, 0.4),
     ("context-edge", CYCLES, 3, 2, 0.5),
     ("context-escalated", CYCLES, 3, 2, 0.5),
+    ("topics", CYCLES, 3, 2, 0.5),
     pytest.param("context-edge", SETTLED, 2, 3, 0.4, marks=pytest.mark.full),
     pytest.param("spatial", CYCLES, 3, 2, 0.5, marks=pytest.mark.full),
     pytest.param("spatial-keyword", LOSSY, 1, 4, 0.4, marks=pytest.mark.full),

@@ -22,6 +22,7 @@ MS = 1_000_000
 PROTOCOLS = (
     "flooding", "subscription", "covering", "topk-gather", "topk-ingress", "topk-bounded", "context-edge",
     "context-replicated", "context-escalated", "channels", "spatial-flooding", "spatial-keyword", "spatial",
+    "topics",
 )  # fmt: skip
 
 

@@ -310,8 +310,13 @@ def test_bad_rows_are_refused_and_nothing_changes(index_class, syntax, rows, sai
 
 @pytest.mark.parametrize(
     ("name", "said"),
-    [([PLUS, 1], "level 1: a wildcard"), ([1, HASH], "level 2: a wildcard"), ([0.5], "0.5 is no word"), ([NAN], "no level")],
-)  # fmt: skip
+    [
+        ([PLUS, 1], "level 1: a wildcard"),
+        ([1, HASH], "level 2: a wildcard"),
+        ([0.5], "0.5 is no word"),
+        ([NAN], "no level"),
+    ],
+)
 def test_bad_names_are_refused(index_class, syntax, name, said):
     index = index_class(syntax)
     with pytest.raises(BadName, match=said):

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from brokers.errors import InvalidInput
-from brokers.indexes.topics.level_kernels import row_covers, row_has_name
 from brokers.indexes.topics.contract import padded
+from brokers.indexes.topics.level_kernels import row_covers, row_has_name
 from brokers.indexes.topics.syntax import (
     DOLLAR,
     HASH,
@@ -243,7 +243,7 @@ def test_compiled_covering_is_the_same(syntax):
 )
 def test_examples_of_intersections(syntax, one, other, common):
     words = Vocabulary(syntax)
-    a, b = ([n for n in words.filters([text])[0].tolist()] for text in (one, other))
+    a, b = (words.filters([text])[0].tolist() for text in (one, other))
     for found in (intersection(a, b, syntax), intersection(b, a, syntax)):
         assert (None if found is None else words.spelled(found)) == common
 

@@ -16,6 +16,7 @@ from protocols.channels.kind import Channels
 from protocols.content.kind import Content
 from protocols.context.kind import Context, value_word
 from protocols.spatial.kind import Spatial
+from protocols.topics.kind import Topics
 from protocols.topk.kind import TopK
 from scenarios.workloads.replay import Replay
 
@@ -25,6 +26,7 @@ SERVICES = {
     "context": Context({"attributes": 2}),
     "channels": Channels({}),
     "spatial": Spatial({"keywords": 10}),
+    "topics": Topics({}),
 }
 
 

@@ -100,10 +100,11 @@ def test_every_kind_runs_and_delivers(name, tmp_path):
     assert carried_out(tmp_path, service)["deliveries"] > 0
 
 
-@pytest.mark.parametrize("name", listed("protocols"))
-def test_every_protocol_runs_and_delivers(name, tmp_path):
-    kind = names_of("protocols")[name]["kind"]
-    service = {key: each for key, each in SERVICES[str(kind)].items() if key != "options"}
+@pytest.mark.parametrize(("name", "kind"), [
+    (name, kind) for name in listed("protocols") for kind in names_of("protocols")[name]["kinds"]
+])  # fmt: skip
+def test_every_protocol_runs_and_delivers(name, kind, tmp_path):
+    service = {key: each for key, each in SERVICES[kind].items() if key != "options"}
     assert carried_out(tmp_path, {**service, "protocol": name})["deliveries"] > 0
 
 

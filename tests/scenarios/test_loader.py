@@ -252,7 +252,7 @@ def test_a_protocol_of_another_kind_is_refused_with_those_that_fit(tmp_path):
         before, after = text.split("  - name: more\n    kind: content\n    ")
         loads(f"{before}  - name: more\n    kind: a_kind_elsewhere:Kind\n    {after}", folder=tmp_path, trust=True)
     lines = [str(problem) for problem in caught.value.problems]
-    assert any("'flooding' serves the kind 'content', not 'elsewhere'" in line for line in lines)
+    assert any("'flooding' serves the kinds 'content' and 'topics', not 'elsewhere'" in line for line in lines)
 
 
 def test_a_module_that_breaks_on_import_is_a_mistake_in_the_scenario(tmp_path):

@@ -112,6 +112,10 @@ BODIES = {
             ("subscribe", [1, 1]),
         ],
     ),
+    "topics": (
+        [("publish", [0, 3, 1]), ("subscribe", [0, 0, 3, -1, -2])],
+        [("publish", [0, -1]), ("subscribe", [0, 0, -2, 3]), ("subscribe", [0, 2, 3]), ("subscribe", [1, 0, 3])],
+    ),
 }
 
 

@@ -22,7 +22,7 @@ JUDGES = ("protocols/judging.py", "protocols/standing.py", "brokers/verdicts.py"
 # What a kind has beside its protocols: what it is, what its clients do, and its rule in Spark and in NumPy.
 _BESIDE = frozenset({
     "__init__", "audit", "kind", "manifest", "matching", "rehearsal", "replay", "publish", "subscribe", "updates",
-    "expected", "cases", "objects", "profiles", "map_queries", "database", "rows", "words",
+    "expected", "cases", "objects", "profiles", "map_queries", "database", "rows", "words", "tree",
 })  # fmt: skip
 _PROTOCOLS_MOST = 4  # that are asked about one mutant
 

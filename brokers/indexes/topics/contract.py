@@ -83,11 +83,12 @@ class TopicIndex(RowIndex):
                 return name[:found], id_[:found]
             size = found
 
-    def held(self, ids: Ids, places: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The places found for ids, or UnknownId naming the first that has none (-1)."""
-        if (places < 0).any():
-            raise UnknownId(f"id {ids[places < 0][0]} is not in the index")
-        return places
+
+def held(ids: Ids, places: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The places found for ids, or UnknownId naming the first that has none (-1)."""
+    if (places < 0).any():
+        raise UnknownId(f"id {ids[places < 0][0]} is not in the index")
+    return places
 
 
 def checked_syntax(syntax: Any) -> Syntax:

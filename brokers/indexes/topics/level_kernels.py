@@ -61,17 +61,12 @@ def has_name(words, start, size, name, depth, mqtt):
     """The definition of a match: the filter words[start:][:size] and the first `depth` levels of a name."""
     if mqtt and words[start] < 0 and name[0] & DOLLAR:
         return False
-    return has_rest(words, start, 0, size, name, depth, mqtt)
-
-
-@njit(inline="always")
-def has_rest(words, start, place, size, name, depth, mqtt):
-    """The same from a level on, where those before are known to agree."""
-    for j in range(place, size):
+    for j in range(size):
         word = words[start + j]
         if word == HASH:
             return mqtt or j < depth
-        if j >= depth or (word != PLUS and word != name[j]):
+        # One branch, since which of the two it is can hardly be foretold.
+        if j >= depth or ((word != PLUS) & (word != name[j])):
             return False
     return size == depth
 

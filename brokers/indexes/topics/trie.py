@@ -15,8 +15,16 @@ from brokers.indexes.contract import DuplicateId, Ids, WorkCounters, checked_ids
 from brokers.indexes.ids import IdMap
 from brokers.indexes.space import array, grown
 from brokers.indexes.topics import trie_kernels as kernels
-from brokers.indexes.topics.contract import Rows, TopicIndex, checked_filters, checked_names, checked_syntax
-from brokers.indexes.topics.syntax import PADDING, Syntax
+from brokers.indexes.topics.contract import (
+    Rows,
+    TopicIndex,
+    checked_filters,
+    checked_names,
+    checked_syntax,
+    held,
+)
+from brokers.indexes.topics.store import rows_at
+from brokers.indexes.topics.syntax import Syntax
 
 _ROOM_MIN = 64
 
@@ -30,14 +38,14 @@ class Trie(TopicIndex):
         self._entry_of = IdMap()
         blocks = np.full(1 + kernels.CLASSES, -1, np.int64)
         blocks[0] = 0
-        count = np.zeros(9, np.int64)
-        count[[kernels.ENTRY_FREE, kernels.NODE_FREE]] = -1
-        count[[kernels.NODES, kernels.NODES_TOP]] = 1  # the root
+        counts = np.zeros(12, np.int64)
+        counts[[kernels.ENTRY_FREE, kernels.NODE_FREE]] = -1
+        counts[[kernels.NODES, kernels.NODES_TOP]] = 1  # the root
         self.arrays = kernels.Arrays(
             table=array((_ROOM_MIN,), np.int64), entry=array((_ROOM_MIN, 8), np.int64),
             levels=array((_ROOM_MIN,), np.int32), level_blocks=blocks,
             ids=array((_ROOM_MIN,), np.int64), id_blocks=blocks.copy(),
-            node=array((_ROOM_MIN, 8), np.int32), edge=array((_ROOM_MIN, 2), np.int64, kernels.NEVER), count=count,
+            node=array((_ROOM_MIN, 8), np.int32), edge=array((_ROOM_MIN, 2), np.int64, kernels.NEVER), counts=counts,
         )  # fmt: skip
 
     def __len__(self) -> int:
@@ -47,9 +55,9 @@ class Trie(TopicIndex):
         """Add filters. O(depth) each, amortised, and O(log n) if n ids have the filter already."""
         fresh = checked_ids(ids)
         levels = checked_filters(rows, len(fresh))
-        held = self._entry_of.find(fresh) >= 0
-        if held.any():
-            raise DuplicateId(f"id {fresh[held][0]} is in the index already; delete it first")
+        known = self._entry_of.find(fresh) >= 0
+        if known.any():
+            raise DuplicateId(f"id {fresh[known][0]} is in the index already; delete it first")
         entries = np.empty(len(fresh), np.int64)
         done, lacks = kernels.insert(self.arrays, levels, fresh, entries, 0)
         while lacks != kernels.DONE:
@@ -60,29 +68,28 @@ class Trie(TopicIndex):
     def delete(self, ids: Any) -> None:
         """Remove filters. O(depth) each, amortised, and O(log n) if n ids have the filter."""
         gone = checked_ids(ids)
-        entries = self.held(gone, self._entry_of.find(gone))
+        entries = held(gone, self._entry_of.find(gone))
         self._entry_of.remove(gone)
-        kernels.delete(self.arrays, gone, entries)
+        done, lacks = kernels.delete(self.arrays, gone, entries, 0)
+        while lacks != kernels.DONE:
+            self._make_room(lacks)
+            done, lacks = kernels.delete(self.arrays, gone, entries, done)
 
     def rows(self, ids: Any) -> Rows:
         """The filters held under these ids. O(depth) each."""
         known = checked_ids(ids)
-        entries = self.held(known, self._entry_of.find(known))
-        start, depth = (self.arrays.entry[entries, column] for column in (kernels.LEVELS, kernels.DEPTH))
-        out = np.full((len(entries), int(depth.max(initial=1))), PADDING, np.int32)
-        for row, first, size in zip(out, start.tolist(), depth.tolist()):
-            row[:size] = self.arrays.levels[first : first + size]
-        return out
+        entries = held(known, self._entry_of.find(known))
+        entry = self.arrays.entry[entries]
+        return rows_at(self.arrays.levels, entry[:, kernels.LEVELS], entry[:, kernels.SHAPE] >> 1)
 
     def match_many(self, values: Any) -> tuple[Ids, Ids]:
         """Ids per name. Batches are quicker: what one name waits for is fetched while others are looked at."""
         names = checked_names(values)
-        count = self.arrays.count
-        count[[kernels.VISITED, kernels.VERIFIED]] = 0
         ptr, ids = kernels.match(self.arrays, names, self.syntax.dollar_rule)
+        counts = self.arrays.counts
         self.counters.events += len(names)
-        self.counters.probed += len(names) + int(count[kernels.VISITED])
-        self.counters.verified += int(count[kernels.VERIFIED])
+        self.counters.probed += len(names) + counts.item(kernels.VISITED)
+        self.counters.verified += counts.item(kernels.VERIFIED)
         self.counters.matched += len(ids)
         return ptr, ids
 
@@ -97,7 +104,7 @@ class Trie(TopicIndex):
         self._entry_of.check()
         ids, entries = self._entry_of.items()
         check(self.arrays, ids, entries)
-        claim(len(np.unique(entries)) == self.arrays.count[kernels.ENTRIES], "each entry is some id's")
+        claim(len(np.unique(entries)) == self.arrays.counts[kernels.ENTRIES], "each entry is some id's")
 
     def _make_room(self, lacks: int) -> None:
         """Twice the room for what lacks it."""

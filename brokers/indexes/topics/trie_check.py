@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import Any
 
 import numpy as np
@@ -24,14 +23,15 @@ def check(a: kernels.Arrays, ids: Ids, entries: Ids) -> None:
     for entry, members in held.items():
         _check_ids(a, entry, members)
     _check_table(a, filters)
-    _check_tree(a, {levels: entry for entry, levels in filters.items() if min(levels) < 0})
-    _check_blocks(a.levels, a.level_blocks, [a.entry[entry, [kernels.LEVELS, kernels.DEPTH]] for entry in held])
+    stems = _check_tree(a, {levels: entry for entry, levels in filters.items() if min(levels) < 0})
+    own = [(a.entry[entry, kernels.LEVELS], len(levels)) for entry, levels in filters.items()]
+    _check_blocks(a.levels, a.level_blocks, own + stems)
     roomy = [entry for entry in held if a.entry[entry, kernels.ROOM]]
     _check_blocks(a.ids, a.id_blocks, [a.entry[entry, [kernels.IDS, kernels.ROOM]] for entry in roomy])
 
 
 def _levels(a: kernels.Arrays, entry: int) -> Place:
-    start, depth = a.entry[entry, kernels.LEVELS], a.entry[entry, kernels.DEPTH]
+    start, depth = a.entry[entry, kernels.LEVELS], a.entry[entry, kernels.SHAPE] >> 1
     return tuple(a.levels[start : start + depth].tolist())
 
 
@@ -51,47 +51,54 @@ def _check_ids(a: kernels.Arrays, entry: int, members: list[int]) -> None:
 def _check_table(a: kernels.Arrays, filters: dict[int, Place]) -> None:
     listed = (a.table[a.table != 0] & ((1 << 32) - 1)) - 1
     claim(sorted(listed.tolist()) == sorted(filters), "the table lists each entry once")
-    claim(a.count[kernels.ENTRIES] == len(filters), "entries are counted")
+    claim(a.counts[kernels.ENTRIES] == len(filters), "entries are counted")
     claim(5 * len(filters) <= 3 * len(a.table), "at most three places in five are taken")
     for entry, levels in filters.items():
-        row = np.array(levels, np.int32)
-        found = kernels.look_up(a, row)
-        claim(found == entry, "every entry is reached by its levels")
+        claim(kernels.look_up(a, np.array([levels], np.int32), 0) == entry, "every entry is reached by its levels")
 
 
-def _check_tree(a: kernels.Arrays, wild: dict[Place, int]) -> None:
-    """Where each node and entry has to hang follows from the filters with wildcards."""
-    below = Counter(levels[:size] for levels in wild for size in range(len(levels) + 1))
-    nodes: dict[Place, int] = {(): kernels.ROOT}
-    edges = 0
-    for place in sorted((p for p in below if p == () or (below[p] > 1 and p[-1] != HASH)), key=len):
-        node = nodes[place]
-        children = {}
-        for child in sorted(p for p in below if len(p) == len(place) + 1 and p[:-1] == place):
-            alone = below[child] == 1 or child[-1] == HASH
-            ref = _ref_to(a, node, child)
-            claim(ref < 0 if alone else ref > 0, "a ref leads to a node where two or more filters go on, else to one")
-            children[child[-1]] = ref
-            if not alone:
-                nodes[child] = ref
-            else:
-                (entry,) = (wild[levels] for levels in wild if levels[: len(child)] == child)
-                claim(~ref == entry, "a ref leads to the entry that is alone there")
+def _check_tree(a: kernels.Arrays, wild: dict[Place, int]) -> list[tuple[int, int]]:
+    """Where each node and entry has to hang follows from the filters with wildcards; where the stems lie."""
+    claim(a.counts[kernels.WILD] == len(wild), "filters with wildcards are counted")
+    edges, nodes, stems = 0, 0, []
+    ahead = [(kernels.ROOT, 0, {(*levels, kernels.END): entry for levels, entry in wild.items()})]
+    while ahead:
+        node, level, below = ahead.pop()
+        nodes += 1
         row = a.node[node].tolist()
-        claim(row[kernels.END] == (~wild[place] if place in wild else 0), "a node knows who ends there")
-        words = {word: ref for word, ref in children.items() if word >= 0}
-        claim(row[kernels.WORDS] == len(words), "a node counts its children by words")
+        if node != kernels.ROOT:
+            shared = _shared(list(below), level)
+            stem = tuple(a.levels[row[kernels.STEM] :][: row[kernels.LENGTH]].tolist())
+            claim(stem == next(iter(below))[level:shared], "a stem is what all below a node share")
+            level = shared
+            stems += [(row[kernels.STEM], row[kernels.LENGTH])] if stem else []
+        ways: dict[int, dict[Place, int]] = {}
+        for levels, entry in below.items():
+            ways.setdefault(levels[level], {})[levels] = entry
+        claim(node == kernels.ROOT or len(ways) > 1, "filters part at a node")
+        refs = {word: int(kernels.lead(a, node, word)) for word in ways}
+        for word, behind in ways.items():
+            if len(behind) == 1:
+                claim([~refs[word]] == list(behind.values()), "a node leads to the entry that is alone there")
+            else:
+                claim(refs[word] > 0, "a node leads to a node where several filters go on")
+                ahead.append((refs[word], level + 1, behind))
+        for word in (PLUS, HASH, kernels.END):
+            claim(word in ways or kernels.lead(a, node, word) == kernels.NOTHING, "a node leads nowhere else")
+        words = {word: ref for word, ref in refs.items() if word >= 0}
+        claim(row[kernels.WORDS] == len(words), "a node counts its ways by words")
         claim(row[kernels.WORD] == _xor(words) and row[kernels.REF] == _xor(words.values()), "a node has their xors")
-        claim((row[kernels.REST] != 0) == (HASH in children), "a node leads by # only where a filter does")
-        claim((row[kernels.ONE] != 0) == (PLUS in children), "a node leads by + only where a filter does")
         edges += len(words) if len(words) > 1 else 0
-    claim(len(set(nodes.values())) == len(nodes) == a.count[kernels.NODES], "there are no other nodes")
-    claim(edges == a.count[kernels.EDGES] == (a.edge[:, 0] != kernels.NEVER).sum(), "there are no other edges")
+    claim(nodes == a.counts[kernels.NODES] <= max(len(wild), 1), "there are no other nodes, and fewer than filters")
+    claim(edges == a.counts[kernels.EDGES] == (a.edge[:, 0] != kernels.NEVER).sum(), "there are no other edges")
+    return stems
 
 
-def _ref_to(a: kernels.Arrays, node: int, child: Place) -> int:
-    by = {HASH: kernels.REST, PLUS: kernels.ONE}.get(child[-1])
-    return int(a.node[node, by] if by is not None else kernels.follow_word(a, node, child[-1]))
+def _shared(filters: list[Place], level: int) -> int:
+    """Up to which level filters agree that agree before this one."""
+    while len({levels[level] for levels in filters}) == 1:
+        level += 1
+    return level
 
 
 def _xor(numbers: Any) -> int:

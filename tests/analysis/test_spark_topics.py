@@ -1,0 +1,104 @@
+"""The audit of the kind topics: names and filters in Spark's words and in tasks; groups as the kit judges them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+pytest.importorskip("pyspark")
+pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.usefixtures("spark")]
+
+from analysis.spark.audit import audit  # noqa: E402
+from analysis.spark.explain import explain  # noqa: E402
+from brokers.contract import Guarantees  # noqa: E402
+from brokers.engine.runfolder import open_run  # noqa: E402
+from protocols import judging  # noqa: E402
+from protocols.topics.kind import Topics  # noqa: E402
+
+SITES = """\
+duration: 4 s
+topology: {{kind: random-tree, nodes: 9}}
+links: {{delay: {{kind: uniform, low: 1 ms, high: 5 ms}}, loss: {loss}}}
+clients:
+  sensors: {{count: 6}}
+  people: {{count: 20}}
+services:
+  - name: sites
+    kind: topics
+    protocol: {protocol}
+    {said}
+    workload:
+      - {{source: topic-subscribe, clients: people, number: [1, 3], topics: 40, depth: [1, 3], branching: 3,
+         wildcards: 0.5, ramp: 500 ms, churn: {{process: replace, rate: 20/min}}{asked}}}
+      - {{source: topic-publish, clients: sensors, rate: 8/s, topics: 40, depth: [1, 3], branching: 3}}
+trace: {{level: full}}
+"""
+GROUPED = {"protocol": "topics", "said": "groups: true", "asked": ", groups: 2", "loss": "0"}
+
+
+def wrong(deliveries: pa.Table) -> pa.Table:
+    """Some deliveries gone, and some to others."""
+    rng = np.random.default_rng(7)
+    rows = deliveries.take(pa.array(np.flatnonzero(rng.random(deliveries.num_rows) > 0.05)))
+    client = rows["client"].to_numpy().copy()
+    client[:10] = rng.permutation(client[:10])
+    return rows.set_column(rows.schema.get_field_index("client"), "client", pa.array(client))
+
+
+def chosen_wrong(rows: pa.Table) -> pa.Table:
+    """Some choices gone, some of subscriptions that others have, some of another publication."""
+    rng = np.random.default_rng(5)
+    kept = rows.take(pa.array(np.flatnonzero(rng.random(rows.num_rows) > 0.05)))
+    columns = {name: kept[name].to_numpy().copy() for name in kept.column_names}
+    columns["interest"][:12] = rng.permutation(columns["interest"][:12])
+    columns["publication"][12:24] = rng.permutation(columns["publication"][12:24])
+    return pa.table(columns, schema=rows.schema)
+
+
+def columns(rows: pa.Table):
+    """A table as the kit has it."""
+    return {name: np.array(rows[name].to_pylist(), object if name == "values" else None) for name in rows.column_names}
+
+
+def judged(path):
+    """What the kit's judge says of a run."""
+    run = open_run(path)
+    tables = {name: columns(run.read(name)) for name in run.tables()}
+    params = run.manifest["scenario"]["services"][0]
+    kind = Topics({name: params[name] for name in ("syntax", "levels", "groups")})
+    return judging.audit(tables, kind, Guarantees())
+
+
+@pytest.mark.parametrize(
+    "tampers", [{}, {"deliveries": wrong}, {"chosen": chosen_wrong}], ids=["right", "gone", "others"]
+)
+def test_groups_are_judged_as_the_kit_judges_them(filled, tampered, tampers):
+    path = tampered(filled(SITES, **GROUPED), **tampers)
+    (found,), kit = audit(path).services, judged(path)
+    assert found.verdict == kit.verdict == ("invalid" if tampers else "valid")
+    assert (found.deliveries, found.publications) == (kit.deliveries, kit.publications)
+    assert found.forced == kit.forced > 100
+    assert found.missed.count == kit.missed.count
+    # A second member of a group is one too many of that client for the one, and a duplicate for the other.
+    assert (found.unwanted.count > 0) == (kit.unwanted.count + kit.duplicated.count > 0)
+
+
+def test_what_links_lost_is_excused_of_groups_too(filled):
+    run = filled(SITES, **{**GROUPED, "loss": "3 %"})
+    (found,), kit = audit(run.path).services, judged(run.path)
+    assert found.verdict == kit.verdict == "valid"
+    assert found.forced > kit.forced > 100 and found.excused > 0  # the kit excuses what links elsewhere lost
+
+
+def test_explain_says_in_words_why_a_filter_has_a_name_or_not(filled):
+    run = filled(SITES, protocol="covering", said="", asked="", loss="0")
+    rows = run.read("publications").to_pylist()
+    told = [
+        line["reason"]
+        for row in rows[:12]
+        for client in range(6, 12)
+        for line in explain(run.path, str(row["publication"]), client)["to"]["interests"]
+    ]
+    assert any(line.startswith("matches: asks for ") for line in told)
+    assert any("has another word as level" in line for line in told)
