@@ -24,7 +24,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from brokers.contract import BrokerProtocol, Guarantees, Message
-from protocols.content.kind import PUBLISH, SUBSCRIBE, UNSUBSCRIBE
+from protocols.topics.kind import FLAGS_AT, NO_LOCAL, PUBLISH, SUBSCRIBE, UNSUBSCRIBE
 
 _NOTHING = Guarantees(exact=False, no_duplicates=False, fifo_per_publisher=False)
 _AGAIN_AND_AGAIN = Guarantees(no_duplicates=False, fifo_per_publisher=False)
@@ -74,11 +74,15 @@ class Bridges(BrokerProtocol):
     kind: ClassVar[str] = "topics"
     kinds: ClassVar[tuple[str, ...]] = ("topics", "content")
     Options: ClassVar[type[BaseModel] | None] = Options
+    meets: ClassVar[frozenset[str]] = frozenset({"no_local"})
     resends: ClassVar[bool] = True
+    remade: ClassVar[tuple[str, ...]] = ("flagged",)
 
     def __init__(self, node: Any) -> None:
         super().__init__(node)
         self.client_of: dict[int, int] = {}  # subscription -> client
+        self.selfless: set[int] = set()  # subscriptions that leave out what their client publishes
+        self.flagged = bool(getattr(node.env.kind, "no_local", False))
 
     @classmethod
     def guarantees_with(cls, options: Any, overlay: Any) -> Guarantees:
@@ -106,10 +110,12 @@ class Bridges(BrokerProtocol):
         elif message.type == UNSUBSCRIBE:
             node.table.remove(message.word)
             self.client_of.pop(message.word, None)
+            self.selfless.discard(message.word)
 
     def hand_over(self, message: Message) -> None:
-        matched = self.node.table.match(message.body)
-        for client in sorted({self.client_of[id_] for id_ in matched}):
+        matched, publisher = self.node.table.match(message.body), self.node.key(message) >> 32
+        wanting = [id_ for id_ in matched if id_ not in self.selfless or id_ >> 32 != publisher]
+        for client in sorted({self.client_of[id_] for id_ in wanting}):
             self.node.deliver(message, client)
         self.node.work(message, self.entries(), len(matched))
 
@@ -126,6 +132,8 @@ class Bridges(BrokerProtocol):
 
     def know(self, id: int, client: int, row: Any) -> None:
         self.client_of[id] = client
+        if self.flagged and int(row[FLAGS_AT]) & NO_LOCAL:
+            self.selfless.add(id)
         self.node.table.add(id, client, row, None)
 
     def on_standing(self, id: int, client: int, broker: int, row: Any) -> None:

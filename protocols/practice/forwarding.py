@@ -52,7 +52,12 @@ class Forwarding(Interested):
         copies = {
             link: [] for link in self.place.onward.get(message.link, ()) if self.takes(message, link, plain, origin)
         }
-        clients = {self.client_of(id_) for filter in plain for id_ in self.members.get(filter, ())}
+        clients = {
+            self.client_of(id_)
+            for filter in plain
+            for id_ in self.members.get(filter, ())
+            if id_ not in self.selfless or id_ >> 32 != node.key(message) >> 32
+        }
         for filter in self.to_serve(message, matched):
             if filter in self.members:
                 clients.add(self.choose(message, filter))

@@ -26,7 +26,7 @@ from brokers.faults import LINK_DOWN, LINK_UP, RESTART
 from brokers.promises import Faced, Recovery
 from protocols.content.resync import WAITING_NS
 from protocols.practice.places import LOCAL, Known, Place, places_of, spread
-from protocols.topics.kind import GROUP_AT, PUBLISH, SUBSCRIBE, UNSUBSCRIBE
+from protocols.topics.kind import FLAGS_AT, GROUP_AT, NO_LOCAL, PUBLISH, SUBSCRIBE, UNSUBSCRIBE
 
 INTEREST, SNAPSHOT, ASK = range(FIRST_PROTOCOL_TYPE, FIRST_PROTOCOL_TYPE + 3)
 LAST_TYPE = ASK
@@ -41,14 +41,16 @@ class Interested(BrokerProtocol):
 
     kind: ClassVar[str] = "topics"
     kinds: ClassVar[tuple[str, ...]] = ("topics", "content")
-    meets: ClassVar[frozenset[str]] = frozenset({"groups"})
+    meets: ClassVar[frozenset[str]] = frozenset({"groups", "no_local"})
     guarantees: Guarantees = Guarantees(lets_go=True)
-    remade: ClassVar[tuple[str, ...]] = ("place", "grouped")
+    remade: ClassVar[tuple[str, ...]] = ("place", "grouped", "flagged")
 
     def __init__(self, node: Any) -> None:
         super().__init__(node)
         self.place = places_of(node, self.places)[node.broker]
         self.grouped = bool(getattr(node.env.kind, "groups", False))
+        self.flagged = bool(getattr(node.env.kind, "no_local", False))
+        self.selfless: set[int] = set()  # subscriptions that leave out what their client publishes
         self.filter_of: dict[int, Filter] = {}  # a client's subscription -> its filter
         self.members: dict[Filter, list[int]] = {}  # filter -> the subscriptions of clients here, ascending
         # Filter -> link beyond which it is wanted, or LOCAL -> origin -> how many want it.
@@ -88,7 +90,7 @@ class Interested(BrokerProtocol):
         if message.type == PUBLISH:
             self.publish(message)
         elif message.type == SUBSCRIBE:
-            self.join(message, message.word, filter_at(self.node.row(message.body)))
+            self.join(message, message.word, self.node.row(message.body))
         elif message.type == INTEREST:
             if message.link not in self.strangers:
                 (entry,) = self.node.body(message)
@@ -119,17 +121,29 @@ class Interested(BrokerProtocol):
 
     # ---- who wants what --------------------------------------------------------------------------------
 
-    def join(self, message: Message, id: int, filter: Filter) -> None:
+    def join(self, message: Message, id: int, row: Any) -> None:
         """A client wants a filter."""
+        filter = self.filter_in(row)
         if id not in self.filter_of:
-            self.filter_of[id] = filter
-            self.members[filter] = sorted([*self.members.get(filter, ()), id])
+            self.admit(id, filter, row)
             self.note(filter, LOCAL, 0, len(self.members[filter]))
         self.tell(message, filter, LOCAL, 0, grew=True)
+
+    def filter_in(self, row: Any) -> Filter:
+        """The filter of a subscription, without flags, which concern nobody but its client."""
+        filter = filter_at(row)
+        return (0.0, *filter[FLAGS_AT + 1 :]) if self.flagged else filter
+
+    def admit(self, id: int, filter: Filter, row: Any) -> None:
+        self.filter_of[id] = filter
+        self.members[filter] = sorted([*self.members.get(filter, ()), id])
+        if self.flagged and int(row[FLAGS_AT]) & NO_LOCAL:
+            self.selfless.add(id)
 
     def leave(self, message: Message, id: int) -> None:
         """A client does not want it any more."""
         filter = self.filter_of.pop(id, None)
+        self.selfless.discard(id)
         if filter is None:
             return
         self.members[filter].remove(id)
@@ -255,11 +269,10 @@ class Interested(BrokerProtocol):
     # ---- what stands from the start --------------------------------------------------------------------
 
     def on_standing(self, id: int, client: int, broker: int, row: Any) -> None:
-        filter = filter_at(row)
+        filter = self.filter_in(row)
         heard, told = self.known(broker).get(self.node.broker, ([], []))
         if broker == self.node.broker:
-            self.filter_of[id] = filter
-            self.members[filter] = sorted([*self.members.get(filter, ()), id])
+            self.admit(id, filter, row)
         for link, origin in heard:
             if link == LOCAL or self.hears(link, filter):
                 more = 1 if link == LOCAL or self.is_group(filter) else 0
