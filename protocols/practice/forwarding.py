@@ -49,7 +49,7 @@ class Forwarding(Interested):
         matched = sorted(tags[number] for number in node.table.match(message.body))
         plain = [filter for filter in matched if not self.is_group(filter)]
         origin = 0 if message.link < 0 else self.place.heard(message.link, message.word)
-        copies = {
+        copies: dict[int, list[Filter]] = {
             link: [] for link in self.place.onward.get(message.link, ()) if self.takes(message, link, plain, origin)
         }
         clients = {

@@ -202,10 +202,10 @@ class Gateway(Forwarding):
     def snapshot_word(self, link: int) -> int:
         return 0 if link in self.refused else EVERYTHING
 
-    def entries(self) -> int:
-        """Beside filters, the names that were refused, at both ends."""
-        names = [*self.refused.values(), *self.unwanted.values()]
-        return super().entries() + sum(map(len, names))
+    def describe(self) -> dict[str, Any]:
+        """Beside filters, how many names are refused, here and at the other ends: no entries, as nobody wants them."""
+        count = {"refused here": self.refused, "refused there": self.unwanted}
+        return {**super().describe(), **{name: sum(map(len, links.values())) for name, links in count.items()}}
 
 
 def _gateways(env: Any, broker: int, cluster: list[int]) -> list[int]:

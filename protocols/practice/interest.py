@@ -282,12 +282,10 @@ class Interested(BrokerProtocol):
                 self.told[link][said, filter] = self.sum(filter, link, said), -1
 
     def known(self, home: int) -> dict[int, Known]:
-        shared = self.node.shared
-        if ("spread", home) not in shared:
-            places = places_of(self.node, self.places)
-            shared["spread", home] = spread(places, self.node.env.links.target, home)
-        found: dict[int, Known] = shared["spread", home]
-        return found
+        by_home: dict[int, dict[int, Known]] = self.node.shared.setdefault("spread", {})
+        if home not in by_home:
+            by_home[home] = spread(places_of(self.node, self.places), self.node.env.links.target, home)
+        return by_home[home]
 
     # ---- what is told of it ----------------------------------------------------------------------------
 
