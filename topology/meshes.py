@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import combinations
+from itertools import combinations, product
 from typing import Annotated, Literal
 
 import networkx as nx
@@ -24,16 +24,16 @@ def clusters(
         int | None, Field(ge=1, le=NODES_MAX, description="or of all together, split as evenly as can be")
     ] = None,
     between: Annotated[
-        Literal["all", "first"],
-        Field(description="each broker has a link into every other cluster, or into the first alone"),
+        Literal["all", "first", "full"],
+        Field(description="each broker has a link into every other cluster, into the first alone, or to every broker"),
     ] = "all",
     seed: int,
 ) -> nx.Graph:
-    """Clusters in which every two brokers are linked, and of each broker one link into other clusters.
+    """Clusters in which every two brokers are linked, and links of each broker into other clusters.
 
     Broker 2 of cluster 1 is named `c1.2`, and carries `region` 1. It is linked to broker 2 of the other clusters, or to
-    another one where they have fewer. Clusters lie at random places of a unit square, their brokers within a
-    twentieth of it. With one cluster every two brokers are linked.
+    another one where they have fewer; or to all of theirs. Clusters lie at random places of a unit square, their
+    brokers within a twentieth of it. With one cluster every two brokers are linked.
 
     Raises
     ------
@@ -49,8 +49,9 @@ def clusters(
     7
     """
     sizes = counted_sizes("clusters", clusters, size, nodes, ("clusters", "size"))
-    if sum(each * (each - 1) for each in sizes) > 2 * LINKS_MAX:
-        raise TopologyError(f"clusters: more than {LINKS_MAX:,} links within clusters; make them smaller")
+    meshed = [sum(sizes)] if between == "full" else sizes
+    if sum(each * (each - 1) for each in meshed) > 2 * LINKS_MAX:
+        raise TopologyError(f"clusters: more than {LINKS_MAX:,} links in them; make them smaller")
     x, y = points(seed, sum(sizes), "clusters")
     graph, members = nx.Graph(), []
     for number, each in enumerate(sizes):
@@ -60,9 +61,11 @@ def clusters(
             place = (float(x[first] + (x[node] - 0.5) * _NEAR), float(y[first] + (y[node] - 0.5) * _NEAR))
             graph.add_node(node, name=f"c{number}.{i}", position=place, region=number)
         graph.add_edges_from(combinations(members[-1], 2))
-    for one, other in combinations(range(len(sizes)), 2):
-        if between == "all" or one == 0:
-            _link(graph, members[one], members[other])
+    for one, other in combinations(members, 2):
+        if between == "full":
+            graph.add_edges_from(product(one, other))
+        elif between == "all" or one is members[0]:
+            _link(graph, one, other)
     return graph
 
 

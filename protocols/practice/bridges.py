@@ -19,11 +19,13 @@ So it promises nothing where messages circle, and is refused there but for servi
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from brokers.contract import BrokerProtocol, Guarantees, Message
+from brokers.contract import BrokerProtocol, Demand, Guarantees, Message
+from brokers.rates import everywhere
 from protocols.topics.kind import FLAGS_AT, NO_LOCAL, PUBLISH, SUBSCRIBE, UNSUBSCRIBE
 
 _NOTHING = Guarantees(exact=False, no_duplicates=False, fifo_per_publisher=False)
@@ -99,6 +101,14 @@ class Bridges(BrokerProtocol):
             "options.loops",
             f"is false, and messages would circle without end, since {_WHY[options.echo]}; say true to see it",
         )]  # fmt: skip
+
+    @classmethod
+    def expected_events(cls, demand: Demand) -> float:
+        """On a ring, two copies from then on until the end; of what grows without bounds nothing can be said."""
+        delay_s = float(demand.overlay.delay_ns.mean()) / 1e9 if demand.overlay.links else 1.0
+        is_ring = bool((demand.overlay.degree == 2).all())
+        circling = float(demand.publications.sum()) * demand.duration_s / delay_s if is_ring else 0.0
+        return everywhere(replace(demand, changes=0 * demand.changes)) + float(demand.changes.sum()) + circling
 
     def on_message(self, message: Message) -> None:
         node = self.node
