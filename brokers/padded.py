@@ -51,7 +51,7 @@ class Wanted:
 
     columns: tuple[str, ...]
     key: str | None = None  # the column that names the publication; none, where the judge is `together`
-    only: tuple[str, int] | None = None  # a column, and what it has to be
+    only: tuple[str, tuple[int, ...]] | None = None  # a column, and what it may be
     always: bool = False  # of losses, also where they excuse nothing
 
 

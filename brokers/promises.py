@@ -19,6 +19,7 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from brokers.contract import NEVER, Guarantees
 from brokers.faults import NO_PLACE, NO_PLACE_AHEAD, ON_LINK, Crash, Cut, Schedule, Worn, noticed
@@ -149,12 +150,16 @@ def unnoticed_ns(faults: Mapping[str, Any], losses: Mapping[str, Any], publicati
     """
     if not len(faults["begin_ns"]):
         return -1
-    time, reason = np.asarray(losses["time_ns"]), np.asarray(losses["reason"])
-    change = ~np.isin(np.asarray(losses["type"]), sorted(publications))
-    if (change & (reason == NO_PLACE) & (np.asarray(losses["link"]) < 0)).any():
+    time, lost = np.asarray(losses["time_ns"]), lost_unnoticed(losses, publications)
+    if (lost & (np.asarray(losses["reason"]) == NO_PLACE) & (np.asarray(losses["link"]) < 0)).any():
         return NEVER
-    quiet = np.isin(reason, (ON_LINK, NO_PLACE, NO_PLACE_AHEAD)) & (time >= int(np.min(faults["begin_ns"])))
-    return int(time[quiet & change].max(initial=-1))
+    return int(time[lost & (time >= int(np.min(faults["begin_ns"])))].max(initial=-1))
+
+
+def lost_unnoticed(losses: Mapping[str, Any], publications: frozenset[int]) -> NDArray[np.bool_]:
+    """Of each loss whether a link or a queue lost of its own what was no publication: nobody is told."""
+    by_itself = np.isin(np.asarray(losses["reason"]), (ON_LINK, NO_PLACE, NO_PLACE_AHEAD))
+    return by_itself & ~np.isin(np.asarray(losses["type"]), sorted(publications))
 
 
 def excused(guarantees: Guarantees, faults: Mapping[str, Any], unnoticed: int) -> Excused:

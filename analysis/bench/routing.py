@@ -1,18 +1,19 @@
 """The group `routing`: topics, and routing among brokers as practice and papers have it.
 
-`PARTS` are functions that yield rows; `Sizes` holds everything that may be scaled down, and the tests do.
+Speeds are hops per second of CPU, so that a busy neighbour does not show. `PARTS` are functions that yield rows;
+`Sizes` holds everything that may be scaled down, and the tests do.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any
 
+from analysis.bench import filters_of_topics
 from analysis.bench.models import SUBSCRIPTION, Setting, model
 from analysis.bench.rows import REPEATS, Row, medians, row
 from brokers.engine.model import Model, SourceSpec
-from brokers.kinds import KindManifest
+from brokers.names import find
 from protocols.topics.manifest import TOPICS
 
 
@@ -25,56 +26,56 @@ class Sizes:
         brokers=1000, publications_per_s=2_000.0, seconds=2.0, subscriptions=100_000, protocol=SUBSCRIPTION,
     ))  # fmt: skip
     names: int = 100_000
+    filters: filters_of_topics.Sizes = field(default=filters_of_topics.Sizes())
 
 
-def rows() -> Iterator[Row]:
+def rows(sizes: Sizes | None = None) -> Iterator[Row]:
     """Every row of the group, as it is measured."""
     for part in PARTS:
-        yield from part(Sizes())
+        yield from part(sizes or Sizes())
 
 
 def topic_networks(sizes: Sizes) -> Iterator[Row]:
     """`subscription` over topics, beside the same over ranges that are asked for as often."""
     setting = sizes.topics
-    named, ranged = topic_model(setting, sizes.names), model(setting)
-    for wildcards in (0.0, 0.1):
-        named = topic_model(setting, sizes.names, wildcards)
-        value, baseline = medians([_speed(named), _speed(ranged)], sizes.repeats)
-        what = "literal names" if not wildcards else f"{wildcards:.0%} wildcards"
-        name = f"subscription over topics, {setting.brokers:,} brokers, {setting.subscriptions:,} filters, {what}"
-        yield row(name, value, "hops/s", least=1e6, baseline=baseline)
+    ranged = _speed(model(setting))
+    size = f"{setting.brokers:,} brokers, {setting.subscriptions:,} filters"
+    for wildcards, what in ((0.0, "literal names"), (0.1, "a tenth wildcards")):
+        named = _speed(topic_model(setting, sizes.names, wildcards))
+        value, baseline = medians([named, ranged], sizes.repeats)
+        name = f"subscription over topics, {size}, {what}"
+        yield row(name, value, "hops/CPU s", least=1e6, baseline=baseline)
 
 
-def topic_model(setting: Setting, names: int, wildcards: float = 0.1, manifest: KindManifest = TOPICS) -> Model:
+def topic_indexes(sizes: Sizes) -> Iterator[Row]:
+    """The indexes by themselves."""
+    yield from filters_of_topics.rows(sizes.filters)
+
+
+def topic_model(setting: Setting, names: int, wildcards: float) -> Model:
     """The model of a setting with filters over a tree of so many names in the place of ranges."""
     base = model(setting)
     tree = {"topics": names, "depth": [3, 5], "branching": 20, "popularity": 0.8}
+    rate = {"process": "poisson", "total_rate": setting.publications_per_s}
     sources = [
         SourceSpec("protocols.topics.subscribe:TopicSubscribe", {**tree, "wildcards": wildcards}, "subscribers"),
-        SourceSpec(
-            "protocols.topics.publish:TopicPublish",
-            {**tree, "process": "poisson", "total_rate": setting.publications_per_s}, "publishers",
-        ),
-    ]  # fmt: skip
-    index = names_target(manifest)
+        SourceSpec("protocols.topics.publish:TopicPublish", {**tree, **rate}, "publishers"),
+    ]
     service = replace(
-        base.services[0], kind_target=manifest.kind, index_target=index, params={"syntax": "mqtt", "levels": 8},
-        sources=sources,
+        base.services[0], kind_target=TOPICS.kind, index_target=find("indexes", str(TOPICS.default_index)).target,
+        params={"syntax": "mqtt", "levels": 8}, sources=sources,
     )  # fmt: skip
     return replace(base, services=[service])
 
 
-def names_target(manifest: KindManifest) -> str:
-    """The usual index of a kind."""
-    from brokers import names
-
-    return names.find("indexes", str(manifest.default_index)).target
-
-
-def _speed(built: Any) -> Callable[[], float]:
+def _speed(built: Model) -> Callable[[], float]:
     from brokers.engine.simulate import simulate
 
-    return lambda: float(simulate(built, engine="inline").metrics["run"]["events_per_s"])
+    def measure() -> float:
+        run = simulate(built, engine="inline").metrics["run"]
+        return float(run["events_per_s"] * run["loop_wall_s"] / run["cpu_s"])
+
+    return measure
 
 
-PARTS: tuple[Callable[[Sizes], Iterator[Row]], ...] = (topic_networks,)
+PARTS: tuple[Callable[[Sizes], Iterator[Row]], ...] = (topic_networks, topic_indexes)

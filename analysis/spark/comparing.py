@@ -402,7 +402,7 @@ def _beside(name: str) -> Callable[[Comparing, pa.Table], Blocks]:
                 mine = table.column("service").to_numpy() == service
                 key = np.zeros(mine.size, np.int64)
                 if wanted.only is not None:
-                    mine &= table.column(wanted.only[0]).to_numpy() == wanted.only[1]
+                    mine &= np.isin(table.column(wanted.only[0]).to_numpy(), wanted.only[1])
                 if wanted.key is not None:
                     key = table.column(wanted.key).to_numpy()
                     mine &= _sampled(judged, key)

@@ -115,6 +115,7 @@ class Services:
         if model.stays is not None:
             self._leaves = model.stays.leaves(model.client_broker.size)
             self.inputs.movers = Movers(model.stays, self.kinds, local, model.client_broker, model.duration_ns)
+        self._keeping = np.array([bool(spec.protocol_class.hands_over) for spec in model.services])
         self.protocols: list[ShardProtocol] = []
         self.loads: Loads | None = None  # what protocols may see of their brokers' load, once there is something
         for i, spec in enumerate(model.services):
@@ -216,12 +217,12 @@ class Services:
             f"service {spec.name!r}: {spec.protocol_target!r} is neither a BrokerProtocol nor a ShardProtocol"
         )
 
-    def expired(self, client: Ints, time: Ints, reason: Ints) -> Ints:
-        """Reasons of deliveries that fell, of which a protocol gave up some only after their client had left."""
+    def expired(self, service: Ints, client: Ints, time: Ints, reason: Ints) -> Ints:
+        """Reasons of deliveries that fell, of which protocols that hand over gave up some long after a client left."""
         if self._sessions is None:
             return reason
-        given_up = (reason == AWAY) & (self._sessions.keep_ns[client] > 0) & (time >= self._leaves[client])
-        return np.where(given_up, EXPIRED, reason)
+        kept = self._keeping[service] & (self._sessions.keep_ns[client] > 0)
+        return np.where((reason == AWAY) & kept & (time >= self._leaves[client]), EXPIRED, reason)
 
     def _loads(self) -> Loads:
         if self.loads is None:

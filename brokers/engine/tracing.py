@@ -92,12 +92,13 @@ class Tracing:
         """Deliveries that did not come about, lost on no link: the broker crashed before, or the client had left."""
         if event.size and self._trace.wants("losses"):
             narrow = self._bench.narrow
-            reason = self._services.expired(client, self._bench.wide[L.W_TIME, event], reason)
+            service, when = narrow[L.N_SERVICE, event], self._bench.wide[L.W_TIME, event]
+            reason = self._services.expired(service, client, when, reason)
             self._trace.write(
                 "losses",
                 link=np.full(event.size, -1, np.int32),
                 time_ns=self._bench.finish[event],
-                service=narrow[L.N_SERVICE, event].astype(np.int16),
+                service=service.astype(np.int16),
                 type=narrow[L.N_TYPE, event].astype(np.int8),
                 body=self._services.bodies.keys(body),
                 cause=np.full(event.size, -1, np.int64),

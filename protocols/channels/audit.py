@@ -9,8 +9,9 @@ have been received; and whatever was received has to be the answer of a version 
 In what the audit counts a pair is a client and a query in one round: `publication` is the query's id.
 
 Losses. A lost answer excuses what lies behind the link for its round. A lost word on who listens to which channel
-excuses what lies behind the link until the next one went over it, for that tells everything again; the trace level
-`full` says when that was, at lower levels it excuses the rest of the run. An answer that a link doubled may come twice.
+excuses what lies behind the link until one that was said later came over it, for that tells everything again; the trace
+level `full` says when that was, at lower levels it excuses the rest of the run. An answer that a link doubled may come
+twice.
 
 What follows is asked in Spark; for tasks in Python `matching` says the same in NumPy.
 """
@@ -22,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 from brokers.auditing import Question
 from brokers.contract import NEVER, Kind
 from protocols.channels.matching import Answered
-from protocols.channels.server import LISTEN
+from protocols.channels.server import LISTEN, PLANNED
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -40,7 +41,7 @@ class ChannelsRule:
     def matcher(self) -> Answered:
         """The same in NumPy."""
         operations = frozenset(self.kind.interests | self.kind.replacements)
-        return Answered(operations, self.dimensions, LISTEN, NEVER)
+        return Answered(operations, self.dimensions, (LISTEN, PLANNED), NEVER)
 
     def judge(self, question: Question, delivered: DataFrame) -> DataFrame:
         """A row per query and round in which it may be due, or was answered. O(queries * rounds), sorted once."""
@@ -201,8 +202,7 @@ class ChannelsRule:
             mine = (F.col("service") == question.service.number) & (F.col("type") == LISTEN)
             lost = trace.table("losses").filter(mine).select("link", F.col("time_ns").alias("begin")).distinct()
             if trace.has("hops"):
-                told = trace.table("hops").filter(mine).select("link", "time_ns")
-                again = lost.join(told, "link").filter(F.col("time_ns") > F.col("begin"))
+                again = lost.join(self._told(question), "link").filter(F.col("said_ns") > F.col("begin"))
                 again = again.groupBy("link", "begin").agg(F.min("time_ns").alias("end"))
                 lost = lost.join(again, ["link", "begin"], "left")
             else:
@@ -219,6 +219,17 @@ class ChannelsRule:
             stretches.append(F.struct(begin, end, behind.alias("behind")))
         stretch = f"struct<begin:bigint,end:bigint,behind:{question.standing.BEHIND}>"
         return F.array(*stretches).cast(f"array<{stretch}>")
+
+    @staticmethod
+    def _told(question: Question) -> DataFrame:
+        """Each word on who listens to what: link, said_ns, time_ns; said where one of its cause was first known."""
+        from pyspark.sql import functions as F
+
+        mine = (F.col("service") == question.service.number) & F.col("type").isin(LISTEN, PLANNED)
+        words = question.trace.table("hops").filter(mine)
+        first = words.groupBy(F.col("broker").alias("source"), "cause").agg(F.min("time_ns").alias("said_ns"))
+        heard = words.filter(F.col("type") == LISTEN).select("link", "source", "cause", "time_ns")
+        return heard.join(first, ["source", "cause"])
 
     # ---- what was received -------------------------------------------------------------------------------
 

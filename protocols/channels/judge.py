@@ -6,8 +6,8 @@ took its place until its end) or free. What the client received has to be the an
 if one is certain, something has to have been received.
 
 A lost answer excuses what lies behind the link for its round. A lost word on who listens to what excuses what lies
-behind the link until the next one went over it, since that tells everything again. An answer that a link doubled may
-come twice.
+behind the link until one that was said later came over it, since that tells everything again; one that was said before
+may come later too, where it waited for the link. An answer that a link doubled may come twice.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import numpy as np
 from brokers.contract import NEVER, Guarantees
 from protocols.channels.database import marks
 from protocols.channels.kind import Asked, Channels
-from protocols.channels.server import LISTEN
+from protocols.channels.server import LISTEN, PLANNED
 from protocols.judging import Audit, doubled, handled_last, judge_order
 from protocols.standing import Standing, Tables
 
@@ -107,19 +107,36 @@ class _Excuses:
         sent = dict(zip(answers["publication"].tolist(), answers["time_ns"].tolist()))
         self.rounds: set[int] = set()
         self.stretches: list[tuple[int, int]] = []
-        told = (hops["service"] == service) & (hops["type"] == LISTEN)
+        told = _told(hops, service)
         mine = np.flatnonzero(losses["service"] == service)
         for row in mine.tolist():
             link, time = int(losses["link"][row]), int(losses["time_ns"][row])
             if losses["type"][row] == LISTEN:
-                later = hops["time_ns"][told & (hops["link"] == link) & (hops["time_ns"] > time)]
-                self.stretches.append((time, int(later.min(initial=NEVER))))
+                later = (came for over, said, came in told if over == link and said > time)
+                self.stretches.append((time, min(later, default=NEVER)))
             elif int(losses["body"][row]) in sent:
                 self.rounds.add(sent[int(losses["body"][row])])
 
     def hold(self, due: _Round) -> bool:
         # Who listens is asked when an answer comes by, which in a network that lags is long after its time.
         return due.sent in self.rounds or any(begin <= due.end and due.sent <= end for begin, end in self.stretches)
+
+
+def _told(hops: Mapping[str, Any], service: int) -> list[tuple[int, int, int]]:
+    """Of each word on who listens to what: over which link it came, when it was said at the latest, and when it came.
+
+    It was said there when one of the same cause was first heard, or planned: what has no cause passes for the first,
+    and so does what was planned before the run.
+    """
+    mine = np.flatnonzero((hops["service"] == service) & np.isin(hops["type"], (LISTEN, PLANNED)))
+    names = ("time_ns", "broker", "cause", "type", "link", "source")
+    rows = sorted(zip(*(hops[name][mine].tolist() for name in names)))
+    first: dict[tuple[int, int], int] = {}  # broker, cause -> when it was first known there
+    for time, broker, cause, *_ in rows:
+        first.setdefault((broker, cause), time)
+    return [
+        (link, first.get((source, cause), 0), time) for time, _, cause, type_, link, source in rows if type_ == LISTEN
+    ]
 
 
 def _received(table: Mapping[str, Any], service: int) -> dict[tuple[int, int, int], list[tuple[int, int]]]:

@@ -43,20 +43,19 @@ class Answered(Padded):
 
     operations: frozenset[int]
     dimensions: int
-    listen: int  # the type of the messages that tell who listens to which channel
+    tell: tuple[int, int]  # the types of the messages that tell who listens to which channel, and of the plan before
     never_ns: int
 
     together = True
 
     @property
     def tables(self) -> dict[str, Wanted]:
-        told = ("type", self.listen)
         return {
             "received": Wanted(("query", "period_ns", "round", "client", "time_ns", "objects", "marks")),
             "answers": Wanted(("publication", "period_ns", "round", "time_ns")),
             "objects": Wanted(("point", "mark", "broker")),
-            "hops": Wanted(("link", "time_ns"), only=told),
-            "losses": Wanted(("link", "time_ns"), only=told),
+            "hops": Wanted(("type", "broker", "source", "cause", "link", "time_ns"), only=("type", self.tell)),
+            "losses": Wanted(("link", "time_ns"), only=("type", self.tell[:1])),
             "doubled": Wanted(("body",)),
         }
 
@@ -184,17 +183,27 @@ class Answered(Padded):
         )  # fmt: skip
 
     def _untold(self, stood: Any, more: dict[str, Columns], p: Array, v: Array) -> Array:
-        """Whether a lost word on who listens to which channel excuses, until the next one went over the link."""
-        lost, told = more["losses"], more["hops"]
+        """Whether a lost word on who listens to which channel excuses, until one said later came over the link."""
+        lost, told = more["losses"], self._told(more["hops"])
         found = np.zeros(p.size, np.bool_)
         sent, came, home = stood.publications.time_ns[p], stood.publications.end_ns[p], stood.versions.home[v]
         pairs = np.unique(np.array([lost["link"], lost["time_ns"]], np.int64), axis=1).T
         for link, begin in pairs.tolist():
-            again = told["time_ns"][(told["link"] == link) & (told["time_ns"] > begin)]
+            again = told["time_ns"][(told["link"] == link) & (told["said_ns"] > begin)]
             end = again.min() if again.size else self.never_ns
             low, high, inside = (stood.run.behind[name][link] for name in _BEHIND)
             found |= (begin <= came) & (sent <= end) & (((home >= low) & (home < high)) == inside)
         return found
+
+    def _told(self, hops: Columns) -> Columns:
+        """Each word on who listens to which channel; it was said where one of its cause was first known."""
+        heard = np.flatnonzero(hops["type"] == self.tell[0])
+        places = np.array([np.r_[hops["broker"], hops["source"][heard]], np.r_[hops["cause"], hops["cause"][heard]]])
+        known, number = np.unique(places, axis=1, return_inverse=True)
+        at, where = np.split(number.reshape(-1), [hops["cause"].size])
+        first = np.full(known.shape[1], self.never_ns)
+        np.minimum.at(first, at, hops["time_ns"])
+        return {"said_ns": first[where], **{name: hops[name][heard] for name in ("link", "time_ns")}}
 
     # ---- what was received
 

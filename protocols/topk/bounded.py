@@ -15,6 +15,7 @@ Branches are asked one after the other, or `at_once` together.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar
 
@@ -58,7 +59,7 @@ class PlainBounded(PlainGather):
 
     Options: ClassVar[type[BaseModel] | None] = BoundedOptions
     keeps: ClassVar[tuple[Any, ...]] = (Search,)
-    remade: ClassVar[tuple[str, ...]] = ("at_once", "k", "bounds")
+    remade: ClassVar[tuple[str, ...]] = ("at_once", "k", "bounds", "stands")
     asked: ClassVar[float] = 0.6
 
     @classmethod
@@ -73,6 +74,7 @@ class PlainBounded(PlainGather):
         self.k: int = kind.params["k"]
         self.timer_min_ns = min(self.timer_min_ns, options.lower_every)
         self.bounds = Bounds(node.env.brokers, kind.attributes, options.cells, kind.params["domain"])
+        self.stands = False  # whether it was there from the start, where filters stood; one that begins again was not
         self.rows: dict[int, Any] = {}  # the filters here, for lowering
         self.stale = False  # whether a lowering is due
         self.last_raise = -1  # the change that last raised the bound here
@@ -130,6 +132,7 @@ class PlainBounded(PlainGather):
 
     def on_standing(self, id: int, client: int, broker: int, row: Any) -> None:
         super().on_standing(id, client, broker, row)
+        self.stands = True
         if broker == self.node.broker:
             self.rows[id] = np.array(row)
         shared = self.node.shared
@@ -148,7 +151,7 @@ class PlainBounded(PlainGather):
         super().load(state)
 
     def first_timers(self) -> list[tuple[int, int, int]]:
-        if "standing" in self.node.shared:
+        if self.stands:
             self.bounds = self.node.shared["standing"][0].copy()
         return super().first_timers()
 
@@ -229,6 +232,10 @@ class Bounded(Asking):
     Options: ClassVar[type[BaseModel] | None] = BoundedOptions
     plain: ClassVar[type[BrokerProtocol] | None] = PlainBounded
     bounded: ClassVar[bool] = True
+
+    @classmethod
+    def misfits(cls, options: Any, overlay: Any, params: Mapping[str, Any]) -> list[tuple[str, str]]:
+        return PlainBounded.misfits(options, overlay, params)
 
     @classmethod
     def expected_events(cls, demand: Demand) -> float:

@@ -6,10 +6,14 @@ heard from all, it decides, and a second pass delivers. Nothing is sent when fil
 costs two messages per link.
 
 Decisions about one publisher's publications wait for those before them, so that they leave in order.
+
+Where links lose messages, nobody waits for a branch longer than `give_up`: what a broker that is paused, or behind
+with its work, answers later is lost, and nothing says so.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar
 
@@ -19,9 +23,11 @@ from pydantic import BaseModel, ConfigDict, Field
 from brokers.contract import NEVER, TIMER, BrokerProtocol, Demand, Message
 from brokers.indexes.topk.contract import Ranking, answered, merged
 from brokers.node import Body
+from brokers.promises import farthest_ns
 from protocols.topk.asking import Asking
 from protocols.topk.asking_record import ANSWER, QUESTION, TOO_LATE
 from protocols.topk.common import Ranked
+from topology.units import format_duration
 
 
 class Options(BaseModel):
@@ -59,6 +65,19 @@ class PlainGather(Ranked):
     keeps: ClassVar[tuple[Any, ...]] = (Open, Ranking)
     remade: ClassVar[tuple[str, ...]] = ("lossy", "timer_min_ns")
     asked: ClassVar[float] = 1.0  # part of the brokers that are expected to be asked
+
+    @classmethod
+    def misfits(cls, options: Any, overlay: Any, params: Mapping[str, Any]) -> list[tuple[str, str]]:
+        there_and_back = 2 * farthest_ns(overlay.link_a, overlay.link_b, overlay.delay_ns)
+        if options.give_up > there_and_back:
+            return []
+        return [
+            (
+                "options.give_up",
+                f"over after {format_duration(options.give_up)}, where a question from the first broker to the "
+                f"farthest and its answer take {format_duration(there_and_back)} at least; give it several times that",
+            )
+        ]
 
     @classmethod
     def expected_events(cls, demand: Demand) -> float:
@@ -177,6 +196,10 @@ class Gather(Asking):
 
     Options: ClassVar[type[BaseModel] | None] = Options
     plain: ClassVar[type[BrokerProtocol] | None] = PlainGather
+
+    @classmethod
+    def misfits(cls, options: Any, overlay: Any, params: Mapping[str, Any]) -> list[tuple[str, str]]:
+        return PlainGather.misfits(options, overlay, params)
 
     @classmethod
     def expected_events(cls, demand: Demand) -> float:

@@ -45,7 +45,7 @@ class Best(Padded):
     @property
     def tables(self) -> dict[str, Wanted]:
         columns = ("publication", "rank", "interest", "client", "score", "tie", "time_ns")
-        gone = Wanted(("body", "client"), key="body", only=("reason", self.away), always=True)
+        gone = Wanted(("body", "client"), key="body", only=("reason", (self.away,)), always=True)
         return {"rankings": Wanted(columns, key="publication"), "losses": gone}
 
     def judged(self, stood: Any, more: dict[str, Columns], delivered: Columns) -> Iterator[Columns]:

@@ -1,9 +1,9 @@
 """The judge that looks at every broker after each message: what one handles changes no other, and no message.
 
-The protocol runs in its author's view, one object per broker. Before and after a broker handles a message, what the
-others remember (their attributes, without those that are `remade`) and what the message carries are written down and
-compared. So it does not matter by what way brokers have something in common: a class, a module, a default argument, a
-closure, a set that came in a message.
+The protocol runs in its author's view, one object per broker. For the first few hundred messages, before and after a
+broker handles one, what the others remember (their attributes, without those that are `remade`) and what it carries are
+written down and compared. So it does not matter by what way brokers have something in common: a class, a module, a
+default argument, a closure, a set that came in a message.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import cached_property
 from io import BytesIO
-from typing import Any
+from typing import Any, NamedTuple
 
 from brokers.contract import BrokerProtocol, Message
 from brokers.engine.simulate import simulate
@@ -24,6 +24,7 @@ from scenarios.hunt.shared import Shared
 
 _NAME = "Watched"  # under which the engine finds the class, in this module
 _CHECKED_AT_END = 500  # bodies
+_LOOKED_AT = 400  # messages of a run, from the first: what comes later is handled unwatched
 
 
 def apart(outcome: Outcome) -> Iterator[tuple[str, str]]:
@@ -82,6 +83,7 @@ class _Watch:
     def __init__(self, names: Any) -> None:
         self.found: dict[str, str] = {}  # sort -> sentence, the first of each
         self._names = names
+        self._looked = 0  # at so many messages
         self._brokers: dict[int, Any] = {}
         self._known: dict[int, dict[str, bytes]] = {}
         self._silent: set[str] = set()  # attributes that cannot be written down
@@ -94,6 +96,10 @@ class _Watch:
 
     def around(self, broker: Any, message: Message, handle: Callable[[Message], None]) -> None:
         """Have a broker handle a message, and look what that changed."""
+        self._looked += 1
+        if self._looked > _LOOKED_AT:
+            handle(message)
+            return
         here = broker.node.broker
         self._brokers[here] = broker
         about = f"{self._names[here]} handled a message of type {message.type} at {message.time} ns"
@@ -156,20 +162,32 @@ class _Pickler(pickle.Pickler):
         self._common = {} if node is None else {id(each) for each in node.shared.values()}
 
     def persistent_id(self, thing: Any) -> Any:
-        kind = type(thing)
-        if kind.__module__.startswith("brokers.") or id(thing) in self._common or callable(thing):
+        if _known_of(type(thing)).of_the_engine or id(thing) in self._common or callable(thing):
             return id(thing)
         return None
 
     def reducer_override(self, thing: Any) -> Any:
         """Without what a record works out once, when somebody asks for it."""
-        kind = type(thing)
-        worked_out = [name for base in kind.__mro__ for name, each in vars(base).items() if _worked_out(each)]
+        worked_out = _known_of(type(thing)).worked_out
         if not worked_out or not hasattr(thing, "__dict__"):
             return NotImplemented
         kept = {name: value for name, value in vars(thing).items() if name not in worked_out}
-        return object.__new__, (kind,), kept
+        return object.__new__, (type(thing),), kept
 
 
-def _worked_out(attribute: Any) -> bool:
-    return isinstance(attribute, cached_property)
+class _Known(NamedTuple):
+    """What is asked of a class for each of its objects."""
+
+    of_the_engine: bool
+    worked_out: tuple[str, ...]  # the attributes that it works out once
+
+
+_KNOWN: dict[type, _Known] = {}
+
+
+def _known_of(kind: type) -> _Known:
+    if kind not in _KNOWN:
+        every = (item for base in kind.__mro__ for item in vars(base).items())
+        worked_out = tuple(name for name, each in every if isinstance(each, cached_property))
+        _KNOWN[kind] = _Known(kind.__module__.startswith("brokers."), worked_out)
+    return _KNOWN[kind]

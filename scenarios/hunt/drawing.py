@@ -31,7 +31,7 @@ from scenarios.problems import explain
 MS = 1_000_000
 _SCALE = 1 << 30
 _LENGTHS_MS = (40, 300, 300, 1_500, 6_000)
-_BUSY = 10  # one case in so many has many publications, and is long
+_BUSY = 25  # one case in so many has many publications, and is long
 REST_NS = 1_500 * MS  # longer than what is on its way takes, on links as they are drawn
 _PROBES = 1 << 22  # numbers that no rehearsal gives
 _FAULTS = ("crash", "cut", "pause", "degrade", "partition", "isolate", "slow")

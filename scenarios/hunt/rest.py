@@ -11,8 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from brokers.faults import NO_PLACE, NO_PLACE_AHEAD, ON_LINK
-from brokers.promises import excused, unnoticed_ns
+from brokers.promises import excused, lost_unnoticed, unnoticed_ns
 from scenarios.hunt.case import Case
 from scenarios.hunt.running import Outcome, run
 
@@ -106,7 +105,7 @@ def _all_gone(outcome: Outcome, lost: set[int]) -> bool:
         again = excused(outcome.guarantees, ending, unnoticed_ns(faults, losses, kind.publications)).again_ns
         if not case.loses or again + _CALM_NS > case.duration_ns:
             return False
-    if _lost_unnoticed(outcome) and not outcome.guarantees.heals_loss:
+    if lost_unnoticed(losses, kind.publications).any() and not outcome.guarantees.heals_loss:
         return False
     begin = {op for op, type_ in kind.types.items() if type_ in kind.interests}
     end = {op for op, type_ in kind.types.items() if type_ in kind.revocations}
@@ -119,13 +118,6 @@ def _all_gone(outcome: Outcome, lost: set[int]) -> bool:
         elif act.op in begin and case.clients[act.client] not in lost:
             stands.add(act.about)
     return (ended or bool(lost)) and not stands
-
-
-def _lost_unnoticed(outcome: Outcome) -> bool:
-    """Whether a link or a queue lost of its own what was no publication, of which nobody is told."""
-    losses = outcome.tables["losses"]
-    by_itself = np.isin(losses["reason"], (ON_LINK, NO_PLACE, NO_PLACE_AHEAD))
-    return bool((by_itself & ~np.isin(losses["type"], sorted(outcome.kind.publications))).any())
 
 
 def _without_what_went(outcome: Outcome, lost: set[int]) -> Case:

@@ -13,8 +13,17 @@ from analysis.bench.hunting import __main__ as program
 from analysis.bench.hunting import rows as figures
 from analysis.bench.hunting.active import ROOT
 from analysis.bench.hunting.attempts import CRASHED, FOUND, SURVIVED, TIMED_OUT, Attempt, attempt
+from analysis.bench.hunting.by_hand import MISTAKES, made_by_hand
 from analysis.bench.hunting.equivalent import EQUIVALENT
-from analysis.bench.hunting.places import mutants_of, places, protocols_using, sample
+from analysis.bench.hunting.places import (
+    KINDS,
+    by_hand,
+    mutants_of,
+    place_of,
+    places,
+    protocols_using,
+    sample,
+)
 from analysis.bench.hunting.rules import RULES, Mutant, mutants
 
 FLOODING = "protocols/content/flooding.py"
@@ -114,6 +123,23 @@ def test_the_shipped_sample_has_every_rule_and_group_and_is_the_same_every_time(
     assert {place.group for place in places() if place.file in files} == {place.group for place in places()}
     assert not any(each.in_kernel for each in taken) and all(each.in_kernel for each in sample(20, 1, True))
     assert [each.id for each in sample(20, 2)] != [each.id for each in taken[:20]]
+
+
+def test_mistakes_made_by_hand_stand_where_they_say_and_are_python():
+    made = by_hand()
+    assert len(made) == len(MISTAKES) == len({each.id for each in made}) >= 19
+    for each in made:
+        source = (ROOT / each.file).read_bytes()
+        changed = each.of(source)
+        assert each.compiles(source) and changed != source
+        assert changed.count(b"\n") == source.count(b"\n")
+    assert {place_of(each.file).group for each in made} == set(KINDS)
+
+
+def test_a_mistake_whose_text_is_gone_is_told():
+    first = MISTAKES[0]
+    with pytest.raises(ValueError, match=r"does not have .* once any more"):
+        list(made_by_hand(first.file, (ROOT / first.file).read_bytes().replace(first.before.encode(), b"inward")))
 
 
 def test_protocols_that_take_in_a_file_are_asked():

@@ -9,9 +9,11 @@ import pytest
 pytest.importorskip("pyspark")
 pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.usefixtures("spark")]
 
+from analysis.spark import audit as audits  # noqa: E402
 from analysis.spark.audit import audit  # noqa: E402
 from analysis.spark.audit_text import text  # noqa: E402
 from protocols.channels.kind import UNSUBSCRIBE  # noqa: E402
+from scenarios import running  # noqa: E402
 
 MAPS = """\
 duration: 4 s
@@ -82,7 +84,40 @@ def test_losses_excuse_what_they_explain_and_leave_the_rest_forced(maps):
     service = one(maps(loss="2 %").path)
     assert service.verdict == "valid", service.reason
     assert 0 < service.excused_missed <= service.excused
-    assert service.forced > service.free
+    assert service.forced > service.excused
+
+
+NARROW = """\
+duration: 300 ms
+topology: {kind: explicit, nodes: 2, links: [[0, 1]]}
+links: {delay: 8 ms, bandwidth: 400 kbit/s}
+clients: {people: {count: 2, placement: {kind: explicit, brokers: [1, 0]}}}
+servers: {atlas: {broker: 0}}
+queues: {links: {messages: 2}}
+services:
+  - name: maps
+    kind: channels
+    protocol: channels
+    workload:
+      - source: script
+        clients: people
+        actions:
+          - {at: 50 ms, client: 0, op: subscribe, number: 0, body: [24000000, 0, 1, 0, 375]}
+          - {at: 50 ms, client: 0, op: subscribe, number: 1, body: [24000000, 0, 500, 0, 1]}
+          - {at: 90 ms, client: 1, op: subscribe, number: 0, body: [24000000, 0, 1, 0, 1]}
+          - {at: 100 ms, client: 1, op: subscribe, number: 0, body: [24000000, 0, 1, 0, 1125]}
+trace: {level: full}
+"""
+
+
+@pytest.mark.parametrize("where", ["in tasks", "in Spark"])
+def test_a_lost_word_excuses_until_one_said_later_has_come(where, tmp_path, monkeypatch):
+    if where == "in Spark":
+        monkeypatch.setattr(audits, "matcher_of", lambda rule: None)
+    (tmp_path / "narrow.yaml").write_text(NARROW, encoding="utf-8")
+    service = one(running.run(tmp_path / "narrow.yaml", engine="inline", out=tmp_path / "runs").folder.path)
+    assert service.verdict == "valid", service.reason
+    assert 0 < service.excused_missed <= service.excused
 
 
 @pytest.mark.full

@@ -82,6 +82,14 @@ def test_what_was_handed_over_is_owed_where_hops_tell_and_accused_nowhere(filled
         assert f"{news.sessions['owed']:,} decisions forced over several stays" in text(audit(run.path))
 
 
+def test_what_a_protocol_that_keeps_nothing_says_too_late_is_no_session_that_expired(filled):
+    run = filled(RIDERS, session="session: {keep: 3 s}", cost="0", level="full")
+    best = audit(run.path).services[1]
+    reasons = {each["reason"] for each in run.read("losses").to_pylist() if each["service"] == 1}
+    assert reasons == {AWAY}
+    assert best.verdict == "valid", best.reason
+
+
 def test_what_did_not_reach_a_client_that_was_away_is_missed(filled, monkeypatch):
     """A hand-over that keeps two messages at most, whatever the session says."""
     keep = HandOver._keep

@@ -86,6 +86,9 @@ OPTIONS = {
         )
     ],
     "context-cells": [{}, {"eager": True}],
+    "topic-scan": [{"syntax": s} for s in ("mqtt", "nats")],  # these in test_topic_indexes.py
+    "topic-skipping": [{"syntax": s} for s in ("mqtt", "nats")],
+    "trie": [{"syntax": s} for s in ("mqtt", "nats")],
 }  # fmt: skip
 LEFT_OUT = {"self", "attributes", "schema", "indexed", "vocabulary", "verify"}  # what a caller always says, or sees
 

@@ -13,7 +13,16 @@ from brokers.indexes.contract import DuplicateId, UnknownId
 from brokers.indexes.registry import INDEXES
 from brokers.indexes.topics.contract import padded
 from brokers.indexes.topics.level_kernels import put_in_order
-from brokers.indexes.topics.syntax import DOLLAR, HASH, PLUS, SYNTAXES, BadFilter, BadName, matches
+from brokers.indexes.topics.syntax import (
+    DOLLAR,
+    HASH,
+    PLUS,
+    SYNTAXES,
+    WORD_MAX,
+    BadFilter,
+    BadName,
+    matches,
+)
 from brokers.indexes.topics.vocabulary import Vocabulary
 from brokers.registry import load
 from tests.brokers.topic_cases import VALID
@@ -113,6 +122,51 @@ def test_an_index_that_lived_answers_as_one_that_was_just_built(index_class, syn
         index.delete(rng.permutation(ids[~gone]))
         index.check()
         assert len(index) == 0 and index.match(np.array(names[0])).size == 0
+
+
+def test_words_may_be_as_large_as_numbers_are(index_class, syntax):
+    rng = np.random.Generator(np.random.PCG64(4))
+    edges = [0, 1, DOLLAR - 1, DOLLAR, DOLLAR + 1, WORD_MAX - 1, WORD_MAX]
+    for _ in range(20):
+        drawn = rng.choice([*edges, PLUS], (60, 3))
+        model = dict(zip((rng.permutation(60) + (1 << 62)).tolist(), drawn.tolist()))
+        index = index_class.build(syntax, list(model), drawn)
+        assert_same_answers(index, model, rng.choice(edges, (40, 3)).tolist())
+        index.check()
+
+
+def test_a_long_life_of_single_changes_leaves_nothing_behind(index_class, syntax):
+    rng = np.random.Generator(np.random.PCG64(7))
+    index, model, fresh, most = index_class(syntax), {}, 0, 0
+    for step in range(3000):
+        growing = step // 500 % 2 == 0
+        if not model or rng.random() < (0.7 if growing else 0.3):
+            id_, fresh = (fresh, fresh + 1) if rng.random() < 0.8 else (fresh + 10_000, fresh + 1)
+            model[id_] = random_levels(rng, 4, True, 7)
+            index.insert([id_], padded([model[id_]]))
+        else:
+            id_ = rng.choice(list(model)).item()
+            index.delete([id_])
+            del model[id_]
+        if step % 100 == 99:
+            index.check()
+            assert_same_answers(index, model, [random_levels(rng, 4, False, 7) for _ in range(5)])
+            most = max(most, len(model))
+    assert most > 150
+    index.delete(list(model))
+    index.check()
+
+
+def test_a_name_that_meets_very_many_nodes_is_answered_as_others_are(index_class, syntax):
+    rng = np.random.Generator(np.random.PCG64(10))
+    filters = [random_levels(rng, 2, True, 12) for _ in range(3000)]
+    model = dict(enumerate(filters))
+    index = index_class.build(syntax, list(model), padded(filters))
+    names = [[0] * 12, *(random_levels(rng, 2, False, 12) for _ in range(30)), [7, 7]]
+    for _ in range(20):  # an index may change its ways
+        assert_same_answers(index, model, names[:3])
+    assert_same_answers(index, model, names)
+    assert_same_answers(index, model, names[::-1])
 
 
 def test_one_filter_may_have_very_many_ids_in_any_order(index_class, syntax):
@@ -274,7 +328,7 @@ class Histories(RuleBasedStateMachine):
 
 
 class TestHistories(Histories.TestCase):
-    settings = settings(max_examples=60, stateful_step_count=15, deadline=None)
+    settings = settings(max_examples=80, stateful_step_count=25, deadline=None)
 
 
 # ---- refusals ----------------------------------------------------------------------------------------

@@ -16,6 +16,9 @@ from protocols.conformance import REHEARSALS, audit, audit_run, check_digests, j
 from protocols.topk.bounds import Bounds
 from protocols.topk.judge import judge
 from protocols.topk.kind import REWEIGHT, SUBSCRIBE, TopK
+from scenarios.loader import loads
+from scenarios.plan import resolve
+from scenarios.problems import ScenarioErrors
 
 TREE, TIES, STRAINED, LOSSY, SETTLED, RING, CYCLES = REHEARSALS
 PROTOCOLS = ("topk-ingress", "topk-gather", "topk-bounded")
@@ -267,3 +270,16 @@ def test_ties_kept_out_by_receiver_are_not_accused(protocol):
     for seed in range(1, 6):
         found = audit_run(rehearse(TREE, protocol, seed, params=params(ties="none", unit="receiver", k=2)))
         assert found.broken == [], str(found)
+
+
+@pytest.mark.parametrize("protocol", ["topk-gather", "topk-bounded"])
+def test_a_limit_that_is_over_before_the_farthest_can_answer_is_refused(protocol):
+    text = (
+        "duration: 1 s\ntopology: {{kind: line, nodes: 4}}\nlinks: {{delay: 5 ms}}\n"
+        "clients: {{all: {{count: 1}}}}\nservices:\n"
+        "  - {{name: best, kind: topk, protocol: {protocol}, options: {{give_up: {give_up}}}}}\n"
+    )
+    said = r"services\[0\].options.give_up: over after 30 ms, where .* take 30 ms at least"
+    with pytest.raises(ScenarioErrors, match=said):
+        resolve(loads(text.format(protocol=protocol, give_up=30_000_000)))
+    resolve(loads(text.format(protocol=protocol, give_up=30_000_001)))

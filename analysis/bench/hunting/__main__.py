@@ -22,7 +22,7 @@ from analysis.bench.hunting.attempts import (
     searched,
 )
 from analysis.bench.hunting.equivalent import EQUIVALENT
-from analysis.bench.hunting.places import mutants_of, places, sample
+from analysis.bench.hunting.places import by_hand, mutants_of, places, sample
 from analysis.bench.hunting.rules import Mutant
 
 SHIPPED = 140  # how many are taken unless said
@@ -36,6 +36,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--for", dest="seconds", type=seconds_of, default=30.0, help="for each (default: 30s)")
     parser.add_argument("--jobs", type=int, default=1, help="processes side by side (default: 1)")
     parser.add_argument("--kernels", action="store_true", help="mutants of compiled code; everything compiled anew")
+    parser.add_argument("--by-hand", action="store_true", help="those that were made by hand, all of them")
     parser.add_argument("--only", nargs="+", metavar="ID", help="these, by their ids")
     parser.add_argument("--finder", default=KIT, help=f"module:function that looks (default: {KIT})")
     parser.add_argument("--list", action="store_true", help="tell which would be taken, and look for none")
@@ -43,7 +44,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = parser.parse_args(arguments)
     if given.mutants < 1 or given.jobs < 1 or given.seed < 0:
         parser.error("--mutants and --jobs are at least 1, --seed at least 0")
-    wanted = _named(given.only) if given.only else sample(given.mutants, given.seed, given.kernels)
+    wanted = by_hand() if given.by_hand else sample(given.mutants, given.seed, given.kernels)
+    wanted = _named(given.only) if given.only else wanted
     if given.only and len(wanted) < len(set(given.only)):
         lacking = sorted(set(given.only) - {each.id for each in wanted})
         parser.error(f"--only: there is no mutant {lacking[0]}; --list shows some")

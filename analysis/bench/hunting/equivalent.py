@@ -43,4 +43,16 @@ EQUIVALENT: dict[str, str] = {
     "f0dc1972": "states a longer time than recovering takes: a weaker promise, and the same runs",
     # protocols/spatial/sharing.py, Sharing.late_matches
     "c9734379": "asked by protocols of this kind that keep interests in `node.table`; of those built in none does",
+    # protocols/spatial/sharing.py, Sharing.delete
+    "847a23b9": "asked by protocols of this kind that keep interests in `node.table`; of those built in none does",
+    # protocols/content/flooding.py, Flooding._enter_changes
+    "1be24e3f": "what has ended keeps its slot in the store: memory; it is not present anywhere, so nobody is served by it",
+    # protocols/context/common.py, ContextBroker.lean
+    "41d27506": "no change has the number 0: the upper half is the client's entity, and those of brokers come first",
+    # protocols/content/resync.py, Recovers._without_what_is_not_said
+    "22d3c09d": "which options the id of a run is made of; what runs is the same",
+    # protocols/topk/asking.py, Asking._make
+    "efdff906": "a body that was just made is read again when it comes, and says the same: time",
+    # protocols/content/subscription.py, Subscription.tidy
+    "f69fc154": "a withdrawal takes the bits back link by link, and a slot is given up only after: it has none left",
 }

@@ -14,6 +14,7 @@ from functools import cache
 from typing import NamedTuple
 
 from analysis.bench.hunting.active import ROOT, module_of
+from analysis.bench.hunting.by_hand import RULE, made_by_hand
 from analysis.bench.hunting.rules import Mutant, mutants
 
 KINDS = ("content", "topk", "spatial", "context", "channels", "topics")
@@ -59,16 +60,22 @@ def place_of(file: str) -> Place:
 
 @cache
 def mutants_of(file: str) -> tuple[Mutant, ...]:
-    """All mutants of a file of the tree."""
-    return tuple(mutants(file, (ROOT / file).read_bytes()))
+    """All mutants of a file of the tree: by rules, and by hand."""
+    source = (ROOT / file).read_bytes()
+    return (*mutants(file, source), *made_by_hand(file, source))
+
+
+def by_hand() -> list[Mutant]:
+    """All that are made by hand."""
+    return [each for place in places() for each in mutants_of(place.file) if each.rule == RULE]
 
 
 def sample(count: int, seed: int, kernels: bool = False) -> list[Mutant]:
-    """So many mutants, the same for the same seed: outside of what Numba compiles, or inside."""
+    """So many mutants by rules, the same for the same seed: outside of what Numba compiles, or inside."""
     used: Counter[str] = Counter()  # how often a rule was
     groups: dict[str, list[Iterator[Mutant]]] = {}
     for place in sorted(places(), key=lambda each: _drawn(seed, each.file)):
-        ways = [each for each in mutants_of(place.file) if each.in_kernel == kernels]
+        ways = [each for each in mutants_of(place.file) if each.in_kernel == kernels and each.rule != RULE]
         groups.setdefault(place.group, []).append(_by_function(ways, seed, used))
     found: list[Mutant] = []
     turns = [_turns(files) for _, files in sorted(groups.items())]

@@ -26,6 +26,7 @@ import hashlib
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator
+from itertools import accumulate
 from typing import NamedTuple
 
 
@@ -215,11 +216,9 @@ class _Around:
 def mutants(file: str, source: bytes) -> list[Mutant]:
     """All mutants of a file, in the order of its text. A few may not compile, which `compiles` tells."""
     found: list[Mutant] = []
-    lines = [0]
-    for line in source.splitlines(keepends=True):
-        lines.append(lines[-1] + len(line))
+    lines = line_begins(source)
     alike: Counter[tuple[str, ...]] = Counter()
-    for function, body, in_kernel in _functions(ast.parse(source)):
+    for function, body, in_kernel in functions(ast.parse(source)):
         around = _Around(function, body)
         for node in _routing(body):
             for rule, makes in RULES.items():
@@ -238,7 +237,12 @@ def mutants(file: str, source: bytes) -> list[Mutant]:
     return sorted(found, key=lambda each: (each.start, each.stop, each.rule))
 
 
-def _functions(tree: ast.Module) -> Iterator[tuple[str, ast.FunctionDef, bool]]:
+def line_begins(source: bytes) -> list[int]:
+    """Where each line of a source begins, in bytes, and where the last one ends."""
+    return [0, *accumulate(len(line) for line in source.splitlines(keepends=True))]
+
+
+def functions(tree: ast.Module) -> Iterator[tuple[str, ast.FunctionDef, bool]]:
     """The functions and methods of a file, by their names."""
     for node in tree.body:
         members = node.body if isinstance(node, ast.ClassDef) else [node]

@@ -25,6 +25,7 @@ def warm() -> None:
             index.match(np.ones(8))
             index.late_matches(np.ones((1, 2)), np.zeros(1, np.int64), np.zeros(1, np.int64), np.ones((1, 2)))
             index.rows(ids[:1])
+            index.check()
             index.delete(np.concatenate([ids, ids + 1]))
 
 

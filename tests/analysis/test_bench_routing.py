@@ -1,0 +1,27 @@
+"""Rows of the group `routing`, scaled down. No figure is judged."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from analysis.bench import routing
+from brokers.engine.simulate import simulate
+
+SMALL = replace(routing.Sizes().topics, brokers=20, subscriptions=200, publications_per_s=300.0, seconds=0.2)
+
+
+def test_networks_of_topics_stand_beside_those_of_ranges_and_deliver():
+    rows = list(routing.topic_networks(replace(routing.Sizes(), repeats=1, topics=SMALL, names=500)))
+    assert [row["target"] for row in rows] == ["at least 1 M hops/CPU s"] * 2
+    assert all(row["value"] > 0 and row["baseline"] for row in rows)
+    for wildcards in (0.0, 0.1):
+        metrics = simulate(routing.topic_model(SMALL, 500, wildcards)).metrics["services"]["bench"]
+        assert metrics["publications"] > 40 and metrics["deliveries"] > 10
+
+
+def test_wildcards_bring_more_deliveries():
+    few, many = (
+        simulate(routing.topic_model(SMALL, 500, share)).metrics["services"]["bench"]["deliveries"]
+        for share in (0.0, 0.5)
+    )
+    assert many > few
