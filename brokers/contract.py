@@ -186,6 +186,10 @@ class Kind(ABC):
         """
         return rows
 
+    def point(self, row: Floats) -> Floats:
+        """A publication as a point of the space that `ranges` are of, NaN where it has no value."""
+        return row
+
     @property
     def range_attributes(self) -> int:
         """How many attributes `ranges` names at most."""

@@ -251,7 +251,12 @@ GROUPS: dict[str, Group] = {
         fitting.mobility,
         lambda: load("scenarios.moving.registry:MOBILITY"),
     ),
-    "metrics": Group("metric", "a brokers.metrics.Metric with a `measure`", fitting.metric, dict),
+    "metrics": Group(
+        "metric",
+        "a brokers.metrics.Metric with a `measure`",
+        fitting.metric,
+        lambda: load("protocols.measures:METRICS"),
+    ),
     "measures": Group("measure", "a function of (tables, kind)", fitting.measure),
     "audit rules": Group("audit rule", "a class with decisions() or judge()", fitting.rule),
     "judges": Group("judge", "a function of (tables, kind, guarantees, service)", fitting.takes(4)),

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
-from analysis.bench import filters_of_topics
+from analysis.bench import filters_of_topics, routing_practice
 from analysis.bench.models import SUBSCRIPTION, Setting, model
 from analysis.bench.rows import REPEATS, Row, medians, row
 from brokers.engine.model import Model, SourceSpec
@@ -78,4 +78,4 @@ def _speed(built: Model) -> Callable[[], float]:
     return measure
 
 
-PARTS: tuple[Callable[[Sizes], Iterator[Row]], ...] = (topic_networks, topic_indexes)
+PARTS: tuple[Callable[[Sizes], Iterator[Row]], ...] = (topic_networks, topic_indexes, *routing_practice.PARTS)

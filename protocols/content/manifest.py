@@ -32,6 +32,10 @@ CONTENT = KindManifest(
             "as subscription, but a subscription that a forwarded one covers stays behind",
             {"under_faults": _RECOVERS},
         ),
+        "rendezvous": Entry(
+            "protocols.content.rendezvous:Rendezvous",
+            "publications and subscriptions meet on the way to a hub, of several, chosen by a hash of a value",
+        ),
         **{name: PRACTICE[name] for name in ("cluster", "leaf", "bridges")},
     },
     workloads={

@@ -158,6 +158,13 @@ class Topics(Kind):
         name = levels_of(PUBLISH, message)
         return {id_ for id_, row in interests.items() if matches(levels_of(SUBSCRIBE, row), name, self.syntax)}
 
+    def point(self, row: Floats) -> Floats:
+        found = np.full(self.range_attributes, np.nan)
+        levels = levels_of(PUBLISH, row)
+        found[: len(levels)] = levels
+        found[len(levels)] = ABSENT
+        return found
+
     @property
     def range_attributes(self) -> int:
         return self.levels + 1

@@ -17,7 +17,7 @@ TOPICS = KindManifest(
     warm="brokers.indexes.topics.warm:warm",
     judge="protocols.topics.judge:judge",
     protocols={
-        **{name: CONTENT.protocols[name] for name in ("flooding", "subscription", "covering")},
+        **{name: CONTENT.protocols[name] for name in ("flooding", "subscription", "covering", "rendezvous")},
         "topics": Entry(
             "protocols.topics.forwarding:Forwarding",
             "as subscription, with no-local and groups, whose member is chosen where a publication enters",

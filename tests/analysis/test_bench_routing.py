@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from analysis.bench import routing
+import pytest
+
+from analysis.bench import routing, routing_practice
 from brokers.engine.simulate import simulate
 
 SMALL = replace(routing.Sizes().topics, brokers=20, subscriptions=200, publications_per_s=300.0, seconds=0.2)
@@ -25,3 +27,10 @@ def test_wildcards_bring_more_deliveries():
         for share in (0.0, 0.5)
     )
     assert many > few
+
+
+@pytest.mark.parametrize("part", routing_practice.PARTS, ids=lambda part: part.__name__)
+def test_what_practice_costs_is_what_the_closed_forms_say(part):
+    rows = list(part(routing.Sizes()))
+    assert [row["name"] for row in rows if not row["holds"]] == []
+    assert rows

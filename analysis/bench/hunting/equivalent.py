@@ -46,7 +46,7 @@ EQUIVALENT: dict[str, str] = {
     # protocols/spatial/sharing.py, Sharing.delete
     "847a23b9": "asked by protocols of this kind that keep interests in `node.table`; of those built in none does",
     # protocols/content/flooding.py, Flooding._enter_changes
-    "1be24e3f": "what has ended keeps its slot in the store: memory; it is not present anywhere, so nobody is served by it",
+    "1be24e3f": "what has ended keeps its slot in the store: memory; it is present nowhere, so nobody is served by it",
     # protocols/context/common.py, ContextBroker.lean
     "41d27506": "no change has the number 0: the upper half is the client's entity, and those of brokers come first",
     # protocols/content/resync.py, Recovers._without_what_is_not_said

@@ -1,0 +1,66 @@
+"""What routing costs, counted by hand on small traces."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from protocols import measures
+
+KIND = None
+
+
+def columns(**lists):
+    return {name: np.array(values, np.int64) for name, values in lists.items()}
+
+
+# Publication 100 enters broker 0 and goes to 1 and 2; from 1 to 3. It is delivered at 3 alone. 7 is a change.
+HOPS = columns(
+    link=[-1, 0, 2, 4, 0, -1],
+    body=[100, 100, 100, 100, 7, -1],
+    time_ns=[1, 11, 12, 21, 30, 40],
+    broker=[0, 1, 2, 3, 1, 1],
+    source=[9, 0, 0, 1, 0, 1],
+)
+TABLES = {
+    "hops": HOPS,
+    "publications": columns(publication=[100], broker=[0]),
+    "deliveries": columns(publication=[100], broker=[3], published_ns=[1], time_ns=[31]),
+    "links": columns(**{"from": [0, 1, 0, 2, 1, 3], "to": [1, 0, 2, 0, 3, 1], "delay_ns": [10, 10, 4, 4, 10, 10]}),
+    "changes": columns(change=[7, 8]),
+    "samples": columns(entries=[0, 2, 4, 2]),
+}
+
+
+def test_what_carries_a_publication_is_told_from_what_does_not():
+    assert measures.carried(TABLES, KIND) == 3
+    assert measures.control(TABLES, KIND) == 1
+    assert measures.control_per_change(TABLES, KIND) == 0.5
+
+
+def test_waste_is_what_led_to_nobody():
+    assert measures.waste(TABLES, KIND) == pytest.approx(1 / 3)  # that to broker 2
+    nobody = {**TABLES, "deliveries": {name: column[:0] for name, column in TABLES["deliveries"].items()}}
+    assert measures.waste(nobody, KIND) == 1
+
+
+def test_stretch_is_beside_the_shortest_way():
+    assert measures.stretch(TABLES, KIND) == pytest.approx(30 / 20)
+    here = {**TABLES, "deliveries": columns(publication=[100], broker=[0], published_ns=[1], time_ns=[1])}
+    assert measures.stretch(here, KIND) is None
+
+
+def test_tables_in_the_mean_and_at_most():
+    assert (measures.tables_mean(TABLES, KIND), measures.tables_largest(TABLES, KIND)) == (2, 4)
+
+
+def test_nothing_measured_where_nothing_happened():
+    nothing = {table: {name: column[:0] for name, column in rows.items()} for table, rows in TABLES.items()}
+    assert measures.waste(nothing, KIND) is None and measures.tables_mean(nothing, KIND) is None
+    assert measures.control_per_change(nothing, KIND) is None and measures.carried(nothing, KIND) == 0
+
+
+def test_each_is_listed_by_its_own_name():
+    for name, entry in measures.METRICS.items():
+        metric = getattr(measures, entry.target.partition(":")[2])
+        assert metric.name == name and entry.prose == metric.prose
