@@ -35,6 +35,10 @@ class Cluster(Forwarding):
         return [("protocol", f"is a cluster, in which every two brokers have a link; {a} and {b} have none")]
 
     @classmethod
+    def hops_max(cls, overlay: Any) -> int:
+        return 1
+
+    @classmethod
     def places(cls, env: Any) -> list[Place]:
         return [cls._place(links_of(env, broker)) for broker in range(env.brokers)]
 

@@ -23,7 +23,6 @@ from brokers.contract import Message
 from brokers.node import Body
 from protocols.practice.interest import LAST_TYPE as LAST_OF_INTEREST
 from protocols.practice.interest import Filter, Interested
-from protocols.practice.places import LOCAL
 from protocols.topics.kind import PUBLISH
 from topology import draws
 
@@ -78,11 +77,12 @@ class Forwarding(Interested):
         return sum(count for said, count in there.items() if not said or said != origin)
 
     def pass_on(self, message: Message, copies: dict[int, list[Filter]], origin: int) -> None:
-        for link in sorted(copies, key=self.place.onward[message.link].index) if copies else ():
+        for link in self.place.onward.get(message.link, ()):
+            word = self.place.said(link, origin)
+            if link not in copies or word is None:
+                continue
             if copies[link]:
                 self.node.send(message, link, NAMED, [list(filter) for filter in copies[link]])
-            word = self.place.said(link, origin)
-            assert word is not None
             self.node.send(message, link, PUBLISH, Body(message.body), word)
 
     # ---- groups ----------------------------------------------------------------------------------------
@@ -124,6 +124,3 @@ class Forwarding(Interested):
 
     def client_of(self, id: int) -> int:
         return (id >> 32) - self.node.env.entity_base
-
-
-__all__ = ["LAST_TYPE", "LOCAL", "Forwarding"]

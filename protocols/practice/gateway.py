@@ -100,6 +100,10 @@ class Gateway(Forwarding):
         return []
 
     @classmethod
+    def hops_max(cls, overlay: Any) -> int:
+        return 2
+
+    @classmethod
     def places(cls, env: Any) -> list[Place]:
         cluster = clusters_of(env.overlay, env.options.cluster_size)
         ahead = [_gateways(env, broker, cluster) for broker in range(env.brokers)]

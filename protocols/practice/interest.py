@@ -56,6 +56,7 @@ class Interested(BrokerProtocol):
         # Filter -> link beyond which it is wanted, or LOCAL -> origin -> how many want it.
         self.wanted: dict[Filter, dict[int, dict[int, int]]] = {}
         self.told: dict[int, dict[tuple[int, Filter], Told]] = {link: {} for link in self.place.onward if link != LOCAL}
+        self.size = 0  # filters of this broker and of each neighbour, each once
         self.strangers: list[int] = []  # links that are down
         self.number: dict[Filter, int] = {}  # filter -> its entry in the table
         self.numbers = 0
@@ -67,14 +68,19 @@ class Interested(BrokerProtocol):
 
     @classmethod
     def recovery(cls, options: Any, overlay: Any, faced: Faced) -> Recovery | None:
-        """To be told, to ask and be answered over a link, and to pass it on to everybody.
+        """To be told, to ask and be answered over a link, and to pass it on over as many as there may be.
 
         What a link loses by itself nobody is told of; so nothing is promised where links do.
         """
         if np.any(overlay.loss):
             return None
         noticed = min(faced.detect_ns, _NOTICED_MAX_NS)
-        return Recovery(noticed + 2 * faced.link_ns + 2 * faced.way_ns + WAITING_NS, lets_go=True)
+        return Recovery(noticed + (2 + cls.hops_max(overlay)) * faced.link_ns + WAITING_NS, lets_go=True)
+
+    @classmethod
+    def hops_max(cls, overlay: Any) -> int:
+        """Over how many links something goes at most."""
+        return int(overlay.brokers)
 
     @classmethod
     def expected_events(cls, demand: Demand) -> float:
@@ -165,12 +171,13 @@ class Interested(BrokerProtocol):
     def note(self, filter: Filter, beyond: int, origin: int, count: int) -> None:
         """Keep how many want a filter there."""
         there = self.wanted.setdefault(filter, {})
-        of = there.setdefault(beyond, {})
+        before, of = len(there), there.setdefault(beyond, {})
         of.pop(origin, None)
         if count:
             of[origin] = count
         if not of:
             del there[beyond]
+        self.size += len(there) - before
         if not there:
             del self.wanted[filter]
             if filter in self.number:
@@ -290,8 +297,7 @@ class Interested(BrokerProtocol):
     # ---- what is told of it ----------------------------------------------------------------------------
 
     def entries(self) -> int:
-        """Filters of this broker and of each neighbour, each once."""
-        return sum(map(len, self.wanted.values()))
+        return self.size
 
     def describe(self) -> dict[str, Any]:
         env = self.node.env

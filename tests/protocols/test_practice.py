@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from brokers.engine.simulate import MemoryTraces, simulate, tables_of
 from brokers.errors import NeverQuiet
+from brokers.faults import LOST, Crash, Schedule
 from brokers.indexes.topics.syntax import HASH, PLUS
 from protocols.conformance import REHEARSALS, audit_run, check_digests, join, overlay_of, rehearse, service_of
 from protocols.joining import Joined
@@ -358,6 +359,48 @@ def test_bridges_are_refused_where_messages_circle(links, options, refused):
     found = Bridges.misfits(Bridges.Options(**options), overlay_of(links), {})
     assert [why for _, why in found if refused in why] == [why for _, why in found]
     assert bool(found) == bool(refused)
+
+
+# ---- what comes back ---------------------------------------------------------------------------------
+
+
+def judged(net, *crashes):
+    """The audit of a run in which brokers crash and forget, each from one second to another, and who got what."""
+    faults = Schedule(tuple(Crash(b, at * 1000 * MS, to * 1000 * MS, LOST) for b, at, to in crashes), detect_ns=10 * MS)
+    model = replace(net.model(), faults=faults)
+    traces = MemoryTraces("full", tables_of(model))
+    simulate(model, trace=traces)
+    table = traces.tables()["deliveries"]
+    clients = (table["client"] - model.overlay.brokers).tolist()
+    return audit_run(model).verdict, sorted(zip(table["publication"].tolist(), clients))
+
+
+def test_a_broker_that_forgot_is_told_of_what_lies_behind_its_neighbours():
+    """A - B - C, where B is a hub and a spoke; it comes back, and what is asked at C reaches A once more."""
+    net = network(Leaf, [(0, 1), (1, 2)], [0, 2])
+    subscribe(net, 1, 1)
+    sent = net.send(0, "publish", [1], at_ns=8_000 * MS)
+    assert judged(net, (1, 3, 5)) == ("valid", [(sent, 1)])
+
+
+def test_the_weight_of_a_group_is_restored_with_it():
+    net = network(Leaf, [(0, 1), (1, 2)], [0, 0, 0, 2])
+    for client in range(3):
+        subscribe(net, client, HASH, group=1)
+    net.send(0, "unsubscribe", word=net.interest(0), at_ns=8_000 * MS)
+    sent = net.send(3, "publish", [1], at_ns=9_000 * MS)
+    verdict, got = judged(net, (1, 5, 6))
+    assert (verdict, [each for each, _ in got]) == ("valid", [sent])
+
+
+def test_a_gateway_that_forgot_that_it_takes_only_what_is_asked_for_begins_anew():
+    net = network(Gateway, mesh(3), [0, 2], [0, 0, 1], options={"refusals_max": 1})
+    for name in (1, 2, 3):
+        publish(net, 0, name)
+    net.send(1, "subscribe", [0, 0, 2], word=net.interest(1), at_ns=9_000 * MS)
+    sent = net.send(0, "publish", [2], at_ns=10_000 * MS)
+    for broker in (0, 2):
+        assert judged(net, (broker, 5, 6)) == ("valid", [(sent, 1)])
 
 
 # ---- all of them ---------------------------------------------------------------------------------------
