@@ -95,12 +95,9 @@ def clusters_of(overlay: Any, size: int | None) -> list[int]:
 
 
 def neighbours_of(overlay: Any) -> list[set[int]]:
-    """The neighbours of each broker."""
-    found: list[set[int]] = [set() for _ in range(overlay.nodes)]
-    for a, b in zip(overlay.link_a.tolist(), overlay.link_b.tolist()):
-        found[a].add(b)
-        found[b].add(a)
-    return found
+    """The neighbours of each broker, over links that are there from the start."""
+    near = overlay.adjacency
+    return [set(near.neighbour[near.start[b] : near.start[b + 1]].tolist()) for b in range(overlay.brokers)]
 
 
 def unlinked(overlay: Any, cluster: Sequence[int]) -> tuple[int, int] | None:

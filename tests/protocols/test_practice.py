@@ -104,6 +104,8 @@ def test_a_cluster_without_a_link_between_two_brokers_is_refused():
     ((where, why),) = Cluster.misfits(None, overlay, {})
     assert (where, "b0 and b2 have none" in why) == ("protocol", True)
     assert not Cluster.misfits(None, overlay_of(mesh(3)), {})
+    latent = overlay_of(mesh(3), latent=np.array([False, True, False]))
+    assert "b0 and b2 have none" in Cluster.misfits(None, latent, {})[0][1]
 
 
 # ---- groups --------------------------------------------------------------------------------------------
