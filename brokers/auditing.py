@@ -91,6 +91,10 @@ class Standing(Protocol):
         """Whether no lost message of either excuses that the two did not meet."""
         ...
 
+    def mended(self) -> Column:
+        """Whether the publication was sent when no lost change excuses anything any more."""
+        ...
+
     def behind_links(self, lost: DataFrame) -> DataFrame | None:
         """link, behind: what is reached only over it, for the links that lost something; None if none did."""
         ...
@@ -147,10 +151,10 @@ class Stood(Protocol):
     """Publications and versions as arrays, and how they stood to each other; pairs are given as rows of both.
 
     `publications` are in the order in which they were sent: publication, time_ns, end_ns, place, cut, values (as
-    `Matcher.publications` makes them), unheard. `versions` are what `Standing.versions` has: change, interest,
-    operation, broker, client, home, issued_ns, settled_ns, revoked_ns, gone_ns, values, unsettled, unheard. `run` knows
-    duration_ns, travel_ns_max, whether there are hops (`deep`), cut_from_ns (None if nothing was under way at the
-    end), the place of brokers, and what lies `behind` links.
+    `Matcher.publications` makes them), unheard, mended (no lost change excuses anything any more). `versions` are what
+    `Standing.versions` has: change, interest, operation, broker, client, home, issued_ns, settled_ns, revoked_ns,
+    gone_ns, values, unsettled, unheard. `run` knows duration_ns, travel_ns_max, whether there are hops (`deep`),
+    cut_from_ns (None if nothing was under way at the end), the place of brokers, and what lies `behind` links.
     """
 
     publications: Any

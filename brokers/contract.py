@@ -124,6 +124,9 @@ class Kind(ABC):
     changes: ClassVar[frozenset[int]]
     revocations: ClassVar[frozenset[int]] = frozenset()  # changes that end the interest named by their word
     interests: ClassVar[frozenset[int]] = frozenset()  # changes that begin the interest named by their word
+    # Of the interests those that want nothing: a client says what it will publish. They begin, end and are told again
+    # as interests are, and never stand from the start.
+    offers: ClassVar[frozenset[int]] = frozenset()
     replacements: ClassVar[frozenset[int]] = frozenset()  # changes that take the place of the last with their word
     tables: ClassVar[Mapping[str, Table]] = {}  # trace tables of this kind's own, written by `Out.record`
     Params: ClassVar[type[BaseModel]]
@@ -148,6 +151,24 @@ class Kind(ABC):
         Only a protocol that says it `meets` them may serve it.
         """
         return {}
+
+    @classmethod
+    def misfits_of_workload(cls, params: Mapping[str, Any], workload: Sequence[Any]) -> list[tuple[str, str]]:
+        """What of the sources of a service does not go together, as (key in the service, what is wrong).
+
+        Of each source `name`, `group` (of clients) and `params` are known.
+        """
+        return []
+
+    @classmethod
+    def wants(cls) -> frozenset[int]:
+        """The interests that want something."""
+        return cls.interests - cls.offers
+
+    @property
+    def advertised(self) -> bool:
+        """Whether a publication is owed to nobody unless an offer of its publisher holds it, as the oracle says."""
+        return False
 
     @abstractmethod
     def row_bytes(self, type: int, rows: Floats) -> Ints:
@@ -453,6 +474,7 @@ class ShardProtocol(ABC):
     hands_over: ClassVar[bool] = False  # whether `plain` hands over what came for a client that was away
     frugal: ClassVar[bool] = False  # on a tree a publication goes over a link only if somebody behind may get it
     resends: ClassVar[bool] = False  # whether a publication may rightly go over a link once more
+    requires: ClassVar[Mapping[str, Any]] = {}  # what the parameters of its kind have to say
     hears_faults: ClassVar[bool] = False  # whether `handle` gets events of the kind FAULT
     # Whether `handle` gets them for brokers that come back without what they knew, and forgets it (the word of a
     # RESTART says what is left); where such brokers are and it does not, `plain` runs in its place.
@@ -598,6 +620,7 @@ class BrokerProtocol(ABC):
     hands_over: ClassVar[bool] = False  # whether it heeds `env.sessions`
     frugal: ClassVar[bool] = False  # on a tree a publication goes over a link only if somebody behind may get it
     resends: ClassVar[bool] = False  # whether a publication may rightly go over a link once more
+    requires: ClassVar[Mapping[str, Any]] = {}  # what the parameters of its kind have to say
     state_version: ClassVar[int] = 1  # goes up when `load` would misread what `state` gave before
     # What attributes hold beside plain data: classes of records, functions that an `Aside` computes.
     keeps: ClassVar[tuple[Any, ...]] = ()

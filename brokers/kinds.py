@@ -15,6 +15,7 @@ from brokers.errors import InvalidInput
 from brokers.metrics import Metric
 from brokers.registry import Entry, imported, installed, load
 
+UNDRAWN = "not drawn"  # beside the type of a parameter: hunts leave it as it is, unless a protocol needs it
 _UNDER_FAULTS = {"under_faults": "nothing"}  # what a protocol promises then, unless its entry says so
 
 
@@ -47,6 +48,12 @@ def kinds_of(protocol: Any) -> tuple[str, ...]:
 def kinds_told(names: Sequence[str]) -> str:
     """The names of kinds in a sentence."""
     return f"the kind{'s' * (len(names) > 1)} {' and '.join(map(repr, names))}"
+
+
+def all_that(protocol: Any, kind: Any) -> dict[str, Any]:
+    """The parameters of a service of a kind that asks for all that a protocol needs to be said, and can do."""
+    can = {key: True for key in sorted(getattr(protocol, "meets", ())) if key in kind.Params.model_fields}
+    return {**can, **getattr(protocol, "requires", {})}
 
 
 def unmet(kind: Any, protocol: Any, params: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -87,6 +94,12 @@ def built_in() -> dict[str, Entry]:
         each.name: Entry(each.kind, each.prose, {"question": each.question, "default_index": each.default_index})
         for each in manifests()
     }
+
+
+def metrics() -> dict[str, Entry]:
+    """The metrics that come with brokerlab beside those of kinds, for services that name them."""
+    found: dict[str, Entry] = load("protocols.registry:METRICS")
+    return found
 
 
 def brought(group: str) -> dict[str, Entry]:

@@ -251,12 +251,7 @@ GROUPS: dict[str, Group] = {
         fitting.mobility,
         lambda: load("scenarios.moving.registry:MOBILITY"),
     ),
-    "metrics": Group(
-        "metric",
-        "a brokers.metrics.Metric with a `measure`",
-        fitting.metric,
-        lambda: load("protocols.measures:METRICS"),
-    ),
+    "metrics": Group("metric", "a brokers.metrics.Metric with a `measure`", fitting.metric, kinds.metrics),
     "measures": Group("measure", "a function of (tables, kind)", fitting.measure),
     "audit rules": Group("audit rule", "a class with decisions() or judge()", fitting.rule),
     "judges": Group("judge", "a function of (tables, kind, guarantees, service)", fitting.takes(4)),

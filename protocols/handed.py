@@ -82,7 +82,7 @@ class Sessions:
             if client in last:
                 self._next[last[client]] = stay
             last[client] = stay
-        self._of_word = {each.word: each for each in standing.versions if each.type in kind.interests}
+        self._of_word = {each.word: each for each in standing.versions if each.type in kind.wants()}
         self.lines = list(self._lines())
         self.found = HandedOver()
 

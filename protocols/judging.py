@@ -22,7 +22,7 @@ from brokers.contract import Guarantees, Kind
 from brokers.faults import AWAY
 from brokers.naming import message_name
 from protocols.handed import HandedOver, Sessions, sessions_in
-from protocols.standing import Standing, Tables, excused_of
+from protocols.standing import Standing, Tables, Version, excused_of
 
 _EXAMPLES = 5  # of each kind of mistake that an audit keeps
 
@@ -189,13 +189,15 @@ def pair_by_pair(tables: Tables, kind: Kind, guarantees: Guarantees, service: in
     """Judge a run by the oracle of its kind alone."""
     found = Audit.of(tables, guarantees)
     standing = Standing(tables, kind, service, guarantees)
-    interests = {each.change: each for each in standing.versions if each.type in kind.interests}
+    interests = {each.change: each for each in standing.versions if each.type in kind.wants()}
     rows = {change: version.values for change, version in interests.items()}
     asking = {version.client for version in interests.values()}
+    offered = Offered(standing, kind)
     sessions = Sessions(tables, kind, standing) if guarantees.hands_over and sessions_in(tables) else None
     every: dict[int, Published] = {}
     for p in published(found, tables, kind, service):
         every[p.id] = p
+        owed, forgiven = offered.certain(p), offered.certain(p, forgive=True)
         must: set[int] = set()
         excused: set[int] = set()
         may: set[int] = set()
@@ -203,14 +205,33 @@ def pair_by_pair(tables: Tables, kind: Kind, guarantees: Guarantees, service: in
             if not standing.possible(version, p):
                 continue
             may.add(version.client)
-            if standing.certain(version, p) and not p.lost:
+            if owed and standing.certain(version, p) and not p.lost:
                 must.add(version.client)
-            elif standing.certain(version, p, forgive=True):
+            elif forgiven and standing.certain(version, p, forgive=True):
                 excused.add(version.client)
         judge_pairs(found, p, must, may, excused, asking)
     if sessions is not None:
         judge_sessions(found, sessions.judge(every, kind.oracle))
     return found
+
+
+class Offered:
+    """What publishers say that they will publish, where only that is owed to anybody (`Kind.offers`)."""
+
+    def __init__(self, standing: Standing, kind: Kind) -> None:
+        self._standing, self._kind = standing, kind
+        self._of: dict[int, dict[int, Version]] = {}  # client -> its offers, by their changes
+        for each in standing.versions:
+            if each.type in kind.offers:
+                self._of.setdefault(each.client, {})[each.change] = each
+
+    def certain(self, p: Published, forgive: bool = False) -> bool:
+        """Whether an offer that must count holds a publication."""
+        if not self._kind.advertised:
+            return True
+        offers = self._of.get(p.id >> 32, {})
+        holding = self._kind.oracle({change: offer.values for change, offer in offers.items()}, p.values)
+        return any(self._standing.certain(offers[change], p, forgive) for change in holding)
 
 
 def judge_sessions(found: Audit, handed: HandedOver) -> None:

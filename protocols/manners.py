@@ -38,7 +38,7 @@ def over_budget(
             yield "twice", f"publication {found.message(body)} went over the link {_link(tables, link)} more than once"
     if protocol.frugal and overlay.is_tree and not overlay.has_latent:
         standing = Standing(tables, kind, service, guarantees)
-        interests = {each.change: each for each in standing.versions if each.type in kind.interests}
+        interests = {each.change: each for each in standing.versions if each.type in kind.wants()}
         rows = {change: version.values for change, version in interests.items()}
         over: dict[int, list[int]] = {}
         for body, link in sorted(went):

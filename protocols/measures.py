@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 
 from brokers.contract import Kind
 from brokers.metrics import Metric, Together
-from brokers.registry import Entry
 
 Tables = Mapping[str, Mapping[str, NDArray[Any]]]
 
@@ -146,12 +145,3 @@ STRETCH = Metric(
     "stretch", Together.APART, "times as long as by the shortest way that a delivery to another broker took",
     "protocols.measures:stretch", _DELAYS,
 )  # fmt: skip
-METRICS: dict[str, Entry] = {
-    "tables.mean": Entry("protocols.measures:TABLES_MEAN", TABLES_MEAN.prose),
-    "tables.largest": Entry("protocols.measures:TABLES_LARGEST", TABLES_LARGEST.prose),
-    "links.carried": Entry("protocols.measures:CARRIED", CARRIED.prose),
-    "links.control": Entry("protocols.measures:CONTROL", CONTROL.prose),
-    "control.per_change": Entry("protocols.measures:CONTROL_PER_CHANGE", CONTROL_PER_CHANGE.prose),
-    "waste": Entry("protocols.measures:WASTE", WASTE.prose),
-    "stretch": Entry("protocols.measures:STRETCH", STRETCH.prose),
-}

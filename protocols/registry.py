@@ -1,7 +1,10 @@
-"""The kinds that come with brokerlab. A new one is one folder and one line here.
+"""The kinds that come with brokerlab, and the metrics that any service may name. A new one is one line here.
 
-The line names the kind's manifest (`brokers.kinds`), which names its protocols, workloads and all its other parts.
+The line of a kind, which is one folder, names its manifest (`brokers.kinds`), which names its protocols, workloads and
+all its other parts. Metrics lie in `protocols.measures`.
 """
+
+from brokers.registry import Entry
 
 KINDS: dict[str, str] = {
     "content": "protocols.content.manifest:CONTENT",
@@ -10,4 +13,21 @@ KINDS: dict[str, str] = {
     "spatial": "protocols.spatial.manifest:SPATIAL",
     "context": "protocols.context.manifest:CONTEXT",
     "topics": "protocols.topics.manifest:TOPICS",
+}
+
+METRICS: dict[str, Entry] = {
+    "tables.mean": Entry("protocols.measures:TABLES_MEAN", "entries of a broker, in the mean over brokers and samples"),
+    "tables.largest": Entry("protocols.measures:TABLES_LARGEST", "entries of the broker that ever had most"),
+    "links.carried": Entry("protocols.measures:CARRIED", "messages over links that carried publications (level full)"),
+    "links.control": Entry("protocols.measures:CONTROL", "messages over links that carried none (level full)"),
+    "control.per_change": Entry("protocols.measures:CONTROL_PER_CHANGE", "the same for each change (level full)"),
+    "waste": Entry(
+        "protocols.measures:WASTE", "share of the messages that carried publications, to nobody in the end (level full)"
+    ),
+    "stretch": Entry(
+        "protocols.measures:STRETCH", "times as long as by the shortest way that a delivery to another broker took"
+    ),
+    "publications.outside": Entry(
+        "protocols.content.measures:OUTSIDE", "dropped, as no advertisement of their publisher held them"
+    ),
 }

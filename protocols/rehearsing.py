@@ -18,7 +18,7 @@ from brokers import names
 from brokers.contract import NEVER, Emission, SourceContext
 from brokers.engine.model import Model, ServiceSpec, SourceSpec
 from brokers.errors import InvalidInput
-from brokers.kinds import kinds_of, kinds_told, unmet
+from brokers.kinds import all_that, kinds_of, kinds_told, unmet
 from brokers.programs.spelling import is_program, is_target
 from brokers.registry import did_you_mean
 from topology import draws
@@ -103,11 +103,6 @@ def target_of(named: str | type, group: str = "protocols") -> str:
     return f"{__name__}:{name}"
 
 
-def asked_of(protocol: Any, kind: Any) -> dict[str, bool]:
-    """The parameters by which a service asks for all that a protocol can do of what its kind knows."""
-    return dict.fromkeys(sorted(protocol.meets & kind.Params.model_fields.keys()), True)
-
-
 def service_of(
     protocol: str | type,
     name: str = "service",
@@ -131,7 +126,7 @@ def service_of(
     if found.object.name not in serves:
         raise InvalidInput(f"{target} serves {kinds_told(serves)}, not {found.object.name!r}")
     index = index or found.object.manifest.default_index
-    said.setdefault("params", found.object.Params(**asked_of(loaded, found.object)).model_dump())
+    said.setdefault("params", found.object.Params(**all_that(loaded, found.object)).model_dump())
     for key, told in unmet(found.object, loaded, said["params"]):
         raise InvalidInput(f"{key}: {told}, which {target} cannot do")
     index_target = None if index is None else names.find("indexes", index, trust=True).target

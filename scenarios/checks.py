@@ -5,6 +5,7 @@ Set up as a run does, but for one client, and nothing is simulated: so what `val
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
@@ -58,7 +59,9 @@ def check_service(
         (key, f"{told}, which {service.section.protocol!r} cannot do; {_that_can(kind, key)}")
         for key, told in unmet(kind, protocol, params)
     ]
+    found += _tried(scenario, path, lambda: kind.misfits_of_workload(params, service.sources))
     if issubclass(protocol, BrokerProtocol | ShardProtocol):
+        found += _not_said(protocol, params, service.section.protocol)
         found += _tried(scenario, path, lambda: protocol.misfits(options, overlay, params))
     if found:
         raise _misfits(scenario, path, found)
@@ -72,6 +75,15 @@ def _that_can(kind: Any, key: str) -> str:
     offered = {name: names.load_as("protocols", entry.target) for name, entry in kind.manifest.protocols.items()}
     able = [name for name, protocol in offered.items() if key in protocol.meets]
     return f"a protocol that can: {', '.join(able)}" if able else "leave it out"
+
+
+def _not_said(protocol: Any, params: dict[str, Any], name: str) -> list[tuple[str, str]]:
+    """What a protocol needs that the parameters of its kind do not say."""
+    return [
+        (key, f"the protocol {name!r} needs `{key}: {json.dumps(value)}`")
+        for key, value in protocol.requires.items()
+        if params.get(key) != value
+    ]
 
 
 def note_of_promise(scenario: Scenario, i: int, service: ResolvedService, overlay: Overlay) -> str | None:
@@ -179,6 +191,11 @@ def _misfits(scenario: Scenario, path: Path, found: list[tuple[str, str]]) -> Sc
     problems = [
         problem
         for where, message in found
-        for problem in scenario.wrong((*path, *where.split(".")), message).problems
+        for problem in scenario.wrong((*path, *_place(where)), message).problems
     ]
     return ScenarioErrors(problems)
+
+
+def _place(where: str) -> Path:
+    """A key of a service; places in lists are numbers."""
+    return tuple(int(part) if part.isdigit() else part for part in where.split("."))

@@ -59,7 +59,7 @@ BENCHES: dict[str, Entry] = {
     ),
     "routing": Entry(
         "analysis.bench.routing:rows",
-        "routing of topics and among brokers: hops per second of topic subscriptions, beside ranges",
+        "routing of topics and among brokers: speeds beside ranges, messages and tables beside closed forms",
     ),
     "survival": Entry(
         "analysis.bench.survival:rows",

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
-from analysis.bench import filters_of_topics, routing_practice
+from analysis.bench import filters_of_topics, routing_adverts, routing_practice
 from analysis.bench.models import SUBSCRIPTION, Setting, model
 from analysis.bench.rows import REPEATS, Row, medians, row
 from brokers.engine.model import Model, SourceSpec
@@ -52,6 +52,11 @@ def topic_indexes(sizes: Sizes) -> Iterator[Row]:
     yield from filters_of_topics.rows(sizes.filters)
 
 
+def advertisements(sizes: Sizes) -> Iterator[Row]:
+    """What advertisements cost and save, beside the closed forms."""
+    yield from routing_adverts.rows()
+
+
 def topic_model(setting: Setting, names: int, wildcards: float) -> Model:
     """The model of a setting with filters over a tree of so many names in the place of ranges."""
     base = model(setting)
@@ -78,4 +83,6 @@ def _speed(built: Model) -> Callable[[], float]:
     return measure
 
 
-PARTS: tuple[Callable[[Sizes], Iterator[Row]], ...] = (topic_networks, topic_indexes, *routing_practice.PARTS)
+PARTS: tuple[Callable[[Sizes], Iterator[Row]], ...] = (
+    topic_networks, topic_indexes, advertisements, *routing_practice.PARTS,
+)  # fmt: skip

@@ -207,7 +207,7 @@ def _why(
     rule, told = rule_of(service), Told.of_run(run, service)
     interests = []
     for change in sorted(_rows(run, "changes", "client", client + nodes), key=lambda c: c["issued_ns"]):
-        if change["service"] != service.number or change["operation"] not in service.kind.interests:
+        if change["service"] != service.number or change["operation"] not in service.kind.wants():
             continue
         reason = rule.reason(publication, change)
         interests.append(

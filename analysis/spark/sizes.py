@@ -38,6 +38,6 @@ def sizes_of(trace: Trace) -> list[Sizes]:
                     if name == "losses":
                         reason = REASONS[row["reason"]]
                         size.reasons[reason] = size.reasons.get(reason, 0) + row["count_all"]
-                elif row["operation"] in kinds[row["service"]].interests:
+                elif row["operation"] in kinds[row["service"]].wants():
                     size.interests += row["count_all"]
     return found

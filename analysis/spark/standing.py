@@ -189,8 +189,12 @@ class Standing:
         from pyspark.sql import functions as F
 
         at_home = is_behind(F.col("c.home"), F.col("p.unheard"))
-        mended = F.col("p.time_ns") >= self.excused.again_ns
-        return (mended | ~is_behind(F.col("p.place"), F.col("c.unheard"))) & ~at_home
+        return (self.mended() | ~is_behind(F.col("p.place"), F.col("c.unheard"))) & ~at_home
+
+    def mended(self) -> Column:
+        from pyspark.sql import functions as F
+
+        return F.col("p.time_ns") >= self.excused.again_ns
 
     def behind_links(self, lost: DataFrame) -> DataFrame | None:
         return behind_links(self.trace, lost)

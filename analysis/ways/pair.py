@@ -71,7 +71,7 @@ class Pair:
     @cached_property
     def begun(self) -> list[Row]:
         """The changes that began interests of the client."""
-        return [row for row in self.changes if row["operation"] in self.told.kind.interests]
+        return [row for row in self.changes if row["operation"] in self.told.kind.wants()]
 
     @cached_property
     def wanting(self) -> list[Row]:

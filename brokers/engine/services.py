@@ -263,6 +263,8 @@ class Services:
         # A resumed shard gets what stands, and what has come and gone since, from the checkpoint.
         if spec.settled and hasattr(made, "standing") and (movers is not None or not self._resuming):
             for emission in made.standing(clients):
+                if emission.type in self.kinds[number].offers:
+                    raise InvalidInput(f"service {spec.name!r}: what clients offer cannot stand from the start")
                 if movers is not None:
                     emission = movers.standing(number, place, emission)
                 if self._resuming:

@@ -5,6 +5,9 @@ it was sent, and was not revoked before the last decision about it had been made
 interest that holds all its values had been issued by then and was not gone before it was sent. Allowed and not
 forced is free.
 
+Where publishers advertise, a pair is forced only if an advertisement of the publisher holds the values too, had settled
+and was not taken back in the same way, and no link lost anything of it.
+
 A rule that builds on this one, and changes it, is asked in Spark; for tasks in Python `matching` says the same of
 values.
 
@@ -21,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 from brokers.auditing import Question
 from brokers.contract import Kind
 from brokers.words import word_of, words_of
-from protocols.content.matching import Ranges
+from protocols.content.matching import Advertised, Ranges
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -37,31 +40,47 @@ class ContentRule:
         self.kind = kind
 
     def matcher(self) -> Ranges:
-        """The same of values alone, in NumPy."""
+        """The same in NumPy; of values alone, unless publishers advertise."""
+        if self.kind.advertised:
+            return Advertised(frozenset(self.kind.interests), frozenset(self.kind.offers))
         return Ranges(frozenset(self.kind.interests))
 
     def decisions(self, question: Question) -> DataFrame:
         from pyspark.sql import functions as F
 
-        return (
-            self.pairs(question)
-            .groupBy("publication", "client")
-            .agg(
-                F.max("forced").alias("forced"),
-                (F.max("in_time") & ~F.max("forced")).alias("excused"),
-                F.min("issued_ns").alias("since_ns"),
-            )
+        pairs = self.pairs(question)
+        if self.kind.advertised:
+            pairs = pairs.join(self._advertised(question), "publication", "left").withColumns({
+                "in_time": F.col("in_time") & F.coalesce("offered_in_time", F.lit(False)),
+                "forced": F.col("forced") & F.coalesce("offered", F.lit(False)),
+            })  # fmt: skip
+        return pairs.groupBy("publication", "client").agg(
+            F.max("forced").alias("forced"),
+            (F.max("in_time") & ~F.max("forced")).alias("excused"),
+            F.min("issued_ns").alias("since_ns"),
         )
 
-    def pairs(self, question: Question) -> DataFrame:
+    def _advertised(self, question: Question) -> DataFrame:
+        """By publication whether its publisher had advertised it in time, and whether no loss spoilt that."""
+        from pyspark.sql import functions as F
+
+        own = self.pairs(question, self.kind.offers).filter(
+            F.col("client") == F.shiftright("publication", 32).cast("long")
+        )
+        return own.groupBy("publication").agg(
+            F.max("in_time").alias("offered_in_time"), F.max(F.col("forced") & F.col("whole")).alias("offered")
+        )
+
+    def pairs(self, question: Question, operations: frozenset[int] | None = None) -> DataFrame:
         """A row per publication and interest that holds its values and may count: how the interest stood.
 
         publication, client, interest, values (the publication's), in_time, forced (in time, and no loss excuses
-        it), issued_ns.
+        it), issued_ns, whole (no link lost anything of it that matters). Interests are those that want something,
+        unless others are named.
         """
         from pyspark.sql import functions as F
 
-        interests = question.keep(self._interests(question))
+        interests = question.keep(self._interests(question, operations or self.kind.wants()))
         sizes = interests.agg(F.count("*").alias("count"), F.max(F.size("ranges")).alias("widest")).first()
         assert sizes is not None
         count, widest = sizes["count"], sizes["widest"]
@@ -81,6 +100,7 @@ class ContentRule:
         return met.select(
             "publication", "client", "interest", "values", in_time.alias("in_time"),
             (in_time & question.standing.unspoilt()).alias("forced"), "issued_ns",
+            (question.standing.mended() | (F.size("c.unheard") == 0)).alias("whole"),
         )  # fmt: skip
 
     @staticmethod
@@ -92,7 +112,7 @@ class ContentRule:
         inside = (value >= F.col(f"low_{k}")) & (value <= F.col(f"high_{k}"))
         return F.col(f"attribute_{k}").isNull() | (inside & ~F.isnan(value))
 
-    def _interests(self, question: Question) -> DataFrame:
+    def _interests(self, question: Question, operations: frozenset[int]) -> DataFrame:
         """One row per interest: who, when, and its ranges."""
         from pyspark.sql import functions as F
 
@@ -111,7 +131,7 @@ class ContentRule:
         )
         return (
             question.standing.versions()
-            .filter(F.col("operation").isin(sorted(self.kind.interests)))
+            .filter(F.col("operation").isin(sorted(operations)))
             .withColumn("ranges", ranges)
             .drop("values", "operation", "change", "broker")
         )

@@ -90,19 +90,11 @@ class PlainCovering(PlainSubscription):
         return None
 
     def withdrawn(self, message: Message, id: int, link: int) -> None:
-        node = self.node
         for other in sorted(self.came_by):
             if other == id or link in self.sent_over[other] or not covers(self.ranges[id], self.ranges[other]):
                 continue
-            home = self.home(other)
-            if not any(link in self.routes.forwards(node.broker, via, home) for via in self.came_by[other]):
-                continue
-            cover = self._cover(other, link)
-            if cover is not None:
-                node.leans(other, cover)
-                continue
-            self.sent_over[other].add(link)
-            node.send_row(message, link, SUBSCRIBE, node.table.interest(other)[1], word=other)
+            if any(link in self.ways(other, via) for via in self.came_by[other]):
+                self.pass_on(message, other, link)
 
     def _ranges(self, row: Any) -> Any:
         return self.node.env.kind.ranges(row[None, :])[0]

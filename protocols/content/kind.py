@@ -5,6 +5,10 @@ the word among all words of the service (`brokers.words`). A subscription is a c
 ranges, `[attribute, low, high] * k`, padded with NaN. The definition: a publication reaches every client
 that has a subscription whose every range holds the publication's value; once per client, and its own
 publisher too if that subscribed.
+
+Where the service says `adverts: true`, publishers say beforehand what they will publish: an advertisement is a
+conjunction of ranges as a subscription is, until it is taken back. A publication that none of its publisher's
+advertisements holds is owed to nobody; a protocol may drop it, and counts that in the table `outside`.
 """
 
 from __future__ import annotations
@@ -16,11 +20,12 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, model_serializer, model_validator
 
 from brokers.contract import Floats, Ints, Kind
-from brokers.kinds import KindManifest
+from brokers.kinds import UNDRAWN, KindManifest
+from brokers.schema import Column, Table
 from brokers.words import word_of, words_of
 from protocols.content.manifest import CONTENT
 
-PUBLISH, SUBSCRIBE, UNSUBSCRIBE = 0, 1, 2
+PUBLISH, SUBSCRIBE, UNSUBSCRIBE, ADVERTISE, UNADVERTISE = range(5)
 
 _HEADER_BYTES = 24
 _VALUE_BYTES = 9  # a float64 in msgpack
@@ -35,6 +40,9 @@ class Params(BaseModel):
     names: list[str] = Field([], description="of the attributes, if they have any, in order; files may use them")
     text: list[int | str] = Field(
         [], description="attributes, by number or name, whose values are text: replayed from files, by their words"
+    )
+    adverts: Annotated[bool, UNDRAWN] = Field(
+        False, description="whether publishers advertise: what lies outside of their advertisements is owed to nobody"
     )
 
     @model_validator(mode="before")
@@ -65,7 +73,7 @@ class Params(BaseModel):
 
     @model_serializer(mode="wrap")
     def _without_what_is_not_said(self, dump: Any) -> dict[str, Any]:
-        """Services without names and text are told as before there were any, and keep the ids of their runs."""
+        """Services without names, text, adverts are told as before there were any, and keep the ids of their runs."""
         return {key: value for key, value in dump(self).items() if key == "attributes" or value}
 
 
@@ -77,12 +85,37 @@ class Content(Kind):
         "publish": PUBLISH,
         "subscribe": SUBSCRIBE,
         "unsubscribe": UNSUBSCRIBE,
+        "advertise": ADVERTISE,
+        "unadvertise": UNADVERTISE,
     }
     publications: ClassVar[frozenset[int]] = frozenset({PUBLISH})
-    changes: ClassVar[frozenset[int]] = frozenset({SUBSCRIBE, UNSUBSCRIBE})
-    interests: ClassVar[frozenset[int]] = frozenset({SUBSCRIBE})
-    revocations: ClassVar[frozenset[int]] = frozenset({UNSUBSCRIBE})
+    changes: ClassVar[frozenset[int]] = frozenset({SUBSCRIBE, UNSUBSCRIBE, ADVERTISE, UNADVERTISE})
+    interests: ClassVar[frozenset[int]] = frozenset({SUBSCRIBE, ADVERTISE})
+    offers: ClassVar[frozenset[int]] = frozenset({ADVERTISE})
+    revocations: ClassVar[frozenset[int]] = frozenset({UNSUBSCRIBE, UNADVERTISE})
+    tables: ClassVar[Mapping[str, Table]] = {
+        "outside": Table(
+            "Publications that were dropped where they entered: no advertisement of their publisher held them.",
+            "deliveries",
+            (
+                Column("service", "int16", "the service"),
+                Column("broker", "int32", "where it entered"),
+                Column("time_ns", "int64", "when"),
+                Column("publication", "int64", "what was dropped"),
+            ),
+        )
+    }
     Params: ClassVar[type[BaseModel]] = Params
+
+    @property
+    def advertised(self) -> bool:
+        return bool(self.params.get("adverts"))
+
+    @classmethod
+    def misfits_of_workload(cls, params: Mapping[str, Any], workload: Sequence[Any]) -> list[tuple[str, str]]:
+        from protocols.content.advertise import misfits_of_adverts
+
+        return misfits_of_adverts(bool(params.get("adverts")), workload)
 
     def new_index(self, index: type) -> Any:
         return index(self.params.get("attributes", 4))
@@ -92,7 +125,7 @@ class Content(Kind):
         return (_HEADER_BYTES + _VALUE_BYTES * present).astype(np.int64)
 
     def row_to_object(self, type: int, row: Floats) -> Any:
-        """A publication as {attribute: value}; a subscription as {attribute: (low, high)}."""
+        """A publication as {attribute: value}; a subscription or an advertisement as {attribute: (low, high)}."""
         if type == PUBLISH:
             return {a: v for a, v in enumerate(row.tolist()) if v == v}
         triples = row.reshape(-1, 3).tolist()
@@ -100,7 +133,7 @@ class Content(Kind):
 
     def amiss(self, type: int, row: Floats | None) -> str | None:
         attributes = int(self.params.get("attributes", 4))
-        return amiss_of_ranges(type == PUBLISH, type == SUBSCRIBE, row, attributes, (1,), 3)
+        return amiss_of_ranges(type == PUBLISH, type in self.interests, row, attributes, (1,), 3)
 
     def spelled(self, type: int, row: Sequence[float]) -> list[Any]:
         words, told = words_of(self.params), super().spelled(type, row)

@@ -36,6 +36,16 @@ CONTENT = KindManifest(
             "protocols.content.rendezvous:Rendezvous",
             "publications and subscriptions meet on the way to a hub, of several, chosen by a hash of a value",
         ),
+        "advertising": Entry(
+            "protocols.content.advertising:Advertising",
+            "as subscription, but only towards publishers that advertise something of it",
+            {"under_faults": _RECOVERS},
+        ),
+        "advertising-covering": Entry(
+            "protocols.content.advertising:AdvertisingCovering",
+            "as covering, but only towards publishers that advertise something of it",
+            {"under_faults": _RECOVERS},
+        ),
         **{name: PRACTICE[name] for name in ("cluster", "leaf", "bridges")},
     },
     workloads={
@@ -46,6 +56,10 @@ CONTENT = KindManifest(
         "subscribe": Entry(
             "protocols.content.subscribe:Subscribe",
             "clients subscribe to ranges of attribute values, and may replace them or leave and join",
+        ),
+        "advertise": Entry(
+            "protocols.content.advertise:Advertise",
+            "clients advertise ranges in which their publications will lie, and may replace them or leave and join",
         ),
     },
 )

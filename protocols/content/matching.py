@@ -9,6 +9,7 @@ brokerlab.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +19,9 @@ from numpy.typing import NDArray
 from brokers.padded import padded
 
 Array = NDArray[Any]
+
+AT_ONCE = 256  # publications
+CELLS_MAX = 2_000_000  # publications times versions that are tried at once
 
 
 @dataclass(frozen=True)
@@ -63,6 +67,47 @@ class Ranges:
             holds = (value >= low[interest, k]) & (value <= high[interest, k])
             row, interest = row[holds], interest[holds]
         return row, interest
+
+
+@dataclass(frozen=True)
+class Advertised(Ranges):
+    """The same where publishers advertise: nothing is owed of what none of its publisher's advertisements holds."""
+
+    offers: frozenset[int]
+
+    def decisions(self, stood: Any) -> Iterator[dict[str, Array]]:
+        """As a judge answers them (`brokers.auditing`)."""
+        offers = np.isin(stood.versions.operation, sorted(self.offers))
+        for start in range(0, stood.publications.publication.size, AT_ONCE):
+            rows = np.arange(start, min(start + AT_ONCE, stood.publications.publication.size))
+            offered_in_time, offered = self._offered(stood, rows, np.flatnonzero(offers))
+            p, v = self._met(stood, rows, np.flatnonzero(~offers))
+            in_time = stood.in_time(p, v) & offered_in_time[p - start]
+            forced = in_time & offered[p - start]
+            forced[forced] = stood.unspoilt(p[forced], v[forced])
+            yield stood.by_client(p, v, in_time, forced)
+
+    def _offered(self, stood: Any, rows: Array, offers: Array) -> tuple[Array, Array]:
+        """Which publications their publishers had advertised in time, and of which no loss spoilt that."""
+        publications, versions = stood.publications, stood.versions
+        p, v = self._met(stood, rows, offers)
+        own = versions.client[v] == publications.publication[p] >> 32
+        p, v = p[own], v[own]
+        in_time = stood.in_time(p, v)
+        whole = in_time & stood.unspoilt(p, v) & (stood.heard()[v] | publications.mended[p])
+        return np.isin(rows, p[in_time]), np.isin(rows, p[whole])
+
+    def _met(self, stood: Any, rows: Array, versions: Array) -> tuple[Array, Array]:
+        """Pairs whose values meet, of which the version may count."""
+        step = max(1, CELLS_MAX // rows.size)
+        found = [np.empty((2, 0), np.int64)]
+        for start in range(0, versions.size, step):
+            some = versions[start : start + step]
+            p, v = self.pairs(stood.publications.values[rows], stood.versions.values[some])
+            possible = stood.possible(rows[p], some[v])
+            found.append(np.array([rows[p[possible]], some[v[possible]]]))
+        p, v = np.concatenate(found, axis=1)
+        return p, v
 
 
 def _whole_triples(sizes: Array) -> Array:

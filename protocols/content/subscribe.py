@@ -140,6 +140,8 @@ class Subscribe(GroupSource):
 
     Params: ClassVar[type[Parameters]] = SubscribeParameters
     publishes: ClassVar[bool] = False
+    begins: ClassVar[int] = SUBSCRIBE
+    ends: ClassVar[int] = UNSUBSCRIBE
     _times: tuple[int, int, int, int, int]
 
     def __init__(self, params: Mapping[str, Any], context: SourceContext) -> None:
@@ -190,7 +192,7 @@ class Subscribe(GroupSource):
         number = np.arange(who.size) - np.repeat(np.cumsum(counts) - counts, counts)
         rows = self._rows(self._keys("interests", clients), who, number)
         ids = subscription_ids(self.context, clients[who], number)
-        return [emission(SUBSCRIBE, np.zeros(who.size, np.int64), clients[who], ids, rows)]
+        return [emission(self.begins, np.zeros(who.size, np.int64), clients[who], ids, rows)]
 
     def _plan(self) -> None:
         """When who may do what, in numbers for the kernels."""
@@ -256,10 +258,10 @@ class Subscribe(GroupSource):
         ends = ~begins
         # Ends first: who replaces a subscription takes the old one back before sending the new one.
         if ends.any():
-            out.append(emission(UNSUBSCRIBE, when[ends], self.clients[who[ends]], ids[ends]))
+            out.append(emission(self.ends, when[ends], self.clients[who[ends]], ids[ends]))
         if begins.any():
             rows = self._rows(self._interest_keys, who[begins], number[begins])
-            out.append(emission(SUBSCRIBE, when[begins], self.clients[who[begins]], ids[begins], rows))
+            out.append(emission(self.begins, when[begins], self.clients[who[begins]], ids[begins], rows))
         return out
 
     def _rows(self, keys: NDArray[np.uint64], who: Ints, number: Ints) -> Floats:

@@ -176,11 +176,24 @@ class PlainSubscription(Resynchronising):
         came_by = self.came_by.setdefault(id_, set())
         came_by.add(message.link)
         self.node.table.add(id_, client_of(self.node.env, id_), self.node.row(message.body), None)
-        sent = self.sent_over.setdefault(id_, set())
-        for link in self.routes.forwards(self.node.broker, message.link, self.home(id_)):
-            if link not in sent and self.passes_on(message, id_, link):
-                sent.add(link)
-                self.node.forward(message, link)
+        self.sent_over.setdefault(id_, set())
+        for link in self.ways(id_, message.link):
+            self.pass_on(message, id_, link)
+
+    def ways(self, id: int, came: int) -> Sequence[int]:
+        """The links over which a subscription goes on that came over one, or from a client."""
+        return self.routes.forwards(self.node.broker, came, self.home(id))
+
+    def pass_on(self, message: Message, id: int, link: int) -> None:
+        """Have a subscription known behind a link that it may go over."""
+        sent = self.sent_over[id]
+        if link in sent or not self.passes_on(message, id, link):
+            return
+        sent.add(link)
+        if message.type == SUBSCRIBE and message.word == id:
+            self.node.forward(message, link)
+        else:
+            self.tell(message, link, id)
 
     def _unsubscribe(self, message: Message) -> None:
         self.withdraw(message, message.word, message.link)
@@ -193,23 +206,32 @@ class PlainSubscription(Resynchronising):
         self._leave(message, id, came)
 
     def _leave(self, message: Message, id: int, via: int) -> None:
-        node, came_by, sent = self.node, self.came_by[id], self.sent_over[id]
+        node, came_by = self.node, self.came_by[id]
         came_by.discard(via)
-        ways = self.routes.forwards(node.broker, via, self.home(id))
-        if node.options.recover:  # a withdrawal on one way says nothing of another, which may have been mended
-            stays = {o for other in came_by for o in self.routes.forwards(node.broker, other, self.home(id))}
-            ways = tuple(link for link in ways if link not in stays)
-        for link in ways:
-            if link in sent:
-                sent.discard(link)
-                self.withdrawn(message, id, link)
-                if message.type == UNSUBSCRIBE:
-                    node.forward(message, link)
-                else:
-                    node.send(message, link, UNSUBSCRIBE, word=id)
+        for link in self.leaves(id, via):
+            self.withdraw_from(message, id, link)
         if not came_by:
             del self.came_by[id], self.sent_over[id]
             node.table.remove(id)
+
+    def leaves(self, id: int, via: int) -> Sequence[int]:
+        """The links from which a subscription is withdrawn that does not come by one way any more."""
+        ways = self.ways(id, via)
+        if self.node.options.recover:  # a withdrawal on one way says nothing of another, which may have been mended
+            stays = {link for other in self.came_by[id] for link in self.ways(id, other)}
+            ways = tuple(link for link in ways if link not in stays)
+        return ways
+
+    def withdraw_from(self, message: Message, id: int, link: int) -> None:
+        """Have a subscription forgotten behind a link, if it went over it."""
+        if link not in self.sent_over[id]:
+            return
+        self.sent_over[id].discard(link)
+        self.withdrawn(message, id, link)
+        if message.type == UNSUBSCRIBE and message.word == id:
+            self.node.forward(message, link)
+        else:
+            self.node.send(message, link, UNSUBSCRIBE, word=id)
 
     def told(self, link: int) -> list[int]:
         return sorted(id_ for id_, sent in self.sent_over.items() if link in sent)
@@ -265,15 +287,15 @@ class PlainSubscription(Resynchronising):
             "subscriptions": {
                 str(id_): {
                     "client": int(client_of(self.node.env, id_)),
-                    "from": _named(self.node.env, sorted(came_by)),
-                    "sent_to": _named(self.node.env, sorted(self.sent_over[id_])),
+                    "from": named(self.node.env, sorted(came_by)),
+                    "sent_to": named(self.node.env, sorted(self.sent_over[id_])),
                 }
                 for id_, came_by in sorted(self.came_by.items())
             }
         }
 
 
-def _named(env: ShardEnv, links: list[int]) -> list[str]:
+def named(env: ShardEnv, links: list[int]) -> list[str]:
     return ["a client" if link < 0 else env.overlay.names[env.links.target[link]] for link in links]
 
 
@@ -619,8 +641,8 @@ class Subscription(ShardProtocol):
                 came_by.insert(0, LOCAL)
             if came_by:
                 known[str(id_)] = {
-                    "client": int(store.client[slot]), "from": _named(env, came_by),
-                    "sent_to": _named(env, [o for o in mine if _bit.py_func(self.sent, slot, o)]),
+                    "client": int(store.client[slot]), "from": named(env, came_by),
+                    "sent_to": named(env, [o for o in mine if _bit.py_func(self.sent, slot, o)]),
                 }
         return {"subscriptions": known}
 

@@ -18,10 +18,11 @@ from pydantic import ValidationError
 from brokers import names
 from brokers.contract import BrokerProtocol
 from brokers.errors import BrokerlabError, InvalidInput
+from brokers.kinds import all_that
 from brokers.promises import Faced
 from brokers.registry import did_you_mean
 from protocols.joining import overlay_of
-from protocols.rehearsing import REHEARSALS, Dice, Rehearsal, asked_of, service_of
+from protocols.rehearsing import REHEARSALS, Dice, Rehearsal, service_of
 from scenarios.hunt.case import Act, Case, Edge
 from scenarios.hunt.features import draw_latent, draw_moves, draw_params, draw_queues, draw_session
 from scenarios.hunt.networks import Fits, draw_network, fits_of, on_trees
@@ -72,7 +73,8 @@ class Prey:
     @cached_property
     def fits(self) -> Fits | None:
         """Where it is exact, if that depends on the overlay."""
-        model, params = options_model(self.protocol_class), self.kind_class.Params().model_dump(mode="json")
+        model = options_model(self.protocol_class)
+        params = self.kind_class.Params(**all_that(self.protocol_class, self.kind_class)).model_dump(mode="json")
         found = fits_of(self.protocol_class, None if model is None else model(**self.options), params)
         return on_trees(found) if self.trees_only else found
 
@@ -177,8 +179,8 @@ def _drawn(prey: Prey, dice: Dice, plain: bool) -> Case:
         length = one_of(dice, _LENGTHS_MS[3:]) * MS
     grid = one_of(dice, (1, 1, 1, 2 * MS, 10 * MS))
     settled = not plain and dice.below(6) == 0
-    said: dict[str, Any] = {**asked_of(prey.protocol_class, prey.kind_class)}  # clients ask for all that it can do
-    said |= {} if plain else draw_params(prey.kind_class, dice)
+    asked = all_that(prey.protocol_class, prey.kind_class)
+    said = asked if plain else draw_params(prey.kind_class, asked, dice)
     params = prey.kind_class.Params(**said).model_dump(mode="json")
     clients = tuple(dice.below(brokers) for _ in range(2 + dice.below(5)))
     nodes = brokers + int(bool(prey.kind_class.server))
@@ -251,6 +253,9 @@ def _thinned(prey: Prey, script: Sequence[Act], dice: Dice, busy: bool) -> list[
     chosen: set[Any] = set()
     for _ in range(min(most, len(about))):
         chosen.add(about[dice.below(len(about))])
+    offers = sorted({act.about for act in script if kind.types[act.op] in kind.offers}, key=str)
+    if offers and dice.below(4):  # without, next to nothing is owed to anybody
+        chosen.update(each for each in offers if dice.below(2))
     free: list[Any] = [act for act in script if act.about is None]
     free += sorted(published - {None}, key=str)  # publications that stay, until they are ended
     few = len(free) if busy else one_of(dice, (2, 5, 12, 40))

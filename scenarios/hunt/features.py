@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from brokers.limits import WAYS
@@ -15,9 +15,9 @@ _MOVES_MOST = 3  # of a client
 _KEPT_MS = (1, 50, 400)  # sessions; over before a case has come to rest
 
 
-def draw_params(kind: Any, dice: Dice) -> dict[str, Any]:
-    """Some parameters of a kind, each in few cases."""
-    return {} if dice.below(2) else draw_fields(kind.Params, {}, dice, share=3)
+def draw_params(kind: Any, needed: Mapping[str, Any], dice: Dice) -> dict[str, Any]:
+    """Those parameters of a kind that are needed, and some others, each in few cases."""
+    return dict(needed) if dice.below(2) else draw_fields(kind.Params, needed, dice, share=3)
 
 
 def draw_moves(clients: int, brokers: int, length: int, dice: Dice) -> tuple[Move, ...]:

@@ -13,6 +13,7 @@ from typing import Any, Literal, Union, get_args, get_origin
 from pydantic import BaseModel, ValidationError
 from pydantic_core import PydanticUndefined
 
+from brokers.kinds import UNDRAWN
 from brokers.programs.protocol import Program
 from protocols.rehearsing import Dice
 
@@ -50,7 +51,7 @@ def draw_fields(
         if examples and dice.below(share) == 0:
             found = {**examples[dice.below(len(examples))], **said}
         for name, info in model.model_fields.items():
-            if name not in found and dice.below(share) == 0:
+            if name not in found and UNDRAWN not in info.metadata and dice.below(share) == 0:
                 value = _value(name, info, dice)
                 if value is not None:
                     found[name] = value

@@ -178,6 +178,8 @@ def _message(number: int, action: Action, params: ScriptParameters, context: Sou
             number, "at", "nothing happens before 1 ns; of a service with `subscriptions: settled`, what is said for 0 "
             "stands from the start",
         )  # fmt: skip
+    if action.at == 0 and kind.types[action.op] in kind.offers:
+        raise WrongAction(number, "at", f"{action.op!r} cannot stand from the start; say a time from 1 ns on")
     if action.at >= context.duration_ns:
         raise WrongAction(number, "at", "the run is over by then; raise `duration`")
     client, type_ = params.first_client + action.client, kind.types[action.op]

@@ -419,7 +419,7 @@ def test_a_script_of_text_is_run(tmp_path):
         ({"body": [0, 0, 1]}, {}, ("workload", 0, "actions", 1, "text"), "say `text`, `body` or `data`"),
         ({}, {"groups": True}, ("groups",), "'subscription' cannot do; a protocol that can: topics"),
         ({}, {"kind": "content"}, ("workload", 0, "actions", 0, "text"), "reads no text"),
-        ({}, {"protocol": "spatial"}, ("protocol",), "for 'topics': flooding, subscription, covering, topics"),
+        ({}, {"protocol": "spatial"}, ("protocol",), "for 'topics': flooding, subscription, covering"),
     ],
 )
 def test_what_is_wrong_with_a_scenario_is_told_at_its_place(action, said, path, told):
