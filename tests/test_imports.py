@@ -30,9 +30,7 @@ BY_STRING = {
     "brokers.kinds": {"protocols.registry"},
     # The conformance kit ends with a hunt, which draws scenarios.
     "protocols.conformance": {"scenarios.commands.hunt"},
-    "brokers.names": {
-        "protocols.measures", "scenarios.faults.registry", "scenarios.moving.registry", "scenarios.workloads.registry",
-    },
+    "brokers.names": {"scenarios.faults.registry", "scenarios.moving.registry", "scenarios.workloads.registry"},
     # The command line and expectations reach what reads run folders, which is imported when it is asked for.
     "scenarios.commands.analyze": {"analysis.spark.aggregates"},
     "scenarios.commands.audit": {"analysis.spark.audit", "analysis.spark.audit_text"},

@@ -108,6 +108,10 @@ MISTAKES = (
         "protocols/context/replicated.py", "PlainReplicated.wants", "self.publishes[place] or self.leads(key, place)",
         "self.leads(key, place)", "brokers with publishers and without profiles are not told of a value",
     ),
+    Mistake(
+        "protocols/topics/forwarding.py", "Forwarding.wanting", "id_ >> 32 == publisher", "id_ == publisher",
+        "no-local compares a subscription with a client, and never holds",
+    ),
 )
 
 

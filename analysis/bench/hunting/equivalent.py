@@ -37,8 +37,8 @@ EQUIVALENT: dict[str, str] = {
     "8eb310a4": "snapshots that no message brings any more are held on: memory, and nobody reads them",
     # protocols/topk/spread_filters.py, SpreadFilters._version
     "ae2da7a4": "a version that is there already is made once more, with the same numbers: memory",
-    # protocols/content/subscription.py, _named
-    "97f09cdc": "names a link in what brokers tell people of themselves; nothing goes by it",
+    # protocols/content/subscription.py, named
+    "7a5abc7a": "names a link in what brokers tell people of themselves; nothing goes by it",
     # protocols/content/resync.py, recovery_of
     "f0dc1972": "states a longer time than recovering takes: a weaker promise, and the same runs",
     # protocols/spatial/sharing.py, Sharing.late_matches
