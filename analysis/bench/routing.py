@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
-from analysis.bench import filters_of_topics, routing_adverts, routing_merging, routing_reliable
+from analysis.bench import filters_of_topics, routing_adverts, routing_merging, routing_practice, routing_reliable
 from analysis.bench.models import SUBSCRIPTION, Setting, model
 from analysis.bench.rows import REPEATS, Row, medians, row
 from brokers.engine.model import Model, SourceSpec
@@ -97,4 +97,5 @@ def _speed(built: Model) -> Callable[[], float]:
 
 PARTS: tuple[Callable[[Sizes], Iterator[Row]], ...] = (
     topic_networks, topic_indexes, advertisements, merging_and_leases, reliable_delivery,
+    *routing_practice.PARTS,
 )  # fmt: skip

@@ -2,6 +2,7 @@
 
 from brokers.kinds import KindManifest
 from brokers.registry import Entry
+from protocols.practice.manifest import PRACTICE
 
 _RECOVERS = "recovers with the option recover"
 
@@ -60,6 +61,7 @@ CONTENT = KindManifest(
             "as covering, but only towards publishers that advertise something of it",
             {"under_faults": _RECOVERS},
         ),
+        **{name: PRACTICE[name] for name in ("cluster", "leaf", "bridges")},
     },
     workloads={
         "publish": Entry(
