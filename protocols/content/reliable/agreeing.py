@@ -32,6 +32,7 @@ from brokers.contract import FIRST_PROTOCOL_TYPE, BrokerProtocol, Message
 from protocols.routes import Routes
 
 CHANGE, TABLE, SEEN, ASK, POLL, SETTLED, BEAT = range(FIRST_PROTOCOL_TYPE, FIRST_PROTOCOL_TYPE + 7)
+TABLES = frozenset({CHANGE, TABLE, SEEN, ASK, POLL})  # what is said of tables
 LOCAL = -1  # in place of a link: a client of this broker
 NO_CAUSE = -1
 BEATS_MOST = 8  # after as many what is not answered is said again, however long that lasts

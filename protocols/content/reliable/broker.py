@@ -35,7 +35,7 @@ from brokers.contract import TIMER, Guarantees, Message
 from brokers.faults import KEPT, LINK_UP, RESTART
 from brokers.promises import RELIABLE
 from protocols.content.kind import PUBLISH, SUBSCRIBE, UNSUBSCRIBE
-from protocols.content.reliable.agreeing import BEAT, LOCAL, NO_CAUSE, Agreeing, is_due
+from protocols.content.reliable.agreeing import BEAT, LOCAL, NO_CAUSE, TABLES, Agreeing, is_due
 from protocols.content.reliable.ranges import Ranges
 from protocols.content.reliable.streams import Stream
 from topology.units import PositiveDuration
@@ -89,7 +89,7 @@ class Reliable(Agreeing):
             self._was_acknowledged(message)
         elif message.type == NACK:
             self._was_asked(message)
-        else:
+        elif message.type in TABLES:
             self.agree(message)
 
     def _ring(self, message: Message) -> None:
