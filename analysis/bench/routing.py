@@ -9,7 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
-from analysis.bench import filters_of_topics, routing_adverts, routing_merging, routing_practice, routing_reliable
+from analysis.bench import (
+    filters_of_topics,
+    routing_adverts,
+    routing_merging,
+    routing_practice,
+    routing_reliable,
+)
 from analysis.bench.models import SUBSCRIPTION, Setting, model
 from analysis.bench.rows import REPEATS, Row, medians, row
 from brokers.engine.model import Model, SourceSpec
