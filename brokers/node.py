@@ -6,13 +6,14 @@ number.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
 import numpy as np
 from numba import njit
 
+from brokers.columns import BadState
 from brokers.contract import Batch, Ints, Message, ShardEnv
 from brokers.errors import ProtocolFault
 from brokers.load import Load
@@ -179,6 +180,23 @@ class Node:
         """
         rows = max((len(column) for column in columns.values() if isinstance(column, np.ndarray)), default=1)
         self._outgoing.out.record(table, message[0] if rows == 1 else np.full(rows, message[0]), **columns)
+
+    def copy(self, message: Message) -> dict[str, Any]:
+        """The message's numeric body as plain data for the store, with which client's message it is; for `revive`."""
+        bodies, handle = self.env.bodies, message[6]
+        time, key, _ = bodies.stands_for(handle)
+        return {"type": int(bodies.type[handle]), "row": self.row(handle), "time": time, "key": key}
+
+    def revive(self, copy: Mapping[str, Any]) -> Body:
+        """The body again that a client here sent and `copy` gave, after a crash; kept, as by `keep`."""
+        wanted = {"type": int, "row": list, "time": int, "key": int}
+        if {name: type(each) for name, each in copy.items()} != wanted:
+            raise BadState(f"broker {self.broker} has stored no copy of a body that can be revived")
+        rows = np.asarray(copy["row"], np.float64)[None, :]
+        stands_for = copy["time"], copy["key"], self.broker
+        handle = int(self.env.bodies.add_rows(self.env.service, copy["type"], rows, *stands_for)[0])
+        self._outgoing.keep(self.broker, handle, 1)
+        return Body(handle)
 
     def drop(self, body: Body) -> None:
         self._outgoing.keep(self.broker, body.handle, -1)

@@ -4,7 +4,7 @@ Under faults a protocol promises one of three things (`Guarantees.under_faults`)
 
     nothing    losses excuse, for as long as what was lost is missing
     recovers   so long after the last fault (`recovers_ns`) what it promises holds again, whatever was lost before
-    reliable   no loss excuses anything
+    reliable   no loss excuses anything; only what no protocol can help does (`excusing`, `_beyond_help`)
 
 How long recovering takes follows from what there is to recover from, so a protocol is asked with it (`Faced`): the
 time after which brokers are told, when the last fault is over, whether there is one that nobody is told of, and how
@@ -14,7 +14,7 @@ long a message is under way. What it answers (`Recovery`) is a statement: the au
 from __future__ import annotations
 
 import heapq
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from brokers.contract import NEVER, Guarantees
-from brokers.faults import NO_PLACE, NO_PLACE_AHEAD, ON_LINK, Crash, Cut, Schedule, Worn, noticed
+from brokers.faults import LOST, NO_PLACE, NO_PLACE_AHEAD, ON_LINK, Crash, Cut, Schedule, Worn, noticed
 
 _DOWN, _CUT = 0, 2  # `what` in the table of faults
 NOTHING_PROMISED, RECOVERS, RELIABLE = "nothing", "recovers", "reliable"
@@ -162,12 +162,26 @@ def lost_unnoticed(losses: Mapping[str, Any], publications: frozenset[int]) -> N
     return by_itself & ~np.isin(np.asarray(losses["type"]), sorted(publications))
 
 
-def excused(guarantees: Guarantees, faults: Mapping[str, Any], unnoticed: int) -> Excused:
+def excusing(guarantees: Guarantees, link: Any) -> Any:
+    """Which losses excuse that a publication did not arrive, or that a change did not, by the links that lost it.
+
+    Who makes good what is lost between brokers has no excuse. But what comes over no link does not come again: what a
+    client said and its broker had no place for, and so did not accept, and a delivery that falls with its broker.
+    """
+    return (link < 0) | (not guarantees.without_excuse)
+
+
+def excused(
+    guarantees: Guarantees, faults: Mapping[str, Any], unnoticed: int, homes: Callable[[], Any] = tuple
+) -> Excused:
     """What faults excuse, by the table `faults` and what of the service was lost unnoticed, and when (`unnoticed_ns`).
 
-    Where that was, there is no time from which on all is exact again; unless the protocol finds out by itself.
+    Where that was, there is no time from which on all is exact again; unless the protocol finds out by itself. `homes`
+    gives the brokers whose clients published or wanted anything.
     """
     end = np.asarray(faults["end_ns"], np.int64)
+    if end.size and guarantees.under_faults == RELIABLE:
+        return _beyond_help(faults, unnoticed, homes)
     if not end.size or guarantees.without_excuse:
         return Excused()
     forgets = (np.asarray(faults["state"]) > 0) | guarantees.lets_go
@@ -176,3 +190,16 @@ def excused(guarantees: Guarantees, faults: Mapping[str, Any], unnoticed: int) -
     if unnoticed >= 0:
         recovers = recovers and guarantees.heals_loss and unnoticed < end.max()
     return Excused(int(end.max()) + guarantees.recovers_ns if recovers else NEVER, forgot)
+
+
+def _beyond_help(faults: Mapping[str, Any], unnoticed: int, homes: Callable[[], Any]) -> Excused:
+    """What is excused of who is reliable: faults without end, and a client's broker that lost its store."""
+    begin, end = (np.asarray(faults[name], np.int64) for name in ("begin_ns", "end_ns"))
+    if unnoticed >= NEVER:  # what a client said did not reach its own broker
+        return Excused(NEVER, -1)
+    endless, lost = end < 0, np.asarray(faults["state"]) == LOST
+    if lost.any():
+        lost &= np.isin(np.asarray(faults["broker"]), list(homes()))
+    if not (endless | lost).any():
+        return Excused()
+    return Excused(NEVER if endless.any() else int(end[lost].max()), int(begin[endless | lost].min()))

@@ -21,6 +21,7 @@ from brokers import names, verdicts
 from brokers.contract import Guarantees, Kind
 from brokers.faults import AWAY
 from brokers.naming import message_name
+from brokers.promises import excusing
 from protocols.handed import HandedOver, Sessions, sessions_in
 from protocols.standing import Standing, Tables, Version, excused_of
 
@@ -120,12 +121,11 @@ class Published(NamedTuple):
 
 def published(found: Audit, tables: Tables, kind: Kind, service: int) -> Iterator[Published]:
     """Every publication of a service. What is wrong with deliveries whatever was asked for goes into `found`."""
-    lost: set[int] = set()
     losses, gone = tables["losses"], dict[int, set[int]]()
     for row in np.flatnonzero((losses["service"] == service) & (losses["reason"] == AWAY)).tolist():
         gone.setdefault(int(losses["body"][row]), set()).add(int(losses["client"][row]))
-    if not found.guarantees.without_excuse:
-        lost = set(losses["body"][(losses["service"] == service) & (losses["reason"] < AWAY)].tolist())
+    heeded = (losses["service"] == service) & (losses["reason"] < AWAY) & excusing(found.guarantees, losses["link"])
+    lost = set(losses["body"][heeded].tolist())
     handled, twice = handled_last(tables), doubled(tables, service)
     excuse = excused_of(tables, kind, service, found.guarantees)
     deliveries = tables["deliveries"]

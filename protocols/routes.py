@@ -244,6 +244,13 @@ class Routes:
         """Whether `other` is in the subtree of `broker`, or is it."""
         return bool(self.enter[tree, broker] <= self.enter[tree, other] < self.leave[tree, broker])
 
+    def towards(self, broker: int, other: int) -> int:
+        """The link of a broker that leads to another one, on one tree for all."""
+        for child in self.children(0, broker).tolist():
+            if self.is_below(0, child, other):
+                return int(self.up[0, child]) ^ 1
+        return int(self.up[0, broker])
+
     def children(self, tree: int, broker: int) -> Ints32:
         start = self.child_start[tree]
         return self.child[tree, start[broker] : start[broker + 1]]

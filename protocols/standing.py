@@ -25,7 +25,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from brokers.contract import NEVER, Guarantees, Kind
-from brokers.promises import Excused, excused, unnoticed_ns
+from brokers.promises import Excused, excused, excusing, unnoticed_ns
 
 Tables = Mapping[str, Mapping[str, Any]]
 
@@ -37,7 +37,22 @@ def excused_of(tables: Tables, kind: Kind, service: int, guarantees: Guarantees)
     losses = tables["losses"]
     mine = losses["service"] == service
     of_service = {name: losses[name][mine] for name in ("reason", "type", "link", "time_ns")}
-    return excused(guarantees, tables["faults"], unnoticed_ns(tables["faults"], of_service, kind.publications))
+    unnoticed = unnoticed_ns(tables["faults"], of_service, kind.publications)
+    return excused(guarantees, tables["faults"], unnoticed, lambda: homes(tables, service))
+
+
+def links_that_lost(tables: Tables, change: int) -> Any:
+    """The links that lost something of a change; -1 where it was over none."""
+    losses = tables["losses"]
+    return losses["link"][losses["cause"] == change]
+
+
+def homes(tables: Tables, service: int) -> set[int]:
+    """The brokers whose clients published or wanted anything."""
+    found: set[int] = set()
+    for table in (tables["publications"], tables["changes"]):
+        found.update(table["broker"][table["service"] == service].tolist())
+    return found
 
 
 class Span(Protocol):
@@ -95,7 +110,7 @@ class Standing:
             self.issued[change] = issued
             # What stands from the start was issued and settled before everything.
             self._settled[change] = -1 if issued < 0 else settled if settled >= 0 else NEVER
-            if table["lost"][row] and not guarantees.without_excuse:
+            if table["lost"][row] and excusing(guarantees, links_that_lost(tables, change)).any():
                 self._spoilt.add(change)
             self._take(kind, table, row)
 

@@ -15,7 +15,7 @@ from brokers.contract import NEVER, BrokerProtocol, Kind, ShardProtocol
 from brokers.errors import BrokerlabError
 from brokers.faults import Crash
 from brokers.kinds import unmet
-from brokers.promises import Faced, farthest_ns, promised
+from brokers.promises import RELIABLE, Faced, farthest_ns, promised
 from brokers.words import PARAMETER
 from scenarios.problems import Path, ScenarioErrors
 from scenarios.schema import ResolvedService, Scenario
@@ -104,7 +104,7 @@ def note_of_promise(scenario: Scenario, i: int, service: ResolvedService, overla
 
 
 def check_promises(scenario: Scenario, service: ResolvedService, overlay: Overlay, faults: Schedule) -> None:
-    """ScenarioErrors if a service promises to recover from what is never over.
+    """ScenarioErrors if a service promises to recover from what is never over, or to be reliable through it.
 
     A broker that never comes back is another matter, of a protocol that lets go of whoever is out of reach.
     """
@@ -116,6 +116,12 @@ def check_promises(scenario: Scenario, service: ResolvedService, overlay: Overla
     options: Any = service.options if protocol.Options is None else protocol.Options(**service.options)
     found = _tried(scenario, path, lambda: protocol.recovery(options, overlay, Faced.of(faults, overlay)))
     gone = all(isinstance(fault, Crash) for fault in faults.faults if fault.end >= NEVER)
+    owed = _tried(scenario, path, lambda: promised(protocol, service.options, overlay, Faced()))
+    if owed.under_faults == RELIABLE:
+        raise scenario.wrong(
+            path,
+            f"this is never over, and {service.section.name!r} promises to deliver in the end; say how long it lasts",
+        )
     if found is not None and not (found.lets_go and gone):
         raise scenario.wrong(
             path,

@@ -9,7 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
-from analysis.bench import filters_of_topics, routing_adverts, routing_merging
+from analysis.bench import (
+    filters_of_topics,
+    routing_adverts,
+    routing_merging,
+    routing_practice,
+    routing_reliable,
+)
 from analysis.bench.models import SUBSCRIPTION, Setting, model
 from analysis.bench.rows import REPEATS, Row, medians, row
 from brokers.engine.model import Model, SourceSpec
@@ -28,6 +34,7 @@ class Sizes:
     names: int = 100_000
     filters: filters_of_topics.Sizes = field(default=filters_of_topics.Sizes())
     merging: routing_merging.Sizes = field(default=routing_merging.Sizes())
+    reliable: routing_reliable.Sizes = field(default=routing_reliable.Sizes())
 
 
 def rows(sizes: Sizes | None = None) -> Iterator[Row]:
@@ -63,6 +70,11 @@ def merging_and_leases(sizes: Sizes) -> Iterator[Row]:
     yield from routing_merging.rows(sizes.merging)
 
 
+def reliable_delivery(sizes: Sizes) -> Iterator[Row]:
+    """What comes through crashes."""
+    yield from routing_reliable.of(sizes.reliable)
+
+
 def topic_model(setting: Setting, names: int, wildcards: float) -> Model:
     """The model of a setting with filters over a tree of so many names in the place of ranges."""
     base = model(setting)
@@ -90,5 +102,6 @@ def _speed(built: Model) -> Callable[[], float]:
 
 
 PARTS: tuple[Callable[[Sizes], Iterator[Row]], ...] = (
-    topic_networks, topic_indexes, advertisements, merging_and_leases,
+    topic_networks, topic_indexes, advertisements, merging_and_leases, reliable_delivery,
+    *routing_practice.PARTS,
 )  # fmt: skip

@@ -30,6 +30,7 @@ import numpy as np
 from analysis.spark import manners, outages, sessions, stood
 from analysis.spark.compared import Compared, compare, excused_of, few
 from analysis.spark.comparing import SAMPLE_STEPS, Judged
+from analysis.spark.heeded import Heeded
 from analysis.spark.passes import pieces_of
 from analysis.spark.rules import Kept, judged, matcher_of, rule_of
 from analysis.spark.session import FEW_ROWS
@@ -51,7 +52,7 @@ from brokers.contract import NEVER, Guarantees
 from brokers.faults import AWAY
 from brokers.naming import message_name
 from brokers.padded import Padded
-from brokers.promises import Excused
+from brokers.promises import RELIABLE, Excused
 from brokers.verdicts import EXIT_CODES, FINDINGS, UNKNOWN, VALID, VERDICTS, Judgement, judgement, over_budget
 from scenarios.many.pool import cpus
 
@@ -296,8 +297,10 @@ def _compared(
         share = _share(found[service.number], sample)
         heeds = _heeds_losses(trace, service, found[service.number])
         steps = None if share >= 1 else int(share * SAMPLE_STEPS)
-        within_ns, frugal = service.guarantees(trace.network).within_ns, manners.frugal(trace, service)
-        judged[service.number] = Judged(matcher, steps, heeds, *excused_of(trace, service), within_ns, frugal)
+        owed, frugal = service.guarantees(trace.network), manners.frugal(trace, service)
+        lasts = owed.under_faults == RELIABLE and found[service.number].losses > 0
+        excuse = excused_of(trace, service)
+        judged[service.number] = Judged(matcher, steps, heeds, *excuse, owed.within_ns, lasts, frugal)
         if changes is None:
             known = _standing(trace, service, heeds, keep).versions()
             versions[service.number] = known.filter(known["operation"].isin(sorted(matcher.operations)))
@@ -306,11 +309,14 @@ def _compared(
     return compare(trace, judged, versions, EXAMPLES_MAX, rows, acted_ns)
 
 
-def _heeds_losses(trace: Trace, service: Service, found: ServiceAudit) -> bool:
-    return found.losses > 0 and not service.guarantees(trace.network).without_excuse
+def _heeds_losses(trace: Trace, service: Service, found: ServiceAudit) -> Heeded:
+    """Which losses excuse."""
+    if not found.losses:
+        return Heeded.NONE
+    return Heeded.OVER_NO_LINK if service.guarantees(trace.network).without_excuse else Heeded.ALL
 
 
-def _standing(trace: Trace, service: Service, heeds_losses: bool, keep: Kept) -> Standing:
+def _standing(trace: Trace, service: Service, heeds_losses: Heeded, keep: Kept) -> Standing:
     changes = keep(changes_of(trace, service))
     settled = keep.apart(settlement(trace, service, changes, heeds_losses))
     return Standing(trace, service, changes, settled, _places(trace), excused_of(trace, service))
@@ -363,7 +369,8 @@ def _judge(
         return frame.filter(step < F.lit(int(share * SAMPLE_STEPS)))
 
     heeds = _heeds_losses(trace, service, found)
-    lost = trace.table("losses").filter(mine & (F.col("reason") < AWAY)) if heeds else None
+    heeded = mine & (F.col("reason") < AWAY) & (F.col("link") < heeds.before)
+    lost = trace.table("losses").filter(heeded) if heeds else None
     publications = keep(_publications(trace, service.number, chosen(published), lost))
     found.audited = found.publications if share >= 1 else publications.count()
     standing = _standing(trace, service, heeds, keep)

@@ -74,7 +74,17 @@ def excused_of(trace: Trace, service: Service) -> Excused:
             rows = piece.read()
             mine = {name: column[rows["service"] == service.number] for name, column in rows.items()}
             unnoticed = max(unnoticed, unnoticed_ns(faults, mine, service.kind.publications))
-    return excused(service.guarantees(trace.network), faults, unnoticed)
+    return excused(service.guarantees(trace.network), faults, unnoticed, lambda: _homes(trace, service))
+
+
+def _homes(trace: Trace, service: Service) -> set[int]:
+    """The brokers whose clients published or wanted anything."""
+    found: set[int] = set()
+    for name in ("publications", "changes"):
+        for piece in passes.pieces_of(name, map(str, trace.run.parts(name)), ("service", "broker")):
+            rows = piece.read()
+            found.update(np.unique(rows["broker"][rows["service"] == service.number]).tolist())
+    return found
 
 
 def _dealt_rows(trace: Trace) -> int:

@@ -23,6 +23,7 @@ import numpy as np
 import pyarrow as pa
 
 from analysis.spark import crossings, order, outages, pairs, passes, tabled
+from analysis.spark.heeded import Heeded
 from analysis.spark.pairs import Lists, Publications, Stood, Versions
 from analysis.spark.passes import Array, Blocks, Columns, Piece, block_of, dealt, opened
 from brokers import padded
@@ -50,10 +51,11 @@ class Judged:
 
     matcher: Any
     steps: int | None  # of a sample: publications whose hash is below
-    heeds_losses: bool
+    heeds_losses: Heeded
     again_ns: int = 1 << 62  # nothing lost excuses what is sent then or later
     forgot_ns: int = 1 << 62  # what is handled then or later, and was sent before that, owes nothing
     within_ns: int = 1 << 62  # of what is handled so long after it was sent, or longer, no miss is held against it
+    lasts: bool = False  # whether what was lost is sent again, however long that takes
     frugal: bool = False  # whether a publication goes over a link only if somebody behind may get it
 
     def forgotten(self, time_ns: Array, end_ns: Array) -> Array:
@@ -269,6 +271,8 @@ class Comparing:
         by_time = np.argsort(rows["time_ns"], kind="stable")
         publication, time, broker = (rows[name][by_time] for name in ("publication", "time_ns", "broker"))
         end = np.minimum(time + self.travel_ns_max, self.never_ns)
+        if judged.lasts:
+            end = np.full(time.size, self.never_ns - 1)
         if self.deep:
             handled = tabled.numbers(tables["hops"], "body", "time_ns")
             last = tabled.looked_up(*tabled.greatest(handled["body"], handled["time_ns"]), publication)
@@ -365,7 +369,8 @@ def _losses(task: Comparing, table: pa.Table) -> Blocks:
             told = {name: late[name] for name in ("service", "body", "time_ns")}
             yield from _dealt_of(task, service, "hops", told, "body")
         if judged.heeds_losses:
-            some = {name: lost[name] for name in ("service", "body", "link")}
+            heeded = tabled.taken(lost, np.flatnonzero(lost["link"] < judged.heeds_losses.before))
+            some = {name: heeded[name] for name in ("service", "body", "link")}
             yield from _dealt_of(task, service, "losses", some, "body")
 
 

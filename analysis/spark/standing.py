@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from analysis.spark.heeded import Heeded
 from analysis.spark.trace import Service, Trace, undivided
 from brokers.contract import NEVER
 from brokers.promises import Excused
@@ -76,14 +77,14 @@ def ends(changes: DataFrame, service: Service) -> DataFrame:
     )
 
 
-def settlement(trace: Trace, service: Service, changes: DataFrame, losses: bool) -> DataFrame:
-    """See the module. `losses` says whether lost messages are to be looked at."""
+def settlement(trace: Trace, service: Service, changes: DataFrame, losses: Heeded) -> DataFrame:
+    """See the module. `losses` says which lost messages are to be looked at."""
     from pyspark.sql import functions as F
 
     no_windows = F.array().cast(f"array<{WINDOW}>")
     nowhere = F.array().cast(f"array<{BEHIND}>")
     alone = changes.select("change", "settled_ns")
-    spoilt = _unheard(trace, changes) if losses else None
+    spoilt = _unheard(trace, changes, losses) if losses else None
     if trace.run.rows("dependencies") == 0:
         plain = alone.withColumn("unsettled", no_windows)
         if spoilt is None:
@@ -244,10 +245,10 @@ def behind_links(trace: Trace, lost: DataFrame) -> DataFrame | None:
     )
 
 
-def _unheard(trace: Trace, changes: DataFrame) -> DataFrame | None:
+def _unheard(trace: Trace, changes: DataFrame, losses: Heeded) -> DataFrame | None:
     from pyspark.sql import functions as F
 
-    lost = trace.table("losses").select(F.col("cause").alias("change"), "link")
+    lost = trace.table("losses").filter(F.col("link") < losses.before).select(F.col("cause").alias("change"), "link")
     lost = lost.join(changes.select("change"), "change", "left_semi")
     where = behind_links(trace, lost)
     if where is None:

@@ -17,6 +17,7 @@ import pyarrow as pa
 from analysis.spark import passes
 from analysis.spark.comparing import VERSIONS
 from analysis.spark.graph import Network
+from analysis.spark.heeded import Heeded
 from brokers.contract import NEVER
 from brokers.padded import changed, elements, starts_of
 
@@ -70,14 +71,16 @@ class Changes:
     def __init__(self, run: RunFolder, network: Network) -> None:
         self._run, self._network = run, network
 
-    def versions(self, service: Service, heeds_losses: bool, operations: Any) -> pa.Table | None:
+    def versions(self, service: Service, heeds_losses: Heeded, operations: Any) -> pa.Table | None:
         """As `Standing.versions` has them, those that begin with one of the operations; None if there are none."""
         table = self._changes
         if table is None:
             return None
         rows = np.flatnonzero(table["service"].to_numpy() == service.number)
         mine = table.take(pa.array(rows))
-        found = _Settling(mine, service, self._leans, self._lost if heeds_losses else None, self._network)
+        heeded = self._lost["link"] < heeds_losses.before if heeds_losses else None
+        lost = None if heeded is None else {name: column[heeded] for name, column in self._lost.items()}
+        found = _Settling(mine, service, self._leans, lost, self._network)
         return found.versions(operations)
 
     @cached_property

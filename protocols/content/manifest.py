@@ -2,6 +2,7 @@
 
 from brokers.kinds import KindManifest
 from brokers.registry import Entry
+from protocols.practice.manifest import PRACTICE
 
 _RECOVERS = "recovers with the option recover"
 
@@ -41,6 +42,11 @@ CONTENT = KindManifest(
             "subscriptions everywhere, as entries that run out unless they are renewed; whatever was spoilt heals",
             {"under_faults": "recovers"},
         ),
+        "reliable": Entry(
+            "protocols.content.reliable:Reliable",
+            "a log where it is published, knowledge and curiosity downstream: once, in order, through crashes and loss",
+            {"under_faults": "reliable"},
+        ),
         "rendezvous": Entry(
             "protocols.content.rendezvous:Rendezvous",
             "publications and subscriptions meet on the way to a hub, of several, chosen by a hash of a value",
@@ -55,6 +61,7 @@ CONTENT = KindManifest(
             "as covering, but only towards publishers that advertise something of it",
             {"under_faults": _RECOVERS},
         ),
+        **{name: PRACTICE[name] for name in ("cluster", "leaf", "bridges")},
     },
     workloads={
         "publish": Entry(

@@ -11,11 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from brokers.promises import excused, lost_unnoticed, unnoticed_ns
+from brokers.contract import NEVER
+from brokers.promises import RELIABLE, excused, lost_unnoticed, unnoticed_ns
 from scenarios.hunt.case import Case
 from scenarios.hunt.running import Outcome, run
 
 _CALM_NS = 1_000_000_000  # from the last thing that happens to the end, at least
+_HEALED_NS = 2_000_000_000  # within which who is reliable has made good what was lost, once nothing fails
 _TAIL_NS = 9_000_000_000  # after the end of the run, when there is nothing left to be said
 
 
@@ -102,7 +104,7 @@ def _all_gone(outcome: Outcome, lost: set[int]) -> bool:
     if case.loses or len(losses["link"]):
         over = {**faults, "end_ns": np.where(faults["end_ns"] < 0, faults["begin_ns"], faults["end_ns"])}
         ending = over if lost else faults
-        again = excused(outcome.guarantees, ending, unnoticed_ns(faults, losses, kind.publications)).again_ns
+        again = _again_ns(outcome, ending)
         if not case.loses or again + _CALM_NS > case.duration_ns:
             return False
     if lost_unnoticed(losses, kind.publications).any() and not outcome.guarantees.heals_loss:
@@ -118,6 +120,15 @@ def _all_gone(outcome: Outcome, lost: set[int]) -> bool:
         elif act.op in begin and case.clients[act.client] not in lost:
             stands.add(act.about)
     return (ended or bool(lost)) and not stands
+
+
+def _again_ns(outcome: Outcome, faults: Mapping[str, Any]) -> int:
+    """From when on nothing that was lost leaves anything behind; NEVER where there is no such time."""
+    unnoticed = unnoticed_ns(faults, outcome.tables["losses"], outcome.kind.publications)
+    if outcome.guarantees.under_faults != RELIABLE:
+        return excused(outcome.guarantees, faults, unnoticed).again_ns
+    ends = faults["end_ns"]
+    return NEVER if unnoticed >= NEVER or (ends < 0).any() else int(ends.max(initial=0)) + _HEALED_NS
 
 
 def _without_what_went(outcome: Outcome, lost: set[int]) -> Case:

@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from brokers.contract import Guarantees
 from brokers.engine.runfolder import open_run
 from brokers.promises import Excused, Recovery
 from brokers.verdicts import INVALID, VALID
@@ -89,6 +90,27 @@ def test_who_forgot_and_promises_nothing_is_not_accused(filled):
     assert service.verdict != INVALID, text(found)
     kept, _, _ = audited(filled)
     assert service.forced < kept.forced
+
+
+@pytest.mark.parametrize("state", ["kept", "stored"])
+@pytest.mark.parametrize("level", ["full", "deliveries"])
+def test_who_is_reliable_has_no_excuse_and_passes(state, level, filled):
+    service, _, found = audited(filled, protocol="reliable", state=state, level=level)
+    assert service.verdict == VALID, text(found)
+    assert service.reason.endswith("under faults too") and service.losses > 0 and service.excused == 0
+
+
+def test_of_a_client_s_broker_that_lost_its_store_nothing_is_owed_meanwhile(filled):
+    service, _, found = audited(filled, protocol="reliable", state="lost")
+    assert service.verdict == VALID, text(found)
+    assert service.excused > 0
+
+
+def test_who_says_to_be_reliable_and_is_not_is_accused(filled, monkeypatch):
+    promise = Guarantees(under_faults="reliable")
+    monkeypatch.setattr(Subscription, "guarantees_for", classmethod(lambda *_: promise))
+    service, _, _ = audited(filled)
+    assert service.verdict == INVALID and service.missed.count > 0
 
 
 @pytest.mark.parametrize("name", ["flapping", "partition-heals"])
