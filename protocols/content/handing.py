@@ -216,7 +216,7 @@ class HandOver:
         held = [
             each
             for each in self.held.pop(stay, [])
-            if not self._drop_early(each, last.get(each[1] >> 32, -1), came)
+            if not self._drop_early(each, each[1] if each[1] in came else last.get(each[1] >> 32, -1))
         ]
         for each in replayed + held:
             self._note(stay, each[1])
@@ -228,9 +228,9 @@ class HandOver:
         for late in self.late.pop(stay, ()):
             self._fetched(message, late)
 
-    def _drop_early(self, one: _Kept, last: int, came: set[int]) -> bool:
-        """Whether something held back came already, or is no later than the last that came of its publisher."""
-        if one[1] > last and one[1] not in came:
+    def _drop_early(self, one: _Kept, last: int) -> bool:
+        """Whether something held back is no later than the last that came of its publisher, and is dropped."""
+        if one[1] > last:
             return False
         self.broker.node.drop(one[0])
         return True
