@@ -57,6 +57,10 @@ class HandOver:
         stay = int(self.sessions.before[self.stay(id)])
         return -1 if stay < 0 else (stay + int(self.broker.node.env.entity_base)) << 32 | (id & _NUMBER)
 
+    def _is_of(self, message: Message, time_ns: int) -> bool:
+        """Whether a client's change is of when it came or left; where queues have limits it may have waited."""
+        return message.time == time_ns or (self.broker.node.env.unsure and message.time > time_ns)
+
     # ---- where a client leaves -------------------------------------------------------------------------
 
     def leaves(self, message: Message) -> bool:
@@ -65,7 +69,7 @@ class HandOver:
             return False
         stay = self.stay(message.word)
         lasts = int(self.sessions.keep_ns[stay])
-        if lasts == 0 or message.time != self.sessions.end[stay]:
+        if lasts == 0 or not self._is_of(message, int(self.sessions.end[stay])):
             return False
         self.kept.setdefault(stay, [])
         self.parked.add(message.word)
@@ -109,7 +113,7 @@ class HandOver:
             return
         id_, stay = message.word, self.stay(message.word)
         old = self.before(id_)
-        if old < 0 or message.time != self.sessions.begin[stay]:
+        if old < 0 or not self._is_of(message, int(self.sessions.begin[stay])):
             return
         awaited = self.awaited.setdefault(stay, set())
         if awaited:  # what comes is held back until the END of all, so each has settled only with all others

@@ -126,3 +126,19 @@ def test_what_comes_by_replay_and_past_it_is_handed_on_once_although_no_end_came
         session={"keep": 50 * MS}, moves=(Move(0, 20 * MS, 2), Move(0, 30 * MS, 3)),
     )  # fmt: skip
     assert judged(run(case), JUDGES) == []
+
+
+def test_a_client_that_comes_back_to_a_busy_broker_gets_what_was_kept():
+    """What it publishes as it comes is served first; the queue has a limit, so its subscription is of a later time."""
+    acts = (
+        Act(200 * MS, 0, "subscribe", 5, None, (0.0, 0.0, 1.0, None, None, None)),
+        Act(800 * MS, 0, "publish", None, None, (0.0, None, 0.0, 0.0)),
+    )
+    case = Case(
+        "subscription", "content", 1, (), (0,), acts, 4_000 * MS, cost={"base": 2e6, "per_match": 5e4},
+        moves=(Move(0, 500 * MS, None), Move(0, 800 * MS, 0)), session={"keep": 400 * MS},
+        queues={"places": 2, "full": "oldest"},
+    )  # fmt: skip
+    outcome = run(case)
+    assert judged(outcome, JUDGES) == []
+    assert outcome.tables["deliveries"]["client"].tolist() == [2]
