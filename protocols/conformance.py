@@ -266,7 +266,7 @@ def _rehearsed(
             continue
         for seed in seeds:
             model = rehearse(rehearsal, protocol, seed, **service)
-            lines.append(f"{rehearsal.name} ({model.overlay.brokers} brokers, seed {seed})")
+            lines.append(f"{rehearsal.name} ({_brokers(rehearsal, model)}, seed {seed})")
             if why := _left_out(model):
                 lines.append(f"  left out: {why}")
                 continue
@@ -286,6 +286,14 @@ def _rehearsed(
                 lines.append(f"  budget: {told}")
             passed = passed and not found and not over and judged.verdict == VALID
     return passed
+
+
+def _brokers(rehearsal: Rehearsal, model: Model) -> str:
+    """How many there are, and how they are linked, where that is not as the rehearsal says."""
+    said = f"{model.overlay.brokers} brokers"
+    if model.overlay.region is not None:
+        return f"{said}, here all linked to each other"
+    return f"{said}, here a tree" if model.overlay.is_tree and not rehearsal.tree else said
 
 
 class _Said(list[str]):

@@ -19,7 +19,7 @@ from brokers.contract import NEVER, Emission, SourceContext
 from brokers.engine.model import Model, ServiceSpec, SourceSpec
 from brokers.errors import InvalidInput
 from brokers.kinds import all_that, kinds_of, kinds_told, unmet
-from brokers.programs.spelling import is_target
+from brokers.programs.spelling import is_program, is_target
 from brokers.registry import did_you_mean
 from topology import draws
 from topology.build import build
@@ -195,10 +195,20 @@ REHEARSALS = (
 def rehearse(
     rehearsal: Rehearsal, protocol: str | type, seed: int = 1, clients: int = 14, **service: Any
 ) -> Model:
-    """The model of a rehearsal for one protocol. `service` goes into the service's description."""
+    """The model of a rehearsal for one protocol. `service` goes into the service's description.
+
+    Where a protocol does not take the overlay, as many brokers are linked each with each, in regions of three, or else
+    in a tree.
+    """
     spec = service_of(protocol, **{"cost": dict(rehearsal.cost), **service})
     links = Links.model_validate(dict(rehearsal.links))
     overlay = build(rehearsal.topology, dict(rehearsal.params), links, seed)
+    if not is_program(spec.protocol_target):  # which may be asked what it does not take
+        brokers, misfits = overlay.brokers, spec.protocol_class.misfits
+        if misfits(_options_of(spec), overlay, spec.params):
+            overlay = replace(build("clusters", {"size": brokers}, links, seed), region=np.arange(brokers) // 3)
+        if misfits(_options_of(spec), overlay, spec.params):
+            overlay = build("random-tree", {"nodes": brokers}, links, seed)
     kind = spec.kind_class
     if not kind.manifest.rehearsal:
         raise InvalidInput(f"the kind {kind.name!r} has no rehearsal; name a function as `rehearsal` in its manifest")
@@ -220,6 +230,12 @@ def rehearse(
         sample_every_ns=50_000_000,
         messages_max=MESSAGES_MOST * max(1, rehearsal.publications // 100, rehearsal.duration_ns // 300_000_000),
     )
+
+
+def _options_of(spec: ServiceSpec) -> Any:
+    """The options of a service, as its protocol gets them."""
+    model = spec.protocol_class.Options
+    return spec.options if model is None or isinstance(spec.options, model) else model(**spec.options)
 
 
 class Dice:

@@ -120,8 +120,8 @@ def stays_of(
         if section.session is not None and not any(each.protocol.object.hands_over for each in scenario.services):
             raise scenario.wrong(
                 ("clients", group, "session"),
-                "no protocol of these services hands over what came for clients that were away; subscription and "
-                "covering do, or leave it out",
+                "no protocol of these services hands over what came for clients that were away; subscription, "
+                "covering and merging do, or leave it out",
             )
     if not scenario.movements:
         return None, client_broker

@@ -308,7 +308,7 @@ def random_geometric(
     _refuse_too_many("random-geometric", min(1.0, reach) * nodes * (nodes - 1) / 2, "radius")
     from topology import pairs
 
-    x, y = _points(seed, nodes, "random-geometric")
+    x, y = points(seed, nodes, "random-geometric")
     graph = _placed(x, y)
     graph.add_edges_from(pairs.links_within(x, y, float(radius)).tolist())
     return _joined_by_distance(graph, x, y) if connect else graph
@@ -351,7 +351,7 @@ def waxman(
     _refuse_too_many("waxman", beta * reach * nodes * (nodes - 1) / 2, "beta")
     from topology import pairs
 
-    x, y = _points(seed, nodes, "waxman")
+    x, y = points(seed, nodes, "waxman")
     graph = _placed(x, y)
     keys = _keys(seed, nodes, "waxman")
     graph.add_edges_from(pairs.links_by_waxman(keys, x, y, float(beta), scale).tolist())
@@ -404,11 +404,11 @@ def hierarchical(
     >>> len(hierarchical(regions=3, nodes=40, seed=1)), len(hierarchical(regions=[20, 12, 8], seed=1))
     (40, 40)
     """
-    sizes = _region_sizes(regions, region_size, nodes)
+    sizes = counted_sizes("hierarchical", regions, region_size, nodes, ("regions", "region_size"))
     count = len(sizes)
     if backbone == "full":
         _refuse_too_many("hierarchical", count * (count - 1) / 2, "regions")
-    x, y = _points(seed, sum(sizes), "hierarchical")
+    x, y = points(seed, sum(sizes), "hierarchical")
     graph = nx.Graph()
     for gateway in range(count):
         place = float(x[gateway]), float(y[gateway])
@@ -427,28 +427,32 @@ def hierarchical(
     return graph
 
 
-def _region_sizes(regions: int | list[int], region_size: int | None, nodes: int | None) -> list[int]:
-    """The size of each region, from one of the three ways to say it."""
-    if isinstance(regions, list):
-        if region_size is not None or nodes is not None:
-            raise TopologyError("hierarchical: `regions` lists the sizes already; leave out `region_size` and `nodes`")
-        sizes = regions
-    elif (region_size is None) == (nodes is None):
+def counted_sizes(
+    topology: str, many: int | list[int], size: int | None, nodes: int | None, keys: tuple[str, str]
+) -> list[int]:
+    """The size of each of many parts, from one of the three ways to say it; `keys` are the first two."""
+    several, each = keys
+    if isinstance(many, list):
+        if size is not None or nodes is not None:
+            raise TopologyError(f"{topology}: `{several}` lists the sizes already; leave out `{each}` and `nodes`")
+        sizes = many
+    elif (size is None) == (nodes is None):
         raise TopologyError(
-            "hierarchical: say how large regions are, in one way: `region_size`, or `nodes` for all together, or a "
-            "list of sizes as `regions`"
+            f"{topology}: say how large {several} are, in one way: `{each}`, or `nodes` for all together, or a "
+            f"list of sizes as `{several}`"
         )
     elif nodes is not None:
-        if nodes < regions:
-            raise TopologyError(f"hierarchical: {nodes} nodes for {regions} regions; each has at least its gateway")
-        sizes = [nodes // regions + (number < nodes % regions) for number in range(regions)]
+        if nodes < many:
+            least = "its gateway" if topology == "hierarchical" else "one broker"
+            raise TopologyError(f"{topology}: {nodes} nodes for {many} {several}; each has at least {least}")
+        sizes = [nodes // many + (number < nodes % many) for number in range(many)]
     else:
-        assert region_size is not None
-        if regions * region_size > NODES_MAX:
-            raise TopologyError(f"hierarchical: {regions} regions of {region_size} make more than {NODES_MAX} brokers")
-        sizes = [region_size] * regions
+        assert size is not None
+        if many * size > NODES_MAX:
+            raise TopologyError(f"{topology}: {many} {several} of {size} make more than {NODES_MAX} brokers")
+        sizes = [size] * many
     if sum(sizes) > NODES_MAX:
-        raise TopologyError(f"hierarchical: regions of {sum(sizes)} brokers together; at most {NODES_MAX}")
+        raise TopologyError(f"{topology}: {several} of {sum(sizes)} brokers together; at most {NODES_MAX}")
     return sizes
 
 
@@ -588,7 +592,7 @@ def _keys(seed: int, nodes: int, purpose: str) -> NDArray[np.uint64]:
     return draws.streams(draws.purpose_key(seed, f"topology/{purpose}"), np.arange(nodes, dtype=np.int64))
 
 
-def _points(seed: int, nodes: int, purpose: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def points(seed: int, nodes: int, purpose: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     from topology import draws
 
     return (

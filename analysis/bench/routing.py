@@ -9,7 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
-from analysis.bench import filters_of_topics, routing_adverts, routing_reliable
+from analysis.bench import (
+    filters_of_topics,
+    routing_adverts,
+    routing_merging,
+    routing_practice,
+    routing_reliable,
+)
 from analysis.bench.models import SUBSCRIPTION, Setting, model
 from analysis.bench.rows import REPEATS, Row, medians, row
 from brokers.engine.model import Model, SourceSpec
@@ -27,6 +33,7 @@ class Sizes:
     ))  # fmt: skip
     names: int = 100_000
     filters: filters_of_topics.Sizes = field(default=filters_of_topics.Sizes())
+    merging: routing_merging.Sizes = field(default=routing_merging.Sizes())
     reliable: routing_reliable.Sizes = field(default=routing_reliable.Sizes())
 
 
@@ -56,6 +63,11 @@ def topic_indexes(sizes: Sizes) -> Iterator[Row]:
 def advertisements(sizes: Sizes) -> Iterator[Row]:
     """What advertisements cost and save, beside the closed forms."""
     yield from routing_adverts.rows()
+
+
+def merging_and_leases(sizes: Sizes) -> Iterator[Row]:
+    """Tables, messages and waste, beside covering and beside closed forms."""
+    yield from routing_merging.rows(sizes.merging)
 
 
 def reliable_delivery(sizes: Sizes) -> Iterator[Row]:
@@ -90,5 +102,6 @@ def _speed(built: Model) -> Callable[[], float]:
 
 
 PARTS: tuple[Callable[[Sizes], Iterator[Row]], ...] = (
-    topic_networks, topic_indexes, advertisements, reliable_delivery,
+    topic_networks, topic_indexes, advertisements, merging_and_leases, reliable_delivery,
+    *routing_practice.PARTS,
 )  # fmt: skip

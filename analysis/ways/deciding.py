@@ -1,8 +1,9 @@
 """Why a client got a publication or did not: a verdict, sentences, and what happened step by step.
 
 Verdicts: delivered, delivered twice, delivered unasked, delivered after withdrawal, delivered out of order; not wanted;
-never told, told too late, withdrawn, forgotten, lost, withheld, under way. Each is said of one broker where it can be.
-Where values alone do not tell what wants a publication, it is not delivered, and how far it came is told.
+never told, told too late, withdrawn, forgotten, lost, withheld, not advertised, under way. Each is said of one broker
+where it can be. Where values alone do not tell what wants a publication, it is not delivered, and how far it came is
+told.
 """
 
 from __future__ import annotations

@@ -14,11 +14,14 @@ from analysis.ways.told import DOWN, Fault, Hop, Row, why_lost
 
 NEVER_TOLD, TOO_LATE, WITHDREW = "never told", "told too late", "withdrawn"
 LOST_IT, FORGOT, WITHHELD, UNDER_WAY = "lost", "forgotten", "withheld", "under way"
+NOT_ADVERTISED = "not advertised"
 
 
 def missed(pair: Pair) -> Decision:
     """Why it did not come."""
     assert pair.home is not None
+    if pair.dropped:
+        return _not_advertised(pair)
     distance, following = pair.told.nearer(pair.home)
     lost = _lost(pair, distance)
     reached = [broker for broker in pair.way.at if broker in distance]
@@ -31,6 +34,12 @@ def missed(pair: Pair) -> Decision:
         return _at_home(pair, stop)
     towards = _towards(pair, stop, following)
     return _short(pair, stop, towards)
+
+
+def _not_advertised(pair: Pair) -> Decision:
+    home = pair.publication["broker"]
+    said = f"{pair.at(home)} dropped {pair.name}: it knew no advertisement of its publisher that holds it."
+    return Decision(NOT_ADVERTISED, [said], home)
 
 
 def _nowhere(pair: Pair) -> Decision:

@@ -64,6 +64,13 @@ class Pair:
         return [row for row in self.way.deliveries if row["client"] == self.client]
 
     @cached_property
+    def dropped(self) -> bool:
+        """Whether it was dropped where it entered, as nothing that its publisher advertised held it."""
+        if not self.told.kind.advertised:
+            return False
+        return bool(self.told.rows("outside", publication=self.publication["publication"]))
+
+    @cached_property
     def end_ns(self) -> int:
         """When a broker last handled a copy."""
         return max([self.sent_ns, *(hop.time_ns for hop in self.way.hops)])

@@ -57,13 +57,19 @@ class HandOver:
         stay = int(self.sessions.before[self.stay(id)])
         return -1 if stay < 0 else (stay + int(self.broker.node.env.entity_base)) << 32 | (id & _NUMBER)
 
+    def _is_of(self, message: Message, time_ns: int) -> bool:
+        """Whether a client's change is of when it came or left; where queues have limits it may have waited."""
+        return message.time == time_ns or (self.broker.node.env.unsure and message.time > time_ns)
+
     # ---- where a client leaves -------------------------------------------------------------------------
 
     def leaves(self, message: Message) -> bool:
         """Whether a withdrawal is that of a client who leaves for a time: then its subscription stays."""
+        if message.link >= 0:
+            return False
         stay = self.stay(message.word)
         lasts = int(self.sessions.keep_ns[stay])
-        if message.link >= 0 or lasts == 0 or message.time != self.sessions.end[stay]:
+        if lasts == 0 or not self._is_of(message, int(self.sessions.end[stay])):
             return False
         self.kept.setdefault(stay, [])
         self.parked.add(message.word)
@@ -103,9 +109,11 @@ class HandOver:
 
     def comes(self, message: Message) -> None:
         """A client subscribed here: if it has just come from elsewhere, what was kept there is fetched."""
+        if message.link >= 0:
+            return
         id_, stay = message.word, self.stay(message.word)
         old = self.before(id_)
-        if message.link >= 0 or old < 0 or message.time != self.sessions.begin[stay]:
+        if old < 0 or not self._is_of(message, int(self.sessions.begin[stay])):
             return
         awaited = self.awaited.setdefault(stay, set())
         if awaited:  # what comes is held back until the END of all, so each has settled only with all others
@@ -156,11 +164,10 @@ class HandOver:
     def _expire(self, message: Message, id: int) -> None:
         """It has been parked, or awaited, for as long as what came before is kept; not if the timer is of the other."""
         stay, keep, sessions = self.stay(id), self.sessions.keep_ns, self.sessions
-        if id in self.parked:
-            if message.time >= sessions.end[stay] + keep[stay]:
-                self._release(message, id)
-        elif id in self.awaited.get(stay, ()) and message.time >= sessions.begin[stay] + keep[sessions.before[stay]]:
+        if id in self.awaited.get(stay, ()) and message.time >= sessions.begin[stay] + keep[sessions.before[stay]]:
             self._ended(message, id)
+        if id in self.parked and message.time >= sessions.end[stay] + keep[stay]:
+            self._release(message, id)
 
     def _fetched(self, message: Message, id: int) -> None:
         """A client that was here asks for what was kept."""
@@ -204,8 +211,14 @@ class HandOver:
             return
         del self.awaited[stay]
         last = self.last.get(stay, {})
-        held = [each for each in self.held.pop(stay, []) if not self._drop_early(each, last.get(each[1] >> 32, -1))]
-        for each in self.replayed.pop(stay, []) + held:
+        replayed = self.replayed.pop(stay, [])
+        came = {each[1] for each in replayed}  # of which an END that did not come in time has not told
+        held = [
+            each
+            for each in self.held.pop(stay, [])
+            if not self._drop_early(each, each[1] if each[1] in came else last.get(each[1] >> 32, -1))
+        ]
+        for each in replayed + held:
             self._note(stay, each[1])
             if stay in self.kept:
                 self._keep(message, stay, each)

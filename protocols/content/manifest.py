@@ -2,6 +2,7 @@
 
 from brokers.kinds import KindManifest
 from brokers.registry import Entry
+from protocols.practice.manifest import PRACTICE
 
 _RECOVERS = "recovers with the option recover"
 
@@ -31,6 +32,16 @@ CONTENT = KindManifest(
             "as subscription, but a subscription that a forwarded one covers stays behind",
             {"under_faults": _RECOVERS},
         ),
+        "merging": Entry(
+            "protocols.content.merging:Merging",
+            "as covering, and what fits together goes over a link as one; exactly, or with a bound on waste",
+            {"under_faults": _RECOVERS},
+        ),
+        "leases": Entry(
+            "protocols.content.leases:Leases",
+            "subscriptions everywhere, as entries that run out unless they are renewed; whatever was spoilt heals",
+            {"under_faults": "recovers"},
+        ),
         "reliable": Entry(
             "protocols.content.reliable:Reliable",
             "a log where it is published, knowledge and curiosity downstream: once, in order, through crashes and loss",
@@ -50,6 +61,7 @@ CONTENT = KindManifest(
             "as covering, but only towards publishers that advertise something of it",
             {"under_faults": _RECOVERS},
         ),
+        **{name: PRACTICE[name] for name in ("cluster", "leaf", "bridges")},
     },
     workloads={
         "publish": Entry(

@@ -1,14 +1,18 @@
-"""What a file of events holds for the kind `content`: values, and constraints per attribute."""
+"""What a file of events holds for the kind `content`: values, and the ranges that are asked for or advertised."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import ClassVar
 
 import numpy as np
 
 from brokers.contract import Floats
 from brokers.replaying import Cells, Column, Form, Op, attribute_places, finite, packed, stacked, upside_down
-from protocols.content.kind import PUBLISH, SUBSCRIBE, UNSUBSCRIBE
+from protocols.content.kind import ADVERTISE, PUBLISH, SUBSCRIBE, UNADVERTISE, UNSUBSCRIBE
+
+_ONE = {"subscribe": "a subscription", "advertise": "an advertisement"}
+_RANGED = tuple(_ONE)
 
 
 class ContentForm(Form):
@@ -19,18 +23,26 @@ class ContentForm(Form):
         "subscribe": Op(SUBSCRIBE, "begins", "subscription"),
         "unsubscribe": Op(UNSUBSCRIBE, "ends", "subscription"),
     }
+    adverts: ClassVar = {
+        "advertise": Op(ADVERTISE, "begins", "advert"),
+        "unadvertise": Op(UNADVERTISE, "ends", "advert"),
+    }
     header: ClassVar = (
         Column("a<i>", ("publish",), "the value of attribute i; empty where it is absent"),
-        Column("low_<i>", ("subscribe",), "the least value that is wanted of attribute i; empty: any, from below"),
-        Column("high_<i>", ("subscribe",), "the largest value that is wanted; empty: any, from above"),
-        Column("is_<i>", ("subscribe",), "the one value that is wanted, instead of `low_<i>` and `high_<i>`"),
-        Column("prefix_<i>", ("subscribe",), "how the text begins that is wanted, where attribute i holds text"),
+        Column("low_<i>", _RANGED, "the least value that is wanted of attribute i; empty: any, from below"),
+        Column("high_<i>", _RANGED, "the largest value that is wanted; empty: any, from above"),
+        Column("is_<i>", _RANGED, "the one value that is wanted, instead of `low_<i>` and `high_<i>`"),
+        Column("prefix_<i>", _RANGED, "how the text begins that is wanted, where attribute i holds text"),
         Column(
             "subscription", ("subscribe", "unsubscribe"),
             "the client's own number of a subscription. unsubscribe: which one ends; subscribe: may be empty, then "
             "a client's subscriptions are counted 0, 1, 2, ...",
         ),
+        Column("advert", ("advertise", "unadvertise"), "the same of an advertisement; both are counted together"),
     )  # fmt: skip
+
+    def op_table(self) -> Mapping[str, Op]:
+        return {**self.ops, **self.adverts} if self.kind.advertised else self.ops
 
     def places(self) -> dict[str, list[tuple[str, str]]]:
         attributes = self.kind.params.get("attributes", 4)
@@ -50,7 +62,7 @@ class ContentForm(Form):
             values = stacked(cells, "a", attributes, read)
             finite(cells, values)
             return values
-        if op == "unsubscribe":
+        if op not in _RANGED:
             return None
         low, high = (stacked(cells, before, attributes, read) for before in ("low_", "high_"))
         upside_down(cells, low, high)
@@ -76,6 +88,6 @@ class ContentForm(Form):
                 "high, or the one value that it is, or a prefix"
             ),
         )
-        cells.wrong(~(ways > 0).any(axis=1), lambda row: "a subscription needs at least one constraint")
+        cells.wrong(~(ways > 0).any(axis=1), lambda row: f"{_ONE[op]} needs at least one constraint")
         low, high = np.where(np.isnan(low), -np.inf, low), np.where(np.isnan(high), np.inf, high)
         return packed(ways > 0, low, high)

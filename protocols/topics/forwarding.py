@@ -83,6 +83,13 @@ class Forwarding(PlainSubscription):
         if int(row[FLAGS_AT]) & NO_LOCAL:
             self.selfless.add(id)
 
+    def describe(self) -> dict[str, Any]:
+        groups: dict[str, list[str]] = {}
+        for id_, (name, *levels) in sorted(self.group_of.items()):
+            row = [0, name, *levels]
+            groups.setdefault(self.node.env.kind.spelled(SUBSCRIBE, row)[0], []).append(str(id_))
+        return {**super().describe(), "groups": groups, "no_local": sorted(map(str, self.selfless))}
+
     # ---- publications ----------------------------------------------------------------------------------
 
     def wanting(self, message: Message) -> list[int]:

@@ -3,6 +3,7 @@
 from brokers.kinds import KindManifest
 from brokers.registry import Entry
 from protocols.content.manifest import CONTENT
+from protocols.practice.manifest import PRACTICE
 
 TOPICS = KindManifest(
     name="topics",
@@ -22,6 +23,7 @@ TOPICS = KindManifest(
             "as subscription, with no-local and groups, whose member is chosen where a publication enters",
             {"under_faults": "recovers with the option recover"},
         ),
+        **PRACTICE,
     },
     workloads={
         "topic-publish": Entry(

@@ -91,3 +91,15 @@ def test_tasks_say_of_services_with_advertisements_what_spark_does(loss, news, t
     assert found == expected
     assert found["forced"] > 0 < found["free"] and found["findings"]["missed"]["count"] > 0
     assert (found["excused"] > 0) == (loss != "0")
+
+
+def test_what_was_dropped_is_explained_by_what_was_not_advertised(news):
+    from analysis.spark.explain import explain
+    from analysis.ways.missing import NOT_ADVERTISED
+
+    done = news("width: 0.3")
+    dropped = set(done.folder.read("outside")["publication"].to_pylist())
+    changes = done.folder.read("changes").to_pylist()
+    asking = next(row["client"] for row in changes if row["operation"] == 1) - 8
+    told = [explain(done.folder.path, str(each), client=asking)["to"]["why"]["verdict"] for each in sorted(dropped)]
+    assert set(told) == {NOT_ADVERTISED, "not wanted"}

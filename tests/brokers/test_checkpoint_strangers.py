@@ -334,7 +334,9 @@ def test_whatever_a_checkpoint_says_the_run_is_refused_with_a_reason_or_ends(tmp
 
 @pytest.mark.full
 @pytest.mark.parametrize("seed", range(20))
-@pytest.mark.parametrize("protocol", [*KINDS, "topk-gather", "context-edge", "context-replicated", "spatial-keyword"])
+@pytest.mark.parametrize(
+    "protocol", [*KINDS, "merging", "leases", "topk-gather", "context-edge", "context-replicated", "spatial-keyword"]
+)
 def test_whatever_checkpoints_say_runs_are_refused_or_end(tmp_path, protocol, seed):
     run = Interrupted(tmp_path / "run", protocol, "none", **HOLDING.get(protocol, {}))
     refused, ended = tried(run, tmp_path, 100, f"{protocol} {seed}")

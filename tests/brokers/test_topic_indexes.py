@@ -23,6 +23,7 @@ from brokers.indexes.topics.syntax import (
     BadName,
     matches,
 )
+from brokers.indexes.topics.trie import Trie
 from brokers.indexes.topics.vocabulary import Vocabulary
 from brokers.registry import load
 from tests.brokers.topic_cases import VALID
@@ -159,14 +160,31 @@ def test_a_long_life_of_single_changes_leaves_nothing_behind(index_class, syntax
 
 def test_a_name_that_meets_very_many_nodes_is_answered_as_others_are(index_class, syntax):
     rng = np.random.Generator(np.random.PCG64(10))
-    filters = [random_levels(rng, 2, True, 12) for _ in range(3000)]
+    filters = [random_levels(rng, 2, True, 12) for _ in range(2000)]
+    filters += [[1 | DOLLAR, *(0 if bits >> level & 1 else PLUS for level in range(9))] for bits in range(1 << 9)]
     model = dict(enumerate(filters))
     index = index_class.build(syntax, list(model), padded(filters))
-    names = [[0] * 12, *(random_levels(rng, 2, False, 12) for _ in range(30)), [7, 7]]
+    names = [[0] * 12, [1 | DOLLAR] + [0] * 9, *(random_levels(rng, 2, False, 12) for _ in range(30)), [7, 7]]
     for _ in range(20):  # an index may change its ways
         assert_same_answers(index, model, names[:3])
     assert_same_answers(index, model, names)
     assert_same_answers(index, model, names[::-1])
+
+
+def test_the_trie_goes_back_to_its_tree_when_names_meet_few_nodes_again():
+    both = [[1 if bits >> level & 1 else PLUS for level in range(10)] for bits in range(1 << 10)]
+    index = Trie.build("mqtt", np.arange(len(both)), padded(both))
+
+    def compared(name):
+        index.counters.reset()
+        index.match(np.array(name))
+        return index.counters.verified
+
+    light = [2] * 3
+    assert compared(light) < 10
+    assert compared([1] * 10) >= len(both) - 1  # one of them has no wildcard
+    assert compared(light) == len(both) - 1
+    assert min(compared(light) for _ in range(20)) < 10
 
 
 def test_one_filter_may_have_very_many_ids_in_any_order(index_class, syntax):

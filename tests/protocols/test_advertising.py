@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from typing import Any
 
 import networkx as nx
@@ -11,13 +12,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from brokers.engine.model import SourceSpec
 from brokers.engine.simulate import MemoryTraces, simulate, tables_of
+from brokers.errors import ProtocolFault
 from protocols.conformance import REHEARSALS, audit, check_digests, join, rehearse
 from protocols.content.advertising import Advertising
 from protocols.content.kind import ADVERTISE, PUBLISH, SUBSCRIBE, UNADVERTISE, UNSUBSCRIBE, Content
 from protocols.content.ranges import box_of, contains, holds, meet
 from protocols.judging import Offered, published
-from protocols.rehearsing import Dice
+from protocols.rehearsing import Dice, Script
 from protocols.standing import Standing
 from scenarios.hunt.hunt import hunt
 from scenarios.loader import loads
@@ -330,6 +333,20 @@ class Greedy(Advertising):
 @pytest.mark.parametrize("wrong", [Hasty, Greedy], ids=lambda each: each.__name__)
 def test_a_hunt_finds_what_is_wrong_with_advertisements(wrong):
     assert hunt(f"tests.protocols.test_advertising:{wrong.__name__}", seed=1, runs=400, enough=1).findings
+
+
+class Silent(Script):
+    """Wrong on purpose: advertises, and says that it does not publish, so that no tree begins at its brokers."""
+
+    publishes = False
+
+
+def test_who_advertises_and_says_that_it_does_not_publish_is_told_so():
+    model = rehearse(REHEARSALS[0], "advertising", 1)
+    (service,) = model.services
+    silent = SourceSpec(f"{__name__}:Silent", service.sources[0].params, service.sources[0].group)
+    with pytest.raises(ProtocolFault, match="advertises, and its workload says that it does not publish"):
+        simulate(replace(model, services=[replace(service, sources=[silent])]))
 
 
 # ---- workloads and scenarios ------------------------------------------------------------------------------------

@@ -42,9 +42,11 @@ def faults_until(model: Any, seed: int, until: int = 150 * MS, detect: int = 8 *
     return Schedule(tuple(faults), detect)
 
 
-def struck(rehearsal: Any, protocol: str, seed: int, options: dict[str, Any], state: int = KEPT_STATE) -> Any:
+def struck(
+    rehearsal: Any, protocol: str, seed: int, options: dict[str, Any], state: int = KEPT_STATE, lasts: int = 400 * MS
+) -> Any:
     """A rehearsal that goes on for a while after its faults."""
-    model = rehearse(replace(rehearsal, duration_ns=400 * MS), protocol, seed, options=options)
+    model = rehearse(replace(rehearsal, duration_ns=lasts), protocol, seed, options=options)
     schedule = faults_until(model, seed)
     faults = tuple(each._replace(state=state) if isinstance(each, Crash) else each for each in schedule.faults)
     return replace(model, faults=replace(schedule, faults=faults))
@@ -102,6 +104,48 @@ def test_recovering_is_the_same_in_every_way_of_running(protocol):
     ways = variants(model)
     some = [ways[0], *(way for way in ways if way.actors in (3, model.overlay.brokers) or "on_run," in way.name)]
     assert len(some) > 4 and check_digests(model, some) == []
+
+
+@pytest.mark.parametrize("seed", [1, 2, *(pytest.param(seed, marks=pytest.mark.full) for seed in range(3, 13))])
+@pytest.mark.parametrize("state", [KEPT_STATE, LOST], ids=["kept", "lost"])
+@pytest.mark.parametrize("number", [0, 1, 4, 5], ids=lambda number: LOSSLESS[number].name)
+@pytest.mark.parametrize("protocol", ["advertising", "advertising-covering"])
+def test_advertisements_are_mended_first_and_draw_what_else_is_missing(protocol, number, state, seed):
+    """So it takes once across the overlay longer."""
+    options = {"recover": True, "recover_within": 150 * MS}
+    found = audit_run(struck(LOSSLESS[number], protocol, seed, options, state, 800 * MS))
+    assert found.guarantees.under_faults == "recovers"
+    assert found.verdict == VALID, str(found)
+
+
+def test_recovering_with_advertisements_is_promised_once_across_later():
+    model = struck(LOSSLESS[0], "advertising", 1, {"recover": True})
+    faced = Faced.of(model.faults, model.overlay)
+    owed = [
+        promised(names.find("protocols", name).object, {"recover": True}, model.overlay, faced).recovers_ns
+        for name in ("subscription", "advertising")
+    ]
+    assert owed[1] - owed[0] == faced.way_ns > 0
+
+
+def test_the_end_of_an_advertisement_that_a_cut_swallowed_is_told_when_the_link_is_up_again():
+    """And goes on from there; what it led is withdrawn. What came while the link was cut follows as well."""
+    net = join("advertising", [(0, 1), (1, 2), (2, 3)], options={"recover": True})
+    net.send(3, "subscribe", [0, 0.0, 1.0], word=net.interest(3), at_ns=100 * MS)
+    net.send(0, "advertise", [0, 0.0, 1.0], word=net.interest(0), at_ns=200 * MS)
+    net.send(0, "unadvertise", word=net.interest(0), at_ns=400 * MS)
+    net.send(0, "advertise", [0, 0.0, 0.5], word=net.interest(0, 1), at_ns=450 * MS)
+    net.send(0, "publish", [0.2, 0.0, 0.0, 0.0], at_ns=900 * MS)
+    cut = Schedule((Cut(0, 300 * MS, 500 * MS), Cut(1, 300 * MS, 500 * MS)), 5 * MS)
+    traces = MemoryTraces("full")
+    described: list[Any] = []
+    simulate(
+        replace(net.model(), faults=cut), trace=traces,
+        observe=lambda shards: described.extend(map(shards.shards[0].services.protocols[0].describe, range(4))),
+    )  # fmt: skip
+    assert [set(each["adverts"]) for each in described] == [{str(net.interest(0, 1))}] * 4
+    assert [list(each["subscriptions"]) for each in described] == [[str(net.interest(3))]] * 4
+    assert traces.tables()["deliveries"]["client"].size == 1
 
 
 # ---- how long it takes -------------------------------------------------------------------------------
@@ -238,6 +282,6 @@ def test_what_is_listed_of_a_protocol_is_what_it_answers(name):
     model = replace(rehearse(LOSSLESS[0], "flooding"), faults=Schedule(CUT, 10 * MS))
     found = promised(protocol, options, model.overlay, Faced.of(model.faults, model.overlay)).under_faults
     listed = names_of("protocols")[name]["under_faults"]
-    by_itself = "reliable" if name == "reliable" else "nothing"
+    by_itself = {"leases": "recovers", "reliable": "reliable"}.get(name, "nothing")
     assert listed == ("recovers with the option recover" if options else by_itself)
     assert found == ("recovers" if options else by_itself)

@@ -21,7 +21,7 @@ from protocols.topk.kind import TopK
 from scenarios.workloads.replay import Replay
 
 SERVICES = {
-    "content": Content(Content.Params(attributes=2).model_dump()),
+    "content": Content(Content.Params(attributes=2, adverts=True).model_dump()),
     "topk": TopK({"attributes": 2}),
     "context": Context({"attributes": 2}),
     "channels": Channels({}),
@@ -61,6 +61,22 @@ def test_every_kind_has_a_form_whose_ops_are_its_types():
         form = load(manifest.replay)(SERVICES[manifest.name])
         assert {op.type for op in form.op_table().values()} == set(kind.types.values())
         assert {op for column in form.header for op in column.ops} <= set(form.op_table())
+
+
+def test_advertisements_are_ranges_counted_together_with_subscriptions(tmp_path):
+    found = rows(
+        tmp_path, SERVICES["content"],
+        {"op": "advertise", "low_0": 0, "high_0": 1, "advert": 5},
+        {"op": "subscribe", "is_1": 2},
+        {"op": "unadvertise", "advert": 5},
+    )  # fmt: skip
+    assert [each[0] for each in found] == [3, 1, 4] and found[0][1] == found[2][1]
+    assert found[0][2] == [0, 0, 1]
+
+
+def test_services_without_adverts_know_no_advertisements(tmp_path):
+    with pytest.raises(InvalidInput, match="got 'advertise'"):
+        rows(tmp_path, Content({"attributes": 2}), {"op": "advertise", "low_0": 0})
 
 
 def test_points_intervals_and_senders_weights_of_topk(tmp_path):

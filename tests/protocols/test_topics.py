@@ -245,6 +245,19 @@ def test_a_member_that_left_gets_nothing():
     assert {each.client for each in line.deliveries()} == {2}
 
 
+def test_a_broker_tells_of_its_groups_and_forgets_who_left():
+    kind = Topics.Params(groups=True, no_local=True).model_dump()
+    pair = join("topics", [(0, 1)], params=kind)
+    pair.send(0, "subscribe", MEMBER, word=pair.interest(0))
+    pair.send(1, "subscribe", [1, 0, 1], word=pair.interest(1))
+    told = [pair.describe(broker) for broker in range(2)]
+    assert [each["groups"] for each in told] == [{"$share/5/1/#": [str(pair.interest(0))]}] * 2
+    assert [each["no_local"] for each in told] == [[str(pair.interest(1))]] * 2
+    for client in range(2):
+        pair.send(client, "unsubscribe", word=pair.interest(client))
+    assert [(each["groups"], each["no_local"]) for each in map(pair.describe, range(2))] == [({}, [])] * 2
+
+
 class Everybody(Forwarding):
     """Wrong: every member gets it."""
 

@@ -88,3 +88,57 @@ def test_a_word_that_was_lost_is_not_made_good_by_one_said_before_it_that_waited
     come = hops["time_ns"][(hops["type"] == LISTEN) & (hops["broker"] == 1)]
     assert lost.tolist() == [104_000_300] and come.max() > lost[0]
     assert judged(outcome, JUDGES) == []
+
+
+@pytest.mark.parametrize("protocol", ["subscription", "merging"])
+def test_what_a_client_waits_for_and_what_is_kept_for_it_end_each_in_its_time(protocol):
+    """Its END is lost, and it goes away for good before it has waited for as long as anything is kept."""
+    acts = (
+        Act(20 * MS, 0, "subscribe", 4, None, (1.0, 0.0, 1.0, None, None, None)),
+        Act(90 * MS, 0, "publish", None, None, (0.0, 0.0, 0.0, 0.0)),
+        Act(6_000 * MS, 0, "unsubscribe", 4),
+    )
+    worn = {"fault": "degrade", "at": 100 * MS, "lasts": 100 * MS, "link": [0, 1], "way": "there", "loss": 1.0}
+    case = Case(
+        protocol, "content", 3, (Edge(0, 1, 7 * MS), Edge(0, 2, 8 * MS)), (2,), acts, 9_000 * MS,
+        options={"recover": True, "check_every": 250 * MS}, faults=(worn,), session={"keep": 50 * MS},
+        moves=(Move(0, 80 * MS, 1), Move(0, 100 * MS)),
+    )  # fmt: skip
+    outcome = run(case)
+    assert len(outcome.tables["losses"]["link"]) and not outcome.held
+    assert judged(outcome, JUDGES) == []
+
+
+@pytest.mark.parametrize("protocol", ["subscription", "covering", "merging"])
+def test_what_comes_by_replay_and_past_it_is_handed_on_once_although_no_end_came_in_time(protocol):
+    """A client that moves twice, and brokers that take 2 ms for each message."""
+    acts = (
+        Act(10 * MS, 0, "subscribe", 0, None, (0.0, 0.0, 1.0, 1.0, 0.0, 0.0)),
+        Act(20 * MS, 0, "subscribe", 1, None, (0.0, 0.0, 0.0, 1.0, 0.0, 0.0)),
+        Act(20 * MS, 1, "publish", None, None, (0.0, 0.0, 0.0, 0.0)),
+        Act(20 * MS, 0, "publish", None, None, (0.0, 1.0, 0.0, 0.0)),
+        Act(40 * MS, 1, "publish", None, None, (0.0, 0.0, 0.0, 0.0)),
+        Act(40 * MS, 1, "publish", None, None, (0.0, 0.0, 0.0, 0.0)),
+    )
+    edges = (Edge(0, 1, 4 * MS), Edge(0, 3, MS), Edge(1, 2, MS))
+    case = Case(
+        protocol, "content", 4, edges, (0, 1), acts, 90 * MS, cost={"base": 2e6, "per_match": 5e4},
+        session={"keep": 50 * MS}, moves=(Move(0, 20 * MS, 2), Move(0, 30 * MS, 3)),
+    )  # fmt: skip
+    assert judged(run(case), JUDGES) == []
+
+
+def test_a_client_that_comes_back_to_a_busy_broker_gets_what_was_kept():
+    """What it publishes as it comes is served first; the queue has a limit, so its subscription is of a later time."""
+    acts = (
+        Act(200 * MS, 0, "subscribe", 5, None, (0.0, 0.0, 1.0, None, None, None)),
+        Act(800 * MS, 0, "publish", None, None, (0.0, None, 0.0, 0.0)),
+    )
+    case = Case(
+        "subscription", "content", 1, (), (0,), acts, 4_000 * MS, cost={"base": 2e6, "per_match": 5e4},
+        moves=(Move(0, 500 * MS, None), Move(0, 800 * MS, 0)), session={"keep": 400 * MS},
+        queues={"places": 2, "full": "oldest"},
+    )  # fmt: skip
+    outcome = run(case)
+    assert judged(outcome, JUDGES) == []
+    assert outcome.tables["deliveries"]["client"].tolist() == [2]

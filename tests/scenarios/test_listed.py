@@ -20,7 +20,9 @@ TOPOLOGY: dict[str, Any] = {
     "links": [[0, 1], [1, 2], [2, 3]],
 }  # fmt: skip
 # What it needs besides, where it takes one of several.
-ONE_OF: dict[str, dict[str, Any]] = {"hierarchical": {"region_size": 3}}
+ONE_OF: dict[str, dict[str, Any]] = {"hierarchical": {"region_size": 3}, "clusters": {"size": 4}}
+# Where protocols run that take no tree of any brokers.
+MESHED = {name: {"kind": "clusters", "size": 6} for name in ("cluster", "leaf", "gateway")}
 # What a workload cannot do without where no shipped scenario uses it.
 WORKLOAD: dict[str, dict[str, Any]] = {
     "replay": {"file": "replay.csv"},
@@ -59,7 +61,7 @@ def services() -> dict[str, dict[str, Any]]:
     written = [yaml.safe_load(path.read_text(encoding="utf-8")) for path in shipped().values()]
     for scenario in sorted(written, key=lambda each: -len(each["services"])):
         for service in scenario["services"]:
-            if not service.get("adverts"):
+            if not service.get("adverts") and service["protocol"] not in MESHED:
                 found.setdefault(service["kind"], service)
     return found
 
@@ -79,7 +81,7 @@ def carried_out(
     groups = sorted({source["clients"] for source in service["workload"]})
     scenario: dict[str, Any] = {
         "duration": "5 s",
-        "topology": topology or {"kind": "random-tree", "nodes": 6},
+        "topology": topology or MESHED.get(service["protocol"], {"kind": "random-tree", "nodes": 6}),
         "clients": {group: {"count": 20, "placement": "even", **(moving or {})} for group in groups},
         "services": [{**service, "name": "service"}],
         "trace": {"level": "none"},

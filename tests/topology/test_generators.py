@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import doctest
+from itertools import combinations
 
 import networkx as nx
 import numpy as np
@@ -28,6 +29,7 @@ SMALL = {
     "random-geometric": {"nodes": 40, "radius": 0.15},
     "waxman": {"nodes": 40},
     "hierarchical": {"regions": 5, "region_size": 6, "region": "random-tree"},
+    "clusters": {"clusters": [4, 2, 3]},
     "explicit": {"links": [["a", "b"], ["b", "c"]]},
     "file": {"path": "Abilene"},
 }
@@ -325,9 +327,23 @@ def test_a_third_partys_graph_is_repaired_whatever_stands_for_its_nodes():
 
 def test_the_examples_in_the_docstrings_hold():
     from topology import build as build_module
-    from topology import files
+    from topology import files, meshes
 
-    for module in (generators, files, build_module):
+    for module in (generators, meshes, files, build_module):
         result = doctest.testmod(module)
         assert result.attempted > 0
         assert result.failed == 0
+
+
+@pytest.mark.parametrize(
+    ("between", "links"), [("all", 6 + 1 + 1 + 4 + 4 + 2), ("first", 6 + 1 + 1 + 4 + 4), ("full", 28)]
+)
+def test_clusters_are_meshes_with_links_of_each_broker_between_them(between, links):
+    overlay = build("clusters", {"clusters": [4, 2, 2], "between": between}, LINKS, seed=1)
+    assert overlay.region.tolist() == [0, 0, 0, 0, 1, 1, 2, 2]
+    assert (overlay.names[5], overlay.links) == ("c1.1", links)
+    near = {frozenset(pair) for pair in zip(overlay.link_a.tolist(), overlay.link_b.tolist())}
+    assert all(frozenset(pair) in near for pair in combinations(range(4), 2))
+    for broker in range(4, 8):
+        reached = {int(overlay.region[a]) for pair in near if broker in pair for a in pair if a != broker}
+        assert reached >= ({0, 1, 2} if between != "first" else {0, overlay.region[broker]})

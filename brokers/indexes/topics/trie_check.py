@@ -44,6 +44,7 @@ def _check_ids(a: kernels.Arrays, entry: int, members: list[int]) -> None:
     cells = a.ids[start : start + used]
     plain = cells ^ (cells >> 63)
     claim(live >= 2 and used <= room, "a block is for two or more, and holds what is used")
+    claim(used <= 2 * live, "at most half of the ids of an entry are gone")
     claim((np.diff(plain) > 0).all(), "the ids of an entry ascend, those that are gone among them")
     claim(cells[cells >= 0].tolist() == sorted(members), "the ids of an entry are there")
 

@@ -205,7 +205,6 @@ def _remove_id(a, entry, id_):
     if row[LIVE] <= 1:
         _move_ids(a, entry, 0)
     elif 2 * row[LIVE] < row[USED]:
-        # Where there is no room for a smaller block now, a later removal tries again.
         _move_ids(a, entry, _room_for(row[LIVE]))
 
 
@@ -488,17 +487,16 @@ def _hang(a, entry):
         if ref == NOTHING:
             _set_lead(a, node, word, ~entry)
             return
+        below = ref
         if ref < 0:
-            ref_below = _part_from_entry(a, entry, level, ~ref)
-            _set_lead(a, node, word, ref_below)
-            ref = ref_below
+            below = _part_from_entry(a, entry, level, ~ref)
         else:
             shared = _shared(a, entry, level, np.int64(a.node[ref, STEM]), np.int64(a.node[ref, LENGTH]))
             if shared < a.node[ref, LENGTH]:
-                ref_below = _part_from_stem(a, ref, shared)
-                _set_lead(a, node, word, ref_below)
-                ref = ref_below
-        node = ref
+                below = _part_from_stem(a, ref, shared)
+        if below != ref:
+            _set_lead(a, node, word, below)
+        node = below
         level += a.node[node, LENGTH]
     raise EndlessWalk("a filter is deeper in the tree than it has levels")
 
@@ -634,6 +632,8 @@ def delete(a, ids, entries, first):
     for i in range(first, ids.size):
         if a.level_blocks[0] + (1 << _class_of(a.counts[DEEPEST])) > a.levels.size:
             return i, NO_LEVELS
+        if a.id_blocks[0] + a.entry[entries[i], ROOM] > a.ids.size:
+            return i, NO_IDS
         _remove_id(a, entries[i], ids[i])
         if a.entry[entries[i], LIVE] == 0:
             _drop_entry(a, entries[i])

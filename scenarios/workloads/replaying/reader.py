@@ -156,7 +156,7 @@ class Reader:
             for i, bodies in piece.bodies.items():
                 if self.ops[i].type in kind.publications:
                     published.add(bodies)
-                elif self.ops[i].type in kind.interests:
+                elif self.ops[i].type in kind.wants():
                     asked.add(bodies)
         problems.stop()
         notes = self.header.notes
@@ -166,10 +166,11 @@ class Reader:
         elif not counts.any():
             notes += (f"{self.file.path}: holds no events",)
         publications = [op.type in kind.publications for op in self.ops]
+        enters = [op.type in kind.publications | kind.offers for op in self.ops]
         changes = [op.type in kind.changes for op in self.ops]
         return Found(
             rows=dict(zip(self.names, counts.tolist())),
-            publishes=bool(counts[publications].any()),
+            publishes=bool(counts[enters].any()),
             origin_ns=times.origin,
             first_ns=first,
             last_ns=last,
