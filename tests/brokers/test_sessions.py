@@ -148,7 +148,7 @@ class Forgetting(Careless):
 
 class Repeating(Careless):
     class Handing(HandOver):
-        def _drop_early(self, one, last, came):
+        def _drop_early(self, one, last):
             return False
 
 
