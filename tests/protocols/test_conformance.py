@@ -60,7 +60,7 @@ def trace(changes=(), publications=(), deliveries=(), hops=(), losses=(), depend
     tables["publications"]["values"] = wide(np.array([p[2], 0, 0, 0], float) for p in publications)
     count = len(tables["losses"]["body"])
     tables["losses"] |= {name: np.zeros(count, np.int64) for name in ("reason", "time_ns", "link", "type")}
-    tables["losses"]["client"] = np.full(count, -1, np.int64)
+    tables["losses"] |= {name: np.full(count, -1, np.int64) for name in ("client", "cause")}
     for table in ("changes", "publications", "deliveries", "losses"):
         tables[table]["service"] = np.zeros(len(next(iter(tables[table].values()))), np.int64)
     return tables
