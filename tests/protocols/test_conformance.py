@@ -52,7 +52,7 @@ def trace(changes=(), publications=(), deliveries=(), hops=(), losses=(), depend
         "publications": columns(("publication", "time_ns"), [p[:2] for p in publications]),
         "deliveries": columns(("publication", "client", "published_ns", "time_ns"), deliveries),
         "hops": columns(("body", "time_ns"), hops),
-        "losses": columns(("body",), losses),
+        "losses": columns(("body", "cause"), [(*row, -1)[:2] for row in losses]),
         "dependencies": columns(("change", "depends_on"), dependencies),
     }
     tables["changes"]["broker"] = np.zeros(len(changes), np.int64)
@@ -60,7 +60,7 @@ def trace(changes=(), publications=(), deliveries=(), hops=(), losses=(), depend
     tables["publications"]["values"] = wide(np.array([p[2], 0, 0, 0], float) for p in publications)
     count = len(tables["losses"]["body"])
     tables["losses"] |= {name: np.zeros(count, np.int64) for name in ("reason", "time_ns", "link", "type")}
-    tables["losses"] |= {name: np.full(count, -1, np.int64) for name in ("client", "cause")}
+    tables["losses"]["client"] = np.full(count, -1, np.int64)
     for table in ("changes", "publications", "deliveries", "losses"):
         tables[table]["service"] = np.zeros(len(next(iter(tables[table].values()))), np.int64)
     return tables
@@ -159,7 +159,8 @@ def test_where_what_it_leans_on_was_revoked_a_change_has_settled_once_that_is_go
 
 
 def test_a_loss_excuses_what_it_may_have_caused_unless_the_protocol_holds_under_loss():
-    for tables in ({"losses": [(1,)]}, {"changes": [(100, 1, 7, 50, 10, 20, 1)]}):
+    spoilt = {"changes": [(100, 1, 7, 50, 10, 20, 1)], "losses": [(-1, 100)]}
+    for tables in ({"losses": [(1,)]}, spoilt):
         excused = judge(**tables)
         assert (excused.missed.count, excused.excused) == (0, 1)
         assert judge(**tables, declared=Guarantees(under_loss=True)).missed.count == 1
