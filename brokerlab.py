@@ -8,7 +8,7 @@
     >>> one.deliveries.num_rows == sum(each["deliveries"] for each in one.metrics["services"].values())
     True
     >>> sorted(brokerlab.names("kinds"))
-    ['channels', 'content', 'context', 'spatial', 'topk']
+    ['channels', 'content', 'context', 'spatial', 'topics', 'topk']
 
 Every table of a run is an attribute, a `pyarrow.Table`; docs/trace.md describes them. A run can be given wherever the
 path of its folder can. What a person can do something about is raised as a `BrokerlabError` that says what.

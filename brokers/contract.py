@@ -161,6 +161,11 @@ class Kind(ABC):
         return []
 
     @classmethod
+    def unsaid(cls, params: Mapping[str, Any]) -> frozenset[int]:
+        """The types that no client of a service with these parameters may send."""
+        return frozenset()
+
+    @classmethod
     def wants(cls) -> frozenset[int]:
         """The interests that want something."""
         return cls.interests - cls.offers

@@ -105,6 +105,12 @@ class Form(ABC):
         """The words of `op`; by default the class's."""
         return self.ops
 
+    def taken(self) -> list[Column]:
+        """The columns of messages that this service takes, each with the words of `op` that it is for."""
+        table = self.op_table()
+        found = [column._replace(ops=tuple(op for op in column.ops if op in table)) for column in self.header]
+        return [mine for mine, column in zip(found, self.header) if mine.ops or not column.ops]
+
     def places(self) -> dict[str, list[tuple[str, str]]]:
         """What may stand for "<i>" in a column's name: (as it is written, as the form will ask for it)."""
         return {}
@@ -128,7 +134,7 @@ class Form(ABC):
     def columns(self) -> Iterator[tuple[str, str, Column]]:
         """Every column: (as it is written, as the form asks for it, what it is)."""
         places = self.places()
-        for column in self.header:
+        for column in self.taken():
             before, _, rest = column.name.partition("<")
             if not rest:
                 yield column.name, column.name, column

@@ -205,9 +205,9 @@ def rehearse(
     overlay = build(rehearsal.topology, dict(rehearsal.params), links, seed)
     if not is_program(spec.protocol_target):  # which may be asked what it does not take
         brokers, misfits = overlay.brokers, spec.protocol_class.misfits
-        if misfits(_options_of(spec), overlay, spec.params):
+        if misfits(options_of(spec), overlay, spec.params):
             overlay = replace(build("clusters", {"size": brokers}, links, seed), region=np.arange(brokers) // 3)
-        if misfits(_options_of(spec), overlay, spec.params):
+        if misfits(options_of(spec), overlay, spec.params):
             overlay = build("random-tree", {"nodes": brokers}, links, seed)
     kind = spec.kind_class
     if not kind.manifest.rehearsal:
@@ -232,7 +232,7 @@ def rehearse(
     )
 
 
-def _options_of(spec: ServiceSpec) -> Any:
+def options_of(spec: ServiceSpec) -> Any:
     """The options of a service, as its protocol gets them."""
     model = spec.protocol_class.Options
     return spec.options if model is None or isinstance(spec.options, model) else model(**spec.options)

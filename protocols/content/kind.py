@@ -112,6 +112,10 @@ class Content(Kind):
         return bool(self.params.get("adverts"))
 
     @classmethod
+    def unsaid(cls, params: Mapping[str, Any]) -> frozenset[int]:
+        return frozenset() if params.get("adverts") else frozenset({ADVERTISE, UNADVERTISE})
+
+    @classmethod
     def misfits_of_workload(cls, params: Mapping[str, Any], workload: Sequence[Any]) -> list[tuple[str, str]]:
         from protocols.content.advertise import misfits_of_adverts
 

@@ -22,11 +22,13 @@ from __future__ import annotations
 from typing import Annotated, Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field
 
-from brokers.contract import BrokerProtocol, Guarantees, Message, ShardEnv
+from brokers.contract import BrokerProtocol, Demand, Guarantees, LinkTable, Message, ShardEnv
 from protocols.content.kind import PUBLISH, SUBSCRIBE, UNSUBSCRIBE
 from protocols.content.subscription import client_of
+from protocols.expected import to_wanted
 from protocols.routes import Routes
 from topology.draws import mix
 
@@ -53,13 +55,17 @@ class Options(BaseModel):
     ] = 0.1
 
 
+def hubs_of(links: LinkTable, count: int) -> NDArray[np.int32]:
+    """The brokers with the most links, at most so many, by number."""
+    return np.sort(np.argsort(-np.diff(links.out_start), kind="stable")[:count]).astype(np.int32)
+
+
 class Hubs:
     """The hubs of a service and their trees, and what belongs to which."""
 
     def __init__(self, env: ShardEnv) -> None:
         options = env.options
-        links = np.diff(env.links.out_start)
-        roots = np.sort(np.argsort(-links, kind="stable")[: options.hubs]).astype(np.int32)
+        roots = hubs_of(env.links, options.hubs)
         self.kind = env.kind
         self.routes = Routes(env.links, env.overlay.is_tree, roots, True)
         self._attribute, self._cell = options.attribute, options.cell
@@ -110,6 +116,18 @@ class Rendezvous(BrokerProtocol):
         if known is None or options.attribute < known:
             return []
         return [("options.attribute", f"there is no {options.attribute}; they are numbered 0 to {known - 1}")]
+
+    @classmethod
+    def expected_events(cls, demand: Demand) -> float:
+        """Of a subscription the brokers on the way to a hub; of a publication those to its hub, and who wants it."""
+        hubs = hubs_of(demand.links, demand.options.hubs)
+        routes = Routes(demand.links, demand.overlay.is_tree, hubs, True)
+        brokers, count = demand.overlay.brokers, hubs.size
+        depth = np.array([[_depth(routes, tree, broker) for broker in range(brokers)] for tree in range(count)])
+        here = slice(0, brokers)
+        told = float((demand.changes[here] * (1 + depth.min(axis=0))).sum()) if not demand.settled else 0.0
+        up = float((demand.publications[here] * (1 + depth.mean(axis=0))).sum())
+        return told + up + to_wanted(demand, demand.share, True) - float(demand.publications.sum())
 
     def home(self, id: int) -> int:
         return int(self.node.env.client_broker[client_of(self.node.env, id)])
@@ -198,3 +216,11 @@ class Rendezvous(BrokerProtocol):
         names = self.node.env.overlay.names
         known = {str(id_): [names[roots[tree]] for tree in sorted(trees)] for id_, trees in sorted(self.trees.items())}
         return {"subscriptions": known}
+
+
+def _depth(routes: Routes, tree: int, broker: int) -> int:
+    """How many links there are from a broker to the hub."""
+    found = 0
+    while (link := int(routes.up[tree, broker])) >= 0:
+        broker, found = int(routes.links.target[link]), found + 1
+    return found

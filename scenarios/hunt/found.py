@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, get_args, get_origin
 
 from brokers.contract import MESSAGE
+from brokers.kinds import all_that
 from brokers.programs.protocol import Program
 from scenarios.hunt.behaviour import marks
 from scenarios.hunt.case import Case
@@ -139,8 +140,9 @@ def unexercised(prey: Prey, own: OwnCode, covered: Covered) -> Iterator[Unexerci
     """Types of the kind and of the protocol, and options, that no run used."""
     handled = {type_ for _, type_ in covered.types}
     excuse = "" if prey.faults else "; nothing failed in this hunt"
+    silent = prey.kind_class.unsaid(all_that(prey.protocol_class, prey.kind_class))
     for op, type_ in prey.kind_class.types.items():
-        if (MESSAGE, type_) not in covered.types:
+        if type_ not in silent and (MESSAGE, type_) not in covered.types:
             yield Unexercised("kind's type", op, f"no client ever said {op!r}")
     for type_, name in own.types.items():
         if type_ not in handled:

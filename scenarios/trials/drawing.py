@@ -26,6 +26,7 @@ from brokers.kinds import manifests
 from brokers.limits import WAYS, Limits
 from brokers.stays import Stay, numbered
 from protocols.conformance import REHEARSALS, Dice, rehearse
+from protocols.rehearsing import options_of
 from scenarios.faults.given import amiss
 from topology.latent import with_latent
 from topology.links import Latent
@@ -67,7 +68,7 @@ def draw(seed: int, number: int) -> Trial:
     if options:
         rehearsal = replace(rehearsal, duration_ns=_CALM * until)
     model = rehearse(rehearsal, protocol, seed=1 + dice.below(_SCALE), clients=_CLIENTS, options=options)
-    overlay = _mapped(model.overlay, dice)
+    overlay = _fitting(model, _mapped(model.overlay, dice))
     if dice.below(_SOME) == 0:
         overlay = with_latent(overlay, Latent(hops=2))
     model = replace(model, overlay=overlay)
@@ -130,6 +131,13 @@ def _mapped(overlay: Any, dice: Dice) -> Any:
     position[: overlay.brokers] = [[_share(dice), _share(dice)] for _ in range(overlay.brokers)]
     region = np.array([b if b < _REGIONS else dice.below(_REGIONS) for b in range(overlay.brokers)], np.int64)
     return replace(overlay, position=position, region=region)
+
+
+def _fitting(model: Model, mapped: Any) -> Any:
+    """The overlay with drawn regions, or with those that it had where the protocol takes none but these."""
+    spec = model.services[0]
+    fits = not spec.protocol_class.misfits(options_of(spec), mapped, spec.params)
+    return mapped if fits else replace(mapped, region=model.overlay.region)
 
 
 def _schedule(model: Model, dice: Dice) -> tuple[list[tuple[str, dict[str, Any]]], list[Fault | Open]]:

@@ -101,8 +101,11 @@ def kernels() -> dict[str, Dispatcher]:
     return found
 
 
-# A kernel's part that only a test calls by itself.
-ONLY_TESTED = {"brokers.engine.settle.transmission_ns"}
+# Parts of kernels that only a test, or a check, calls by themselves.
+ONLY_TESTED = {
+    "brokers.engine.settle.transmission_ns", "brokers.indexes.topics.trie_kernels.lead",
+    "brokers.indexes.topics.trie_kernels.look_up",
+}  # fmt: skip
 
 
 def on_disk(kernel: Dispatcher) -> bool:

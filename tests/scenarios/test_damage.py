@@ -170,9 +170,10 @@ def test_no_resume_breaks_on_a_damaged_run_or_touches_what_lies_beside(study, sa
 def test_a_flipped_bit_in_any_part_that_is_read_is_damage_with_its_name_and_never_a_verdict(study, said):
     read = {"audit": {"publications", "changes", "dependencies", "hops", "deliveries", "losses", "links", "brokers"}}
     read["audit"] |= {"doubled", "stays"}  # what came twice since a link had doubled it; who had left
-    read["audit"] |= {"faults"}  # how much longer links take
-    read["analyze"] = read["audit"] - {"changes", "dependencies", "losses", "faults", "doubled", "stays"} | {"samples"}
-    read["explain"] = read["audit"] - {"dependencies", "doubled"}
+    read["audit"] |= {"faults", "outside"}  # how much longer links take; the table of the kind
+    only = {"changes", "dependencies", "losses", "faults", "doubled", "stays", "outside"}
+    read["analyze"] = read["audit"] - only | {"samples"}
+    read["explain"] = read["audit"] - {"dependencies", "doubled", "outside"}
     draw = random.Random(5)
     for file in study.whole.folder.manifest["files"]:
         damaged = study.copy(study.whole.path)

@@ -127,7 +127,7 @@ def test_what_an_installed_package_brings_works_by_its_names_in_every_command(in
         ("indexes", "book"), ("metrics", "served"), ("metrics", "walls.mean"),
     ):  # fmt: skip
         assert listed[group][name]["prose"]
-    assert listed["protocols"]["rooms-tell"]["kind"] == "rooms"
+    assert listed["protocols"]["rooms-tell"]["kinds"] == ["rooms"]
     assert listed["workloads"]["stroll"]["kinds"] == ["rooms"]
     through_every_command(capsys)
 

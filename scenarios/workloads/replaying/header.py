@@ -40,7 +40,7 @@ def read_header(
     start = f"{file.path}:1"
     known = {written: (asked, column) for written, asked, column in form.columns()}
     fixed = (*TIMES, "client", "op")
-    patterns = [*fixed, *dict.fromkeys(column.name for column in form.header)]
+    patterns = [*fixed, *dict.fromkeys(column.name for column in form.taken())]
     wrong: list[str] = []
     notes: list[str] = []
     unknown: list[str] = []
