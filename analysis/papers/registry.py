@@ -50,4 +50,15 @@ PAPERS: dict[str, Entry] = {
             "tiny_network": "analysis.papers.tiny:agile_in_network",
         },
     ),
+    "routing": Entry(
+        "analysis.papers.routing:advertisements",
+        "routing among brokers: closed forms and printed numbers of advertisements, merging, leases, clusters, crashes",
+        {
+            "further": [
+                "analysis.papers.routing:merging", "analysis.papers.routing:leases",
+                "analysis.papers.routing:rendezvous", "analysis.papers.routing:practice",
+                "analysis.papers.routing:reliable",
+            ],
+        },
+    ),
 }

@@ -1,0 +1,39 @@
+"""Claims of `brokerlab reproduce routing`: what holds is told as such, and what does not."""
+
+from __future__ import annotations
+
+import pytest
+
+from analysis.papers import routing
+from analysis.papers.registry import PAPERS
+from analysis.papers.report import Report
+from brokers.registry import load
+
+
+@pytest.fixture
+def report(tmp_path):
+    return Report("routing", tmp_path, 3, False, lambda text: None)
+
+
+@pytest.mark.parametrize("experiment", [routing.rendezvous, routing.practice], ids=lambda each: each.__name__)
+def test_closed_forms_hold(experiment, report):
+    experiment(report)
+    assert report.claims and [each["name"] for each in report.claims if each["holds"] is not True] == []
+
+
+def test_intervals_that_touch_are_one_entry_and_fall_apart_around_holes():
+    assert routing._intervals(12, 3, routing.Dice(5, 0, "test")) == (1, 4)
+
+
+def test_one_seed_that_differs_breaks_a_claim_although_the_means_are_equal(report):
+    routing._equal(report, "messages", "derived", [4, 6], [6, 4])
+    routing._equal(report, "messages", "derived", [4, 6], [4, 6])
+    assert [each["holds"] for each in report.claims] == [False, True]
+    assert report.claims[0]["expected"] == report.claims[0]["measured"] == "5 ± 1.41 over 2 seeds"
+
+
+def test_every_experiment_is_one_of_the_name():
+    entry = PAPERS["routing"]
+    named = [entry.target, *entry.facts["further"]]
+    assert [load(each).__module__ for each in named] == ["analysis.papers.routing"] * len(named)
+    assert len(named) == 6
