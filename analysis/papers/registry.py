@@ -59,6 +59,9 @@ PAPERS: dict[str, Entry] = {
                 "analysis.papers.routing:rendezvous", "analysis.papers.routing:practice",
                 "analysis.papers.routing:reliable",
             ],
+            "kind": "content",
+            "tiny": "analysis.papers.tiny:routing",
+            "tiny_network": "analysis.papers.tiny:routing_in_network",
         },
     ),
 }

@@ -63,7 +63,7 @@ def advertisements(report: Report) -> None:
 def merging(report: Report) -> None:
     """Perfect merging beside covering, and the bound on waste of imperfect merging."""
     for count, gone in ((20, 5), (60, 12)):
-        found = [_intervals(count, gone, Dice(report.seed + each, count, "papers/intervals")) for each in range(SEEDS)]
+        found = [intervals(count, gone, report.seed + each) for each in range(SEEDS)]
         setting = f"{count} intervals that touch, in any order"
         _equal(report, f"{setting}: entries", "derived: 1", [1] * SEEDS, [each[0] for each in found])
         _equal(
@@ -124,9 +124,9 @@ def reliable(report: Report) -> None:
 # ---- counting ----------------------------------------------------------------------------------------
 
 
-def _intervals(count: int, gone: int, dice: Dice) -> tuple[int, int]:
+def intervals(count: int, gone: int, seed: int) -> tuple[int, int]:
     """Entries of the broker beside, after `count` intervals that touch, and after some were withdrawn again."""
-    random = Random(dice.below(1 << 30))
+    random = Random(seed)
     order = random.sample(range(count), count)
     holes = [1 + 2 * each for each in random.sample(range((count - 2) // 2), gone)]
     net = join("merging", [(0, 1)], [0] * count, params={"attributes": 1})

@@ -100,6 +100,22 @@ def agile() -> None:
             run(Setting(approach, Load(profiles=100), 1_000, 5, 2, policy))
 
 
+def routing() -> None:
+    """What needs no network of its own."""
+    from analysis.papers import routing as paper
+
+    paper.intervals(4, 1, 1)
+
+
+def routing_in_network() -> None:
+    """The parts that take a second or two."""
+    from analysis.papers import routing as paper
+
+    with _silent("routing") as report:
+        paper.rendezvous(report)
+        paper.practice(report)
+
+
 def agile_in_network() -> None:
     """Each protocol at one rate of updates."""
     for protocol in agile_network.PROTOCOLS:

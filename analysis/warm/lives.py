@@ -51,7 +51,7 @@ def stages() -> Iterator[list[Part]]:
 def _library(kind: str) -> Iterator[Life]:
     if KINDS[kind].warm:
         yield partial(_call, KINDS[kind].warm)
-    yield from (partial(_call, paper.facts["tiny"]) for paper in PAPERS.values() if paper.facts.get("kind") == kind)
+    yield from (partial(_call, paper.facts["tiny"]) for paper in PAPERS.values() if paper.facts["kind"] == kind)
 
 
 def _networks(kind: str) -> Iterator[Life]:
@@ -61,7 +61,7 @@ def _networks(kind: str) -> Iterator[Life]:
     if KINDS[kind].question is None:
         yield partial(_protocols, kind, None)
     for paper in PAPERS.values():
-        if paper.facts.get("kind") == kind and "tiny_network" in paper.facts:
+        if paper.facts["kind"] == kind and "tiny_network" in paper.facts:
             yield partial(_call, paper.facts["tiny_network"])
 
 

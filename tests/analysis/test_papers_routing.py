@@ -22,7 +22,7 @@ def test_closed_forms_hold(experiment, report):
 
 
 def test_intervals_that_touch_are_one_entry_and_fall_apart_around_holes():
-    assert routing._intervals(12, 3, routing.Dice(5, 0, "test")) == (1, 4)
+    assert routing.intervals(12, 3, 5) == (1, 4)
 
 
 def test_one_seed_that_differs_breaks_a_claim_although_the_means_are_equal(report):
