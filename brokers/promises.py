@@ -13,7 +13,6 @@ long a message is under way. What it answers (`Recovery`) is a statement: the au
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
@@ -23,6 +22,7 @@ from numpy.typing import NDArray
 
 from brokers.contract import NEVER, Guarantees
 from brokers.faults import LOST, NO_PLACE, NO_PLACE_AHEAD, ON_LINK, Crash, Cut, Schedule, Worn, noticed
+from topology.distances import distances, neighbours
 
 _DOWN, _CUT = 0, 2  # `what` in the table of faults
 NOTHING_PROMISED, RECOVERS, RELIABLE = "nothing", "recovers", "reliable"
@@ -91,19 +91,7 @@ class Faced:
 
 def farthest_ns(link_a: Any, link_b: Any, delay_ns: Any) -> int:
     """How far the farthest broker is from the first, by delays: half of what no two are farther apart than."""
-    near: dict[int, list[tuple[int, int]]] = {}
-    for a, b, delay in zip(*(np.asarray(each).tolist() for each in (link_a, link_b, delay_ns))):
-        near.setdefault(a, []).append((b, delay))
-        near.setdefault(b, []).append((a, delay))
-    reached: dict[int, int] = {}
-    ahead = [(0, 0)]
-    while ahead:
-        time, broker = heapq.heappop(ahead)
-        if broker not in reached:
-            reached[broker] = time
-            for other, delay in near.get(broker, ()):
-                heapq.heappush(ahead, (time + delay, other))
-    return max(reached.values())
+    return max(distances(neighbours(link_a, link_b, delay_ns), 0).values())
 
 
 def _missed(cuts: list[tuple[int, int]], broken: list[tuple[int, int]], detect_ns: int) -> bool:

@@ -2,13 +2,12 @@
 
 A message over a link *carries a publication* if its body is one, or stands for one; all others are control. Of a
 message that carries a publication, *waste* is what brought it to nobody: neither to a client where it arrived, nor,
-by any message that followed from there, to one further on.
+by any message that followed from there, to one further on; and what came as something of its type had come before.
 """
 
 from __future__ import annotations
 
-import heapq
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -16,12 +15,13 @@ from numpy.typing import NDArray
 
 from brokers.contract import Kind
 from brokers.metrics import Metric, Together
+from topology.distances import distances, neighbours
 
 Tables = Mapping[str, Mapping[str, NDArray[Any]]]
 
 _HOPS = {"hops": ("link", "body"), "publications": ("publication",)}
 _WAYS = {
-    "hops": ("link", "body", "time_ns", "broker", "source"), "publications": ("publication",),
+    "hops": ("link", "body", "time_ns", "broker", "source", "type"), "publications": ("publication", "broker"),
     "deliveries": ("publication", "broker"),
 }  # fmt: skip
 _DELAYS = {
@@ -63,23 +63,29 @@ def waste(tables: Tables, kind: Kind) -> float | None:
     rows = np.flatnonzero(_carrying(tables))
     if not rows.size:
         return None
-    hops, deliveries = tables["hops"], tables["deliveries"]
-    rows = rows[np.argsort(hops["time_ns"][rows], kind="stable")[::-1]]
+    hops, published, deliveries = tables["hops"], tables["publications"], tables["deliveries"]
+    names = ("body", "broker", "source", "type")
+    rows = rows[np.argsort(hops["time_ns"][rows], kind="stable")]
+    first: dict[tuple[int, int, int], int] = {}  # publication, broker, type -> from whom it came first
+    entered = set(zip(published["publication"].tolist(), published["broker"].tolist()))
+    for body, broker, source, type_ in zip(*(hops[name][rows].tolist() for name in names)):
+        if (body, broker) not in entered:
+            first.setdefault((body, broker, type_), source)
     served = set(zip(deliveries["publication"].tolist(), deliveries["broker"].tolist()))
-    wasted = 0
-    for body, broker, source in zip(*(hops[name][rows].tolist() for name in ("body", "broker", "source"))):
+    useful = 0
+    for (body, broker, _), source in reversed(first.items()):
         if (body, broker) in served:
             served.add((body, source))  # what brought it there was of use too
-        else:
-            wasted += 1
-    return wasted / rows.size
+            useful += 1
+    return 1 - useful / rows.size
 
 
 def stretch(tables: Tables, kind: Kind) -> float | None:
     """How many times as long as by the shortest way a delivery to another broker took, in the mean."""
     published, deliveries = tables["publications"], tables["deliveries"]
     entered = dict(zip(published["publication"].tolist(), published["broker"].tolist()))
-    near = _neighbours(tables["links"])
+    links = tables["links"]
+    near = neighbours(links["from"], links["to"], links["delay_ns"])
     shortest: dict[int, dict[int, int]] = {}
     found = []
     names = ("publication", "broker", "published_ns", "time_ns")
@@ -88,7 +94,7 @@ def stretch(tables: Tables, kind: Kind) -> float | None:
         if origin == broker:
             continue
         if origin not in shortest:
-            shortest[origin] = dict(_reached(near, origin))
+            shortest[origin] = distances(near, origin)
         found.append((came - sent) / shortest[origin][broker])
     return float(np.mean(found)) if found else None
 
@@ -99,49 +105,14 @@ def _carrying(tables: Tables) -> NDArray[np.bool_]:
     return known & (hops["link"] >= 0)
 
 
-def _neighbours(links: Mapping[str, NDArray[Any]]) -> dict[int, list[tuple[int, int]]]:
-    near: dict[int, list[tuple[int, int]]] = {}
-    for source, target, delay in zip(*(links[name].tolist() for name in ("from", "to", "delay_ns"))):
-        near.setdefault(source, []).append((target, delay))
-    return near
-
-
-def _reached(near: Mapping[int, list[tuple[int, int]]], origin: int) -> Iterator[tuple[int, int]]:
-    """Every broker and how far it is, the nearest first."""
-    ahead, known = [(0, origin)], set()
-    while ahead:
-        far, broker = heapq.heappop(ahead)
-        if broker not in known:
-            known.add(broker)
-            yield broker, far
-            for other, delay in near.get(broker, ()):
-                heapq.heappush(ahead, (far + delay, other))
-
-
 _SAMPLES = {"samples": ("entries",)}
-TABLES_MEAN = Metric(
-    "tables.mean", Together.APART, "entries of a broker's tables, in the mean over brokers and samples",
-    "protocols.measures:tables_mean", _SAMPLES,
-)  # fmt: skip
-TABLES_LARGEST = Metric(
-    "tables.largest", Together.LARGEST, "entries of the broker that ever had most", "protocols.measures:tables_largest",
-    _SAMPLES,
-)  # fmt: skip
-CARRIED = Metric(
-    "links.carried", Together.SUM, "messages over links that carried publications", "protocols.measures:carried", _HOPS
-)
-CONTROL = Metric(
-    "links.control", Together.SUM, "messages over links that carried none", "protocols.measures:control", _HOPS
-)
+TABLES_MEAN = Metric("tables.mean", Together.APART, measure="protocols.measures:tables_mean", reads=_SAMPLES)
+TABLES_LARGEST = Metric("tables.largest", Together.LARGEST, measure="protocols.measures:tables_largest", reads=_SAMPLES)
+CARRIED = Metric("links.carried", Together.SUM, measure="protocols.measures:carried", reads=_HOPS)
+CONTROL = Metric("links.control", Together.SUM, measure="protocols.measures:control", reads=_HOPS)
 CONTROL_PER_CHANGE = Metric(
-    "control.per_change", Together.APART, "messages over links that carried none, for each change of a client",
-    "protocols.measures:control_per_change", {**_HOPS, "changes": ("change",)},
+    "control.per_change", Together.APART, measure="protocols.measures:control_per_change",
+    reads={**_HOPS, "changes": ("change",)},
 )  # fmt: skip
-WASTE = Metric(
-    "waste", Together.APART, "share of the messages that carried publications and brought them to nobody",
-    "protocols.measures:waste", _WAYS,
-)  # fmt: skip
-STRETCH = Metric(
-    "stretch", Together.APART, "times as long as by the shortest way that a delivery to another broker took",
-    "protocols.measures:stretch", _DELAYS,
-)  # fmt: skip
+WASTE = Metric("waste", Together.APART, measure="protocols.measures:waste", reads=_WAYS)
+STRETCH = Metric("stretch", Together.APART, measure="protocols.measures:stretch", reads=_DELAYS)

@@ -6,12 +6,12 @@ and trees does not see them.
 
 from __future__ import annotations
 
-import heapq
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from topology.distances import distances
 from topology.errors import TopologyError
 from topology.links import Latent
 from topology.overlay import BURSTS, Overlay, broker_number, hops_from
@@ -79,16 +79,12 @@ def _delays(overlay: Overlay, ends: Any) -> Any:
     """By pair, the delay of the quickest way between the two."""
     start, neighbour, link = (column.tolist() for column in overlay.adjacency)
     delay = overlay.delay_ns.tolist()
+    near = {
+        b: [(neighbour[at], delay[link[at]]) for at in range(start[b], start[b + 1])] for b in range(len(start) - 1)
+    }
     found = np.zeros(len(ends), np.int64)
     for a in np.unique(ends[:, 0]).tolist():
-        reached: dict[int, int] = {}
-        ahead = [(0, a)]
-        while ahead:
-            time, b = heapq.heappop(ahead)
-            if b not in reached:
-                reached[b] = time
-                for at in range(start[b], start[b + 1]):
-                    heapq.heappush(ahead, (time + delay[link[at]], neighbour[at]))
+        reached = distances(near, a)
         mine = ends[:, 0] == a
         found[mine] = [reached[b] for b in ends[mine, 1].tolist()]
     return found

@@ -33,6 +33,7 @@ class Sizes:
     ))  # fmt: skip
     names: int = 100_000
     filters: filters_of_topics.Sizes = field(default=filters_of_topics.Sizes())
+    adverts: routing_adverts.Sizes = field(default=routing_adverts.Sizes())
     merging: routing_merging.Sizes = field(default=routing_merging.Sizes())
     reliable: routing_reliable.Sizes = field(default=routing_reliable.Sizes())
 
@@ -62,7 +63,7 @@ def topic_indexes(sizes: Sizes) -> Iterator[Row]:
 
 def advertisements(sizes: Sizes) -> Iterator[Row]:
     """What advertisements cost and save, beside the closed forms."""
-    yield from routing_adverts.rows()
+    yield from routing_adverts.rows(sizes.adverts)
 
 
 def merging_and_leases(sizes: Sizes) -> Iterator[Row]:
@@ -72,7 +73,7 @@ def merging_and_leases(sizes: Sizes) -> Iterator[Row]:
 
 def reliable_delivery(sizes: Sizes) -> Iterator[Row]:
     """What comes through crashes."""
-    yield from routing_reliable.of(sizes.reliable)
+    yield from routing_reliable.rows(sizes.reliable)
 
 
 def topic_model(setting: Setting, names: int, wildcards: float) -> Model:

@@ -37,12 +37,7 @@ class Sizes:
     seeds: tuple[int, ...] = (1, 2, 3, 4, 5)
 
 
-def rows() -> Iterator[Row]:
-    """The rows, as they are measured."""
-    yield from of(Sizes())
-
-
-def of(sizes: Sizes) -> Iterator[Row]:
+def rows(sizes: Sizes) -> Iterator[Row]:
     """What came of what had to come, and what each publication cost on links."""
     told = f"{sizes.brokers} brokers, {sizes.share:.0%} crashed over time"
     reliable = [measured(sizes, RELIABLE, seed) for seed in sizes.seeds]

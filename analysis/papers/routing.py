@@ -114,7 +114,7 @@ def reliable(report: Report) -> None:
     sizes = routing_reliable.Sizes(seeds=tuple(report.seed + each for each in range(SEEDS)))
     if not report.full:
         sizes = replace(sizes, brokers=100, homes=25, subscriptions=50)
-    _claims(report, "reliable", "Through crashes", "derived: exactly once", routing_reliable.of(sizes))
+    _claims(report, "reliable", "Through crashes", "derived: exactly once", routing_reliable.rows(sizes))
     report.text(
         "Not there yet: the survival of a chain by the recurrence for brokers that know their surroundings, and trees "
         "per advertisement on overlays with cycles; no protocol of either is built in."

@@ -56,6 +56,7 @@ from protocols.content.resync import WAITING_NS
 from protocols.content.subscription import LOCAL, client_of
 from protocols.expected import to_all, to_wanted
 from protocols.routes import Routes, shared_tree
+from topology.distances import distances, neighbours
 from topology.units import PositiveDuration
 
 RENEW, STEP = FIRST_PROTOCOL_TYPE, FIRST_PROTOCOL_TYPE + 1  # timers
@@ -303,22 +304,6 @@ def varies_ns(overlay: Any) -> int:
     if not overlay.is_tree:
         used = Routes(LinkTable.of(overlay), False, np.array([0], np.int32), False).in_tree[::2]
         link_a, link_b, jitter = link_a[used], link_b[used], jitter[used]
-    near: dict[int, list[tuple[int, int]]] = {}
-    for a, b, ns in zip(link_a.tolist(), link_b.tolist(), jitter.tolist()):
-        near.setdefault(a, []).append((b, ns))
-        near.setdefault(b, []).append((a, ns))
-    end, _ = _farthest(near, 0)  # the farthest from anywhere is an end of the longest way
-    return _farthest(near, end)[1]
-
-
-def _farthest(near: Mapping[int, list[tuple[int, int]]], broker: int) -> tuple[int, int]:
-    """The broker that is farthest on a tree, and how far it is."""
-    far = {broker: 0}
-    ahead = [broker]
-    while ahead:
-        at = ahead.pop()
-        for other, ns in near.get(at, ()):
-            if other not in far:
-                far[other] = far[at] + ns
-                ahead.append(other)
-    return max(far.items(), key=lambda each: each[1])
+    near = neighbours(link_a, link_b, jitter)
+    end = list(distances(near, 0))[-1]  # the farthest from anywhere is an end of the longest way
+    return max(distances(near, end).values())

@@ -15,6 +15,6 @@ def outside(tables: Mapping[str, Mapping[str, Any]], kind: Kind) -> int | None:
 
 
 OUTSIDE = Metric(
-    "publications.outside", Together.SUM, "dropped, as no advertisement of their publisher held them",
-    measure="protocols.content.measures:outside", reads={"outside": ("publication",)},
+    "publications.outside", Together.SUM, measure="protocols.content.measures:outside",
+    reads={"outside": ("publication",)},
 )  # fmt: skip

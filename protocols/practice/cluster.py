@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from protocols.practice.forwarding import Forwarding
-from protocols.practice.places import LOCAL, Place, links_of, unlinked
+from protocols.practice.places import LOCAL, Place, links_of, misfits_of_clusters
 
 
 class Cluster(Forwarding):
@@ -28,11 +28,7 @@ class Cluster(Forwarding):
 
     @classmethod
     def misfits(cls, options: Any, overlay: Any, params: Mapping[str, Any]) -> list[tuple[str, str]]:
-        pair = unlinked(overlay, [0] * overlay.brokers)
-        if pair is None:
-            return []
-        a, b = (overlay.names[broker] for broker in pair)
-        return [("protocol", f"is a cluster, in which every two brokers have a link; {a} and {b} have none")]
+        return misfits_of_clusters(overlay, [0] * overlay.brokers)
 
     @classmethod
     def hops_max(cls, overlay: Any) -> int:

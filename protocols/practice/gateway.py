@@ -38,8 +38,8 @@ from protocols.practice.places import (
     Place,
     clusters_of,
     links_of,
+    misfits_of_clusters,
     neighbours_of,
-    unlinked,
 )
 
 REFUSED, ALLOWED = LAST_OF_FORWARDING + 1, LAST_OF_FORWARDING + 2
@@ -88,10 +88,9 @@ class Gateway(Forwarding):
     @classmethod
     def misfits(cls, options: Any, overlay: Any, params: Mapping[str, Any]) -> list[tuple[str, str]]:
         cluster, near, names = clusters_of(overlay, options.cluster_size), neighbours_of(overlay), overlay.names
-        pair = unlinked(overlay, cluster)
-        if pair is not None:
-            a, b = (names[broker] for broker in pair)
-            return [("protocol", f"has clusters in which every two brokers have a link; {a} and {b} have none")]
+        apart = misfits_of_clusters(overlay, cluster)
+        if apart:
+            return apart
         for broker, mine in enumerate(cluster):
             reached = {cluster[other] for other in near[broker] if other < overlay.brokers}
             for number in sorted(set(cluster) - reached - {mine}):

@@ -32,8 +32,8 @@ from protocols.practice.places import (
     Place,
     clusters_of,
     links_of,
+    misfits_of_clusters,
     neighbours_of,
-    unlinked,
 )
 
 _BELOW, _BESIDE, _ABOVE = range(3)  # ranks
@@ -67,10 +67,9 @@ class Leaf(Forwarding):
     @classmethod
     def misfits(cls, options: Any, overlay: Any, params: Mapping[str, Any]) -> list[tuple[str, str]]:
         cluster = clusters_of(overlay, options.cluster_size)
-        pair = unlinked(overlay, cluster)
-        if pair is not None:
-            a, b = (overlay.names[broker] for broker in pair)
-            return [("protocol", f"has clusters in which every two brokers have a link; {a} and {b} have none")]
+        apart = misfits_of_clusters(overlay, cluster)
+        if apart:
+            return apart
         dials = above(overlay, cluster)
         for number in sorted(set(cluster))[1:]:
             if number not in dials:

@@ -100,14 +100,18 @@ def neighbours_of(overlay: Any) -> list[set[int]]:
     return [set(near.neighbour[near.start[b] : near.start[b + 1]].tolist()) for b in range(overlay.brokers)]
 
 
-def unlinked(overlay: Any, cluster: Sequence[int]) -> tuple[int, int] | None:
-    """The first two brokers of one cluster that have no link, if there are such."""
+def misfits_of_clusters(overlay: Any, cluster: Sequence[int]) -> list[tuple[str, str]]:
+    """What keeps an overlay from having these clusters, in which every two brokers have a link."""
     near = neighbours_of(overlay)
     inside: dict[int, list[int]] = {}
     for broker, number in enumerate(cluster):
         inside.setdefault(number, []).append(broker)
     pairs = (pair for _, brokers in sorted(inside.items()) for pair in combinations(brokers, 2))
-    return next(((a, b) for a, b in pairs if b not in near[a]), None)
+    for a, b in pairs:
+        if b not in near[a]:
+            one, other = overlay.names[a], overlay.names[b]
+            return [("protocol", f"has clusters in which every two brokers have a link; {one} and {other} have none")]
+    return []
 
 
 def places_of(node: Any, make: Callable[[Any], list[Place]]) -> list[Place]:

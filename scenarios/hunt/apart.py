@@ -15,6 +15,7 @@ from dataclasses import replace
 from functools import cached_property
 from io import BytesIO
 from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
 
 from brokers.contract import BrokerProtocol, Message
 from brokers.engine.simulate import simulate
@@ -182,12 +183,13 @@ class _Known(NamedTuple):
     worked_out: tuple[str, ...]  # the attributes that it works out once
 
 
-_KNOWN: dict[type, _Known] = {}
+_KNOWN: WeakKeyDictionary[type, _Known] = WeakKeyDictionary()  # a watched protocol is another class in every run
 
 
 def _known_of(kind: type) -> _Known:
-    if kind not in _KNOWN:
+    known = _KNOWN.get(kind)
+    if known is None:
         every = (item for base in kind.__mro__ for item in vars(base).items())
         worked_out = tuple(name for name, each in every if isinstance(each, cached_property))
-        _KNOWN[kind] = _Known(kind.__module__.startswith("brokers."), worked_out)
-    return _KNOWN[kind]
+        known = _KNOWN[kind] = _Known(kind.__module__.startswith("brokers."), worked_out)
+    return known

@@ -31,7 +31,7 @@ def test_wildcards_bring_more_deliveries():
 
 def test_reliable_misses_nothing_where_a_sixth_of_the_brokers_crash():
     sizes = routing_reliable.Sizes(brokers=40, homes=10, subscriptions=20, seconds=4, seeds=(1,))
-    missed, owed, came, *costs = routing_reliable.of(sizes)
+    missed, owed, came, *costs = routing_reliable.rows(sizes)
     assert missed["value"] == 0 and missed["holds"] and owed["holds"]
     assert 0 < came["value"] < 1
     assert all(each["baseline"] > 0 for each in costs)

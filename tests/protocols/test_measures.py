@@ -23,6 +23,7 @@ HOPS = columns(
     time_ns=[1, 11, 12, 21, 30, 40],
     broker=[0, 1, 2, 3, 1, 1],
     source=[9, 0, 0, 1, 0, 1],
+    type=[0, 0, 0, 0, 1, 9],
 )
 TABLES = {
     "hops": HOPS,
@@ -44,6 +45,16 @@ def test_waste_is_what_led_to_nobody():
     assert measures.waste(TABLES, KIND) == pytest.approx(1 / 3)  # that to broker 2
     nobody = {**TABLES, "deliveries": {name: column[:0] for name, column in TABLES["deliveries"].items()}}
     assert measures.waste(nobody, KIND) == 1
+
+
+def test_what_comes_again_is_waste_but_for_what_is_of_another_type():
+    def with_another(broker, source, type):
+        row = {"link": 4, "body": 100, "time_ns": 25, "broker": broker, "source": source, "type": type}
+        return {**TABLES, "hops": {name: np.append(column, row[name]) for name, column in HOPS.items()}}
+
+    assert measures.waste(with_another(3, 1, 0), KIND) == pytest.approx(2 / 4)
+    assert measures.waste(with_another(0, 1, 0), KIND) == pytest.approx(2 / 4)  # back where it was published
+    assert measures.waste(with_another(3, 1, 7), KIND) == pytest.approx(1 / 4)
 
 
 def test_stretch_is_beside_the_shortest_way():

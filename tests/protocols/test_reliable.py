@@ -13,11 +13,12 @@ from hypothesis import strategies as st
 from brokers import names
 from brokers.contract import NEVER, Guarantees
 from brokers.engine.simulate import MemoryTraces, simulate, tables_of
+from brokers.errors import InvalidInput
 from brokers.faults import KEPT, LOST, STORED, Crash, Cut, Schedule, Slow, Worn
 from brokers.promises import Excused, excused
 from brokers.verdicts import INVALID, VALID
 from protocols.conformance import REHEARSALS, audit, audit_run, check_digests, join, rehearse, variants
-from protocols.content.reliable.broker import NACK
+from protocols.content.reliable.broker import NACK, TICKS_MOST
 from protocols.content.reliable.ranges import Ranges
 from tests.brokers.test_engine_checkpoint import (
     continued,
@@ -193,6 +194,13 @@ def owed(state: int, broker: int, lasts: int | None = 50 * MS) -> Any:
         "state": np.array([state]), "broker": np.array([broker]),
     }  # fmt: skip
     return excused(Guarantees(under_faults="reliable"), faults, -1, lambda: {0, 3})
+
+
+def test_a_run_for_which_there_are_not_enough_numbers_is_refused():
+    lost = Schedule((Crash(1, 100, 100, LOST),))
+    long = replace(rehearse(REHEARSALS[0], "reliable"), duration_ns=TICKS_MOST, faults=lost)
+    with pytest.raises(InvalidInput, match=r"up to 2\^49: with such crashes `duration` is at most 6.5 days"):
+        simulate(long)
 
 
 def test_only_a_client_s_broker_that_lost_its_store_and_faults_without_end_excuse():

@@ -32,6 +32,7 @@ from typing import Annotated, Any, ClassVar
 from pydantic import BaseModel, ConfigDict, Field
 
 from brokers.contract import TIMER, Guarantees, Message
+from brokers.errors import InvalidInput
 from brokers.faults import KEPT, LINK_UP, RESTART
 from brokers.promises import RELIABLE
 from protocols.content.kind import PUBLISH, SUBSCRIBE, UNSUBSCRIBE
@@ -43,6 +44,7 @@ from topology.units import PositiveDuration
 KNOWLEDGE, ACK, NACK, HAND, DECIDE, TOLD_AGAIN = range(BEAT + 1, BEAT + 7)
 HAND_NS = 10_000  # after which what was held reaches its client, as an event of its own
 _BACK_BITS = 14  # of the word of a publication: its tick, and how far before it all is final
+TICKS_MOST = 1 << 63 - _BACK_BITS
 
 
 class Options(BaseModel):
@@ -69,6 +71,11 @@ class Reliable(Agreeing):
 
     def __init__(self, node: Any) -> None:
         super().__init__(node)
+        if node.env.forgetful and node.env.duration_ns >= TICKS_MOST:
+            raise InvalidInput(
+                "`reliable` numbers on from the time in nanoseconds where a broker lost its memory, and has numbers up "
+                f"to 2^{63 - _BACK_BITS}: with such crashes `duration` is at most {TICKS_MOST / 86_400e9:.1f} days"
+            )
         self.streams: dict[int, Stream] = {}  # publishing broker -> its stream
 
     def on_message(self, message: Message) -> None:
