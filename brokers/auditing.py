@@ -190,7 +190,9 @@ class Judge(Protocol):
     `decisions` are those of a `Rule`, with publications as their rows, some publications at a time: what `by_client`
     makes. `judged` sees what was delivered too, and rows of more tables of the trace: a row for every pair that is
     allowed or was delivered, with publication, client, times (0: not at all), first_ns, allowed, forced, excused,
-    missed, unwanted. One that is `together` gets all of its service in one task, with hops and losses among the tables.
+    missed, unwanted; and where it `counts_copies`, as a client may get several, `more`: how many are too many. Rows
+    with a column `later` are of what came when the publication was under way no more. One that is `together` gets all
+    of its service in one task, with hops and losses among the tables.
     `brokers.padded.Padded` has the rest.
     """
 

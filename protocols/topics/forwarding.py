@@ -149,7 +149,7 @@ class Forwarding(PlainSubscription):
 
     def _publish(self, message: Message) -> None:
         if self._is_retained(message):
-            self._keep(message)
+            self._retain(message)
         super()._publish(message)
         if message.link < 0 and self.group_of:
             for members in self._groups(super().wanting(message)):
@@ -215,7 +215,7 @@ class Forwarding(PlainSubscription):
     def _is_retained(self, message: Message) -> bool:
         return self.service.retained and bool(flags_of(PUBLISH, self.node.row(message.body)) & RETAIN)
 
-    def _keep(self, message: Message) -> None:
+    def _retain(self, message: Message) -> None:
         row = self.node.row(message.body)
         sent, id_, _ = self.node.env.bodies.stands_for(message.body)
         last = sent, id_, bool(flags_of(PUBLISH, row) & EMPTY)

@@ -23,7 +23,7 @@ from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, model_serializer
+from pydantic import BaseModel, ConfigDict, Field, model_serializer, model_validator
 
 from brokers.contract import Floats, Ints, Kind
 from brokers.errors import InvalidInput
@@ -100,6 +100,12 @@ class Params(BaseModel):
             "mqtt only"
         ),
     ] = False
+
+    @model_validator(mode="after")
+    def _kept_by_mqtt_only(self) -> Params:
+        if self.retained and self.syntax == "nats":
+            raise ValueError("`retained` is for `syntax: mqtt`: NATS keeps no last value of a name")
+        return self
 
     @model_serializer(mode="wrap")
     def _without_what_is_not_said(self, dump: Any) -> dict[str, Any]:
@@ -202,12 +208,6 @@ class Topics(Kind):
         usual = {**dict.fromkeys(_DEMANDS, False), "overlap": "one"}
         return {key: told for key, told in _DEMANDS.items() if params.get(key, usual[key]) != usual[key]}
 
-    @classmethod
-    def misfits(cls, params: Mapping[str, Any], index: type | None) -> list[tuple[str, str]]:
-        if params.get("retained") and params.get("syntax") == "nats":
-            return [("retained", "NATS keeps no last value of a name; say `syntax: mqtt`, or leave it out")]
-        return []
-
     def new_index(self, index: type) -> Any:
         return index(self.syntax)
 
@@ -282,12 +282,13 @@ class Topics(Kind):
             return None if row is None else "a message of this type has no body; leave it out"
         if row is None:
             return "it needs a " + ("name, under which it is published" if type == PUBLISH else "filter")
+        row = row[: np.flatnonzero(~np.isnan(row)).max(initial=-1) + 1]
         wrong = self._wrong_head(row) if type == SUBSCRIBE else self._wrong_tail(row)
         if wrong:
             return wrong
         levels = row[_levels_at(type) :]
-        if type == PUBLISH:
-            levels = levels[: levels.size - bool(flags_of(PUBLISH, row))]
+        if type == PUBLISH and row.size and row[-1] < 0:
+            levels = levels[:-1]
         try:
             (checked_names if type == PUBLISH else checked_filters)(levels[None, :])
         except InvalidInput as error:

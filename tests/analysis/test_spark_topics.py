@@ -31,10 +31,18 @@ services:
     workload:
       - {{source: topic-subscribe, clients: people, number: [1, 3], topics: 40, depth: [1, 3], branching: 3,
          wildcards: 0.5, ramp: 500 ms, churn: {{process: replace, rate: 20/min}}{asked}}}
-      - {{source: topic-publish, clients: sensors, rate: 8/s, topics: 40, depth: [1, 3], branching: 3}}
+      - {{source: topic-publish, clients: sensors, rate: 8/s, topics: 40, depth: [1, 3], branching: 3{sent}}}
+{more}
 trace: {{level: full}}
 """
-GROUPED = {"protocol": "topics", "said": "groups: true", "asked": ", groups: 2", "loss": "0"}
+GROUPED = {"protocol": "topics", "said": "groups: true", "asked": ", groups: 2", "loss": "0", "sent": "", "more": ""}
+BESIDE = """\
+      - {source: topic-subscribe, clients: people, number: [1, 3], topics: 40, depth: [1, 3], branching: 3,
+         wildcards: 0.6, ramp: 2 s, retained: if-new, as_published: true,
+         churn: {process: leave-and-join, stay: 700 ms, away: 300 ms}}"""
+KEPT = GROUPED | {
+    "said": "groups: true\n    retained: true", "sent": ", retain: 0.6, empty: 0.2", "more": BESIDE,
+}  # fmt: skip
 
 
 def wrong(deliveries: pa.Table) -> pa.Table:
@@ -66,7 +74,7 @@ def judged(path):
     run = open_run(path)
     tables = {name: columns(run.read(name)) for name in run.tables()}
     params = run.manifest["scenario"]["services"][0]
-    kind = Topics({name: params[name] for name in ("syntax", "levels", "groups")})
+    kind = Topics({name: params[name] for name in Topics.Params.model_fields if name in params})
     return judging.audit(tables, kind, Guarantees())
 
 
@@ -84,15 +92,50 @@ def test_groups_are_judged_as_the_kit_judges_them(filled, tampered, tampers):
     assert (found.unwanted.count > 0) == (kit.unwanted.count + kit.duplicated.count > 0)
 
 
-def test_what_links_lost_is_excused_of_groups_too(filled):
-    run = filled(SITES, **{**GROUPED, "loss": "3 %"})
+def copies_wrong(deliveries: pa.Table) -> pa.Table:
+    """Some deliveries gone, some twice."""
+    rng = np.random.default_rng(11)
+    times = rng.choice([0, 1, 2], deliveries.num_rows, p=[0.03, 0.94, 0.03])
+    return deliveries.take(pa.array(np.repeat(np.arange(times.size), times)))
+
+
+def retained_wrong(rows: pa.Table) -> pa.Table:
+    """Some of what was told to be retained gone, some of another publication, some of another subscription."""
+    rng = np.random.default_rng(3)
+    kept = rows.take(pa.array(np.flatnonzero(rng.random(rows.num_rows) > 0.05)))
+    columns = {name: kept[name].to_numpy().copy() for name in kept.column_names}
+    for name, some in (("publication", slice(0, 40)), ("interest", slice(40, 60)), ("live", slice(60, 70))):
+        columns[name][some] = rng.permutation(columns[name][some]) if name != "live" else 1 - columns[name][some]
+    return pa.table(columns, schema=rows.schema)
+
+
+@pytest.mark.parametrize("overlap", ["one", "each"])
+@pytest.mark.parametrize(
+    "tampers", [{}, {"deliveries": copies_wrong}, {"retained": retained_wrong}], ids=["right", "copies", "retained"]
+)
+def test_what_is_retained_and_every_copy_is_judged_as_the_kit_judges_it(filled, tampered, tampers, overlap):
+    run = filled(SITES, **{**KEPT, "said": f"{KEPT['said']}\n    overlap: {overlap}"})
+    assert run.read("retained")["live"].to_numpy().mean() not in (0, 1) and run.rows("retained") > 200
+    path = tampered(run, **tampers)
+    (found,), kit = audit(path).services, judged(path)
+    assert found.verdict == kit.verdict == ("invalid" if tampers else "valid"), (found, str(kit))
+    assert (found.deliveries, found.publications) == (kit.deliveries, kit.publications)
+    if not tampers:
+        assert found.forced == kit.forced > 100
+    for name in ("missed", "unwanted", "duplicated"):
+        assert (getattr(found, name).count > 0) == (getattr(kit, name).count > 0), name
+
+
+@pytest.mark.parametrize("kept", [False, True], ids=["groups", "retained"])
+def test_what_links_lost_is_excused_of_groups_too(filled, kept):
+    run = filled(SITES, **{**(KEPT if kept else GROUPED), "loss": "3 %"})
     (found,), kit = audit(run.path).services, judged(run.path)
     assert found.verdict == kit.verdict == "valid"
     assert found.forced > kit.forced > 100 and found.excused > 0  # the kit excuses what links elsewhere lost
 
 
 def test_explain_says_in_words_why_a_filter_has_a_name_or_not(filled):
-    run = filled(SITES, protocol="covering", said="", asked="", loss="0")
+    run = filled(SITES, protocol="covering", said="", asked="", loss="0", sent="", more="")
     rows = run.read("publications").to_pylist()
     told = [
         line["reason"]
