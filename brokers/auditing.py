@@ -33,7 +33,9 @@ and is then asked in NumPy, in tasks of Spark, which is several times as quick. 
 A rule that inherits a matcher is asked in Spark: it may have changed what is right.
 
 A rule may also answer `reason(publication, change) -> str`: in words, whether the change of a client wants
-the publication and why; both are rows of the trace as dictionaries.
+the publication and why; both are rows of the trace as dictionaries. And `more(rows, names) -> list[str]`: what
+`explain` tells of the client besides, by `rows(table)` of the kind's own tables that name both; `names` are those of
+its interests.
 
 A rule lies in the folder of its kind and imports pyspark inside its functions only. What it needs of the audit it is
 handed with the question: nothing here knows Spark but by the names of its types.

@@ -13,6 +13,7 @@ where it is a wildcard; the levels after it are compared as arrays.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
 from brokers.auditing import Question
@@ -22,6 +23,7 @@ from brokers.indexes.topics.syntax import DOLLAR, HASH, PLUS
 from protocols.topics.kind import FILTER_AT, NAME_AT, PUBLISH, SUBSCRIBE, Topics, leaves_out, levels_of
 from protocols.topics.matching import Filters, Groups
 from protocols.topics.matching_retained import Retained
+from topology.units import format_duration
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -101,6 +103,17 @@ class TopicsRule:
             return F.when((rest >= 0) & (at >= rest), behind).otherwise(F.coalesce(same, F.lit(False)))
 
         return F.forall(F.sequence(F.lit(0), F.greatest(F.size(name), F.size(asked)) - 1), agrees)
+
+    def more(self, rows: Callable[[str], list[dict[str, Any]]], names: Mapping[int, str]) -> list[str]:
+        """What else a client got a publication for, by the tables of the kind; `names` are those of its interests."""
+        kept = "got it at {} as what is retained, for {}"
+        live = "is told at {} that it is retained, for {}"
+        told = [(row["time_ns"], live if row["live"] else kept, row["interest"]) for row in rows("retained")]
+        told += [(row["time_ns"], "is chosen at {} of the group of {}", row["interest"]) for row in rows("chosen")]
+        return [
+            said.format(format_duration(time), f"its interest {names.get(interest, interest)}")
+            for time, said, interest in sorted(told)
+        ]
 
     def reason(self, publication: dict[str, Any], change: dict[str, Any]) -> str:
         """Whether a filter has a name, and at which level they part."""
