@@ -17,7 +17,7 @@ from brokers.errors import InvalidInput
 from brokers.faults import KEPT, LOST, Crash, Cut, Schedule
 from brokers.indexes.topics.syntax import HASH, PLUS
 from protocols.conformance import REHEARSALS, audit_run, check_digests, join, rehearse
-from protocols.topics import definition
+from protocols.topics import definition, measures
 from protocols.topics.definition import Copy, Definition
 from protocols.topics.forwarding import HAVE, KEEP, LACKING, Forwarding
 from protocols.topics.kind import (
@@ -547,6 +547,42 @@ def test_the_judge_finds_who_does_not_recover_what_is_retained(protocol):
     subscribe(net, 1, HASH, at_ns=2500 * MS)
     found, _ = struck(net, Cut(0, 900 * MS, 1500 * MS), Cut(1, 900 * MS, 1500 * MS))
     assert found.missed.count == (0 if protocol is Forwarding else 5)
+
+
+# ---- metrics, explanations ----------------------------------------------------------------------------
+
+
+def columns(rows):
+    return {name: np.array([row[name] for row in rows], object if name == "values" else None) for name in rows[0]}
+
+
+def test_metrics_count_answers_their_age_and_how_evenly_members_are_chosen():
+    net = network()
+    publish(net, 0, 1, KEPT_ONE, at_ns=1000 * MS)
+    for at, client in ((1500, 1), (2500, 2)):
+        subscribe(net, client, 1, at_ns=at * MS)
+    for client in range(3):
+        subscribe(net, client, 2, number=1, group=5)
+    for _ in range(30):
+        publish(net, 0, 2)
+    tables = {name: columns(net.table(name)) for name in ("retained", "publications", "chosen", "changes")}
+    assert measures.answers(tables, net.kind) == 2
+    assert measures.age_mean(tables, net.kind) == pytest.approx(1000)
+    times = Counter(tables["chosen"]["interest"].tolist())
+    assert measures.imbalance(tables, net.kind) == pytest.approx(max(times.values()) / 10) and len(times) == 3
+
+
+def test_explain_tells_what_came_as_retained(tmp_path):
+    from analysis.spark.explain import explain, text
+    from scenarios.running import run
+
+    (tmp_path / "s.yaml").write_text(scenario(SCRIPT) + "trace: {level: full}\n")
+    done = run(tmp_path / "s.yaml", engine="inline", out=tmp_path)
+    kept, gone = (text(explain(done.folder.path, message, 3)) for message in ("0#0", "0#1"))
+    assert "values: site/7, retain\n" in kept
+    assert "client 3 got it at 2 s as what is retained, for its interest 3#0\n" in kept
+    assert "values: site/7, retain, empty\n" in gone
+    assert "that it is retained, for its interest 3#0\n" in gone
 
 
 # ---- bodies, scripts and workloads --------------------------------------------------------------------
