@@ -15,6 +15,7 @@ from analysis.bench import (
     routing_merging,
     routing_practice,
     routing_reliable,
+    routing_retained,
 )
 from analysis.bench.models import SUBSCRIPTION, Setting, model
 from analysis.bench.rows import REPEATS, Row, medians, row
@@ -104,5 +105,5 @@ def _speed(built: Model) -> Callable[[], float]:
 
 PARTS: tuple[Callable[[Sizes], Iterator[Row]], ...] = (
     topic_networks, topic_indexes, advertisements, merging_and_leases, reliable_delivery,
-    *routing_practice.PARTS,
+    *routing_practice.PARTS, *routing_retained.PARTS,
 )  # fmt: skip

@@ -109,6 +109,11 @@ class Comparing:
         """The columns that are read of them: when what came was sent matters only where a broker forgot."""
         return (*COLUMNS["deliveries"], "published_ns") if self.forgetful else COLUMNS["deliveries"]
 
+    def key_of(self, service: int, key: Array) -> Array:
+        """By what rows of a service are dealt out: the same for all where it goes to one task."""
+        judged = self.services.get(service)
+        return np.zeros_like(key) if judged is not None and judged.together else key
+
     def over(self, pieces: Sequence[Piece]) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
         """The pass over pieces of the trace, which a task is given by their numbers."""
 
@@ -377,7 +382,7 @@ def _hops(task: Comparing, table: pa.Table) -> Blocks:
     yield "ended", 0, crossings.ended(rows, task.acted_ns)
     for service, types in task.carriers.items():
         carrying = crossings.carrying(rows, service, types, service in task.forgetful)
-        yield from dealt(task.tasks, f"crossed {service}", carrying, carrying["publication"])
+        yield from dealt(task.tasks, f"crossed {service}", carrying, task.key_of(service, carrying["publication"]))
     for service in task.services:
         mine = (rows["service"] == service) & (rows["body"] >= 0)
         body, time = tabled.greatest(rows["body"][mine], rows["time_ns"][mine])
@@ -414,7 +419,8 @@ def _publications(task: Comparing, table: pa.Table) -> Blocks:
         mine = np.flatnonzero((rows["service"] == service) & _sampled(judged, rows["publication"]))
         names = ("publication", "time_ns", "broker", "values")
         numbered = {"at": mine, "publication": rows["publication"][mine]}
-        for what, number, some in dealt(task.tasks, f"publications {service}", numbered, numbered["publication"]):
+        key = task.key_of(service, numbered["publication"])
+        for what, number, some in dealt(task.tasks, f"publications {service}", numbered, key):
             part = table.take(pa.array(some["at"])).combine_chunks()
             yield what, number, {name: part.column(name) for name in names}
 
@@ -454,8 +460,7 @@ def _dealt_of(task: Comparing, service: int, what: str, rows: Columns, key: str)
     """Rows of a service, and of its sample, to the tasks that merge them."""
     mine = (rows["service"] == service) & _sampled(task.services[service], rows[key])
     chosen = {name: column[mine] for name, column in rows.items() if name != "service"}
-    by = np.zeros_like(chosen[key]) if task.services[service].together else chosen[key]
-    yield from dealt(task.tasks, f"{what} {service}", chosen, by)
+    yield from dealt(task.tasks, f"{what} {service}", chosen, task.key_of(service, chosen[key]))
 
 
 def _sampled(judged: Judged, publication: Array) -> Array:

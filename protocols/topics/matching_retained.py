@@ -18,19 +18,19 @@ import numpy as np
 
 from brokers.padded import Wanted, changed
 from protocols.topics.matching import (
-    _AT_ONCE,
-    _FLAGS_AT,
-    _GROUP_AT,
-    _NO_LOCAL,
-    _NOTHING,
+    ABSENT,
+    AT_ONCE,
+    FLAGS_AT,
+    GROUP_AT,
+    NO_LOCAL,
     Array,
     Columns,
     Groups,
-    _coded,
-    _flagged,
-    _nothing,
-    _places,
-    _rows_of,
+    coded,
+    flagged,
+    nothing_said,
+    places_of,
+    rows_of,
 )
 
 _AS_PUBLISHED, _IF_NEW, _NEVER_KEPT = 2, 4, 8
@@ -70,22 +70,22 @@ class Retained(Groups):
         """Who is told that a live copy is retained: for subscriptions that say so, and for no others."""
         publications, versions, table = stood.publications, stood.versions, more["retained"]
         p, v = pairs
-        said = _flagged(versions.values[v, _FLAGS_AT], _AS_PUBLISHED)
-        said &= _flagged(_flags(publications.values)[p], _RETAIN)
+        said = flagged(versions.values[v, FLAGS_AT], _AS_PUBLISHED)
+        said &= flagged(_flags(publications.values)[p], _RETAIN)
         p, v, forced, chosen = (each[said] for each in (p, v, forced, chosen))
         mine = (table["live"] != 0) & np.isin(table["publication"], publications.publication[rows])
-        row = _rows_of(publications.publication, table["publication"][mine])
-        told = _coded(row, table["interest"][mine])
-        wrong = _places(_coded(p, versions.interest[v]), told) < 0
+        row = rows_of(publications.publication, table["publication"][mine])
+        told = coded(row, table["interest"][mine])
+        wrong = places_of(coded(p, versions.interest[v]), told) < 0
         must = chosen | forced
-        lacks = must & (_places(told, _coded(p, versions.interest[v])) < 0)
+        lacks = must & (places_of(told, coded(p, versions.interest[v])) < 0)
         if not self.each:  # one is enough of those that a client asks by itself
-            tells = _places(_coded(row, table["client"][mine]), _coded(p, versions.client[v])) >= 0
+            tells = places_of(coded(row, table["client"][mine]), coded(p, versions.client[v])) >= 0
             lacks &= chosen | ~tells
-        every = _coded(_rows_of(publications.publication, found["publication"]), found["client"])
-        at = _places(every, _coded(p, versions.client[v])[lacks])
+        every = coded(rows_of(publications.publication, found["publication"]), found["client"])
+        at = places_of(every, coded(p, versions.client[v])[lacks])
         found["missed"][at[at >= 0]] |= found["times"][at[at >= 0]] > 0
-        at = _places(every, _coded(row, table["client"][mine])[wrong])
+        at = places_of(every, coded(row, table["client"][mine])[wrong])
         found["unwanted"][at[at >= 0]] = True
 
 
@@ -113,9 +113,9 @@ def _answered(matcher: Retained, stood: Any, answers: Columns, times: Array, los
     """A row for every answer, and for every name of which a subscription had to get something, or could."""
     publications, versions = stood.publications, stood.versions
     flags, asks = _flags(publications.values), _asks(stood)
-    p, v = _met(matcher, stood, np.flatnonzero(_flagged(flags, _RETAIN)))
+    p, v = _met(matcher, stood, np.flatnonzero(flagged(flags, _RETAIN)))
     names = np.where(publications.values < 0, np.nan, publications.values)
-    _, name = np.unique(np.nan_to_num(names, nan=_NOTHING), axis=0, return_inverse=True)
+    _, name = np.unique(np.nan_to_num(names, nan=ABSENT), axis=0, return_inverse=True)
     name = name.reshape(-1)
     order = np.lexsort((publications.publication[p], publications.time_ns[p], name[p], v))
     p, v = p[order], v[order]
@@ -125,17 +125,17 @@ def _answered(matcher: Retained, stood: Any, answers: Columns, times: Array, los
     last = np.maximum.reduceat(np.where(_certain(stood, p, v, losses), place, -1), begin) if p.size else begin
     possible = place >= last[of]
     own = versions.client[v] == publications.publication[p] >> 32
-    empty = _flagged(flags[p], _EMPTY) | (own & _flagged(versions.values[v, _FLAGS_AT], _NO_LOCAL))
+    empty = flagged(flags[p], _EMPTY) | (own & flagged(versions.values[v, FLAGS_AT], NO_LOCAL))
     may = possible & ~empty & (asks[v] >= _OPEN)
     none = (last < 0) | (asks[v[begin]] < _YES) | _spoilt(stood)[v[begin]]
     np.logical_or.at(none, of, possible & empty)
 
     row = _found_in(publications.publication, answers["publication"])
     version = _found_in(versions.interest, answers["interest"])
-    at = _places(_coded(p, v), _coded(row, version))
+    at = places_of(coded(p, v), coded(row, version))
     right = (at >= 0) & may[at] if p.size else at >= 0
     taken = np.bincount(of[at[at >= 0]], minlength=begin.size)
-    told = _nothing(at.size) | {"publication": answers["publication"], "client": answers["client"]}
+    told = nothing_said(at.size) | {"publication": answers["publication"], "client": answers["client"]}
     told |= {"times": times, "first_ns": answers["time_ns"], "allowed": right, "unwanted": ~right}
     told["forced"][right] = ~none[of[at[right]]]
     if stood.judged.forgot_ns >= stood.run.never_ns:
@@ -147,7 +147,7 @@ def _answered(matcher: Retained, stood: Any, answers: Columns, times: Array, los
     np.logical_or.at(can, of, may)
     open_ = can[taken == 0]
     end, missed = end[open_], ~none[taken == 0][open_]
-    rest = _nothing(end.size) | {"publication": publications.publication[p[end]], "client": versions.client[v[end]]}
+    rest = nothing_said(end.size) | {"publication": publications.publication[p[end]], "client": versions.client[v[end]]}
     rest |= {"allowed": np.ones(end.size, np.bool_), "forced": missed, "missed": missed}
     found = {name: np.concatenate((told[name], rest[name])) for name in told}
     return found | {"later": np.ones(found["client"].size, np.bool_)}
@@ -156,10 +156,10 @@ def _answered(matcher: Retained, stood: Any, answers: Columns, times: Array, los
 def _met(matcher: Retained, stood: Any, kept: Array) -> tuple[Array, Array]:
     """Retained publications beside the subscriptions that have their names, and were issued after them."""
     publications, versions = stood.publications, stood.versions
-    alone = np.flatnonzero(versions.values[:, _GROUP_AT] == 0) if versions.values.size else np.empty(0, np.int64)
+    alone = np.flatnonzero(versions.values[:, GROUP_AT] == 0) if versions.values.size else np.empty(0, np.int64)
     found = [(kept[:0], alone[:0])]
-    for start in range(0, kept.size, _AT_ONCE):
-        rows = kept[start : start + _AT_ONCE]
+    for start in range(0, kept.size, AT_ONCE):
+        rows = kept[start : start + AT_ONCE]
         p, v = matcher.pairs(publications.values[rows], versions.values[alone])
         p, v = rows[p], alone[v]
         there = publications.time_ns[p] <= versions.issued_ns[v]
@@ -194,13 +194,13 @@ def _asks(stood: Any) -> Array:
     versions = stood.versions
     if not versions.values.size:
         return np.zeros(0, np.int64)
-    flags = versions.values[:, _FLAGS_AT]
-    nothing = (versions.issued_ns < 0) | (versions.values[:, _GROUP_AT] != 0) | _flagged(flags, _NEVER_KEPT)
+    flags = versions.values[:, FLAGS_AT]
+    nothing = (versions.issued_ns < 0) | (versions.values[:, GROUP_AT] != 0) | flagged(flags, _NEVER_KEPT)
     asks = np.where(nothing, _NO, _YES)
-    filters = np.nan_to_num(versions.values[:, _GROUP_AT:], nan=_NOTHING)
+    filters = np.nan_to_num(versions.values[:, GROUP_AT:], nan=ABSENT)
     _, same = np.unique(np.c_[versions.client, filters], axis=0, return_inverse=True)
     same, spoilt = same.reshape(-1), _spoilt(stood)
-    for one in np.flatnonzero(_flagged(flags, _IF_NEW) & (asks == _YES)).tolist():
+    for one in np.flatnonzero(flagged(flags, _IF_NEW) & (asks == _YES)).tolist():
         others = np.flatnonzero(same == same[one])
         others = others[versions.interest[others] != versions.interest[one]]
         at, begun, ended = versions.issued_ns[one], versions.issued_ns[others], versions.revoked_ns[others]
@@ -223,7 +223,7 @@ def _counted(answers: Columns, loose: Columns, losses: Columns) -> Columns:
     )  # fmt: skip
     wrong = np.flatnonzero((came > said) | (came + fell < said))
     more, lacks = np.maximum(came - said, 0)[wrong], (came + fell < said)[wrong]
-    found = _nothing(wrong.size) | {"publication": np.full(wrong.size, -1), "client": every[wrong], "times": more}
+    found = nothing_said(wrong.size) | {"publication": np.full(wrong.size, -1), "client": every[wrong], "times": more}
     later = np.ones(wrong.size, np.bool_)
     return found | {"unwanted": more > 0, "allowed": lacks, "forced": lacks, "missed": lacks, "later": later}
 

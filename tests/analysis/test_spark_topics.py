@@ -9,6 +9,7 @@ import pytest
 pytest.importorskip("pyspark")
 pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.usefixtures("spark")]
 
+from analysis.spark import compared, passes  # noqa: E402
 from analysis.spark.audit import audit  # noqa: E402
 from analysis.spark.explain import explain  # noqa: E402
 from brokers.contract import Guarantees  # noqa: E402
@@ -31,18 +32,20 @@ services:
     workload:
       - {{source: topic-subscribe, clients: people, number: [1, 3], topics: 40, depth: [1, 3], branching: 3,
          wildcards: 0.5, ramp: 500 ms, churn: {{process: replace, rate: 20/min}}{asked}}}
-      - {{source: topic-publish, clients: sensors, rate: 8/s, topics: 40, depth: [1, 3], branching: 3{sent}}}
-{more}
+      - {{source: topic-publish, clients: sensors, rate: 8/s, topics: 40, depth: [1, 3], branching: 3}}
 trace: {{level: full}}
 """
-GROUPED = {"protocol": "topics", "said": "groups: true", "asked": ", groups: 2", "loss": "0", "sent": "", "more": ""}
-BESIDE = """\
-      - {source: topic-subscribe, clients: people, number: [1, 3], topics: 40, depth: [1, 3], branching: 3,
+GROUPED = {"protocol": "topics", "said": "groups: true", "asked": ", groups: 2", "loss": "0"}
+# The same with what is retained, and with others beside who ask for it.
+STATUS = SITES.replace(
+    "branching: 3}}\ntrace:",
+    """branching: 3, retain: 0.6, empty: 0.2}}
+      - {{source: topic-subscribe, clients: people, number: [1, 3], topics: 40, depth: [1, 3], branching: 3,
          wildcards: 0.6, ramp: 2 s, retained: if-new, as_published: true,
-         churn: {process: leave-and-join, stay: 700 ms, away: 300 ms}}"""
-KEPT = GROUPED | {
-    "said": "groups: true\n    retained: true", "sent": ", retain: 0.6, empty: 0.2", "more": BESIDE,
-}  # fmt: skip
+         churn: {{process: leave-and-join, stay: 700 ms, away: 300 ms}}}}
+trace:""",
+)
+KEPT = {**GROUPED, "said": "groups: true\n    retained: true"}
 
 
 def wrong(deliveries: pa.Table) -> pa.Table:
@@ -114,7 +117,7 @@ def retained_wrong(rows: pa.Table) -> pa.Table:
     "tampers", [{}, {"deliveries": copies_wrong}, {"retained": retained_wrong}], ids=["right", "copies", "retained"]
 )
 def test_what_is_retained_and_every_copy_is_judged_as_the_kit_judges_it(filled, tampered, tampers, overlap):
-    run = filled(SITES, **{**KEPT, "said": f"{KEPT['said']}\n    overlap: {overlap}"})
+    run = filled(STATUS, **{**KEPT, "said": f"{KEPT['said']}\n    overlap: {overlap}"})
     assert run.read("retained")["live"].to_numpy().mean() not in (0, 1) and run.rows("retained") > 200
     path = tampered(run, **tampers)
     (found,), kit = audit(path).services, judged(path)
@@ -126,16 +129,27 @@ def test_what_is_retained_and_every_copy_is_judged_as_the_kit_judges_it(filled, 
         assert (getattr(found, name).count > 0) == (getattr(kit, name).count > 0), name
 
 
+def test_many_tasks_say_of_what_is_retained_what_one_does(filled, tampered, monkeypatch):
+    path = tampered(filled(STATUS, **{**KEPT, "loss": "3 %"}), deliveries=copies_wrong, retained=retained_wrong)
+    (alone,) = audit(path).as_data()["services"]
+    monkeypatch.setattr(compared, "VERY_FEW_ROWS", 0)
+    monkeypatch.setattr(compared, "_ROWS_PER_TASK", 1_000)
+    monkeypatch.setattr(passes, "PIECE_ROWS", 1_000)
+    (many,) = audit(path).as_data()["services"]
+    assert many == alone
+    assert all(alone["findings"][name]["count"] > 0 for name in ("missed", "unwanted", "duplicated"))
+
+
 @pytest.mark.parametrize("kept", [False, True], ids=["groups", "retained"])
 def test_what_links_lost_is_excused_of_groups_too(filled, kept):
-    run = filled(SITES, **{**(KEPT if kept else GROUPED), "loss": "3 %"})
+    run = filled(STATUS if kept else SITES, **{**(KEPT if kept else GROUPED), "loss": "3 %"})
     (found,), kit = audit(run.path).services, judged(run.path)
     assert found.verdict == kit.verdict == "valid"
     assert found.forced > kit.forced > 100 and found.excused > 0  # the kit excuses what links elsewhere lost
 
 
 def test_explain_says_in_words_why_a_filter_has_a_name_or_not(filled):
-    run = filled(SITES, protocol="covering", said="", asked="", loss="0", sent="", more="")
+    run = filled(SITES, protocol="covering", said="", asked="", loss="0")
     rows = run.read("publications").to_pylist()
     told = [
         line["reason"]
