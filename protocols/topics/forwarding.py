@@ -35,7 +35,8 @@ from typing import Any, ClassVar, cast
 
 from brokers.contract import FIRST_PROTOCOL_TYPE, Demand, Guarantees, Message
 from brokers.node import Body
-from protocols.content.subscription import LOCAL, PlainSubscription, Subscription, client_of
+from protocols.content.subscription import LOCAL, PlainSubscription, client_of
+from protocols.expected import to_all, to_publishers, to_wanted
 from protocols.topics import retained
 from protocols.topics.kind import (
     AS_PUBLISHED,
@@ -84,7 +85,12 @@ class Forwarding(PlainSubscription):
 
     @classmethod
     def expected_events(cls, demand: Demand) -> float:
-        return Subscription.expected_events(demand)
+        """As `subscription`, but that every broker hears of what is retained."""
+        per_publisher = demand.options.routing == "per-publisher"
+        to_keep = demand.of("retained")
+        share = float(to_keep.sum()) / max(float(demand.publications.sum()), 1e-300)
+        changes = to_publishers(demand, demand.changes, per_publisher)
+        return changes + to_all(demand, to_keep) + (1 - share) * to_wanted(demand, demand.share, per_publisher)
 
     def on_message(self, message: Message) -> None:
         if message.type == CHOSEN:
@@ -160,6 +166,9 @@ class Forwarding(PlainSubscription):
             self.node.send(message, link, KEEP, Body(message.body))
 
     def give(self, message: Message, client: int, matched: list[int]) -> None:
+        if not (self.service.each or self.service.retained):
+            self.node.deliver(message, client)
+            return
         asked = sorted(i for i in matched if client_of(self.node.env, i) == client and LOCAL in self.came_by[i])
         if not self.service.each:
             asked = [next((i for i in asked if i in self.as_published), asked[0])]

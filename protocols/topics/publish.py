@@ -55,7 +55,8 @@ class TopicPublish(GroupSource):
     @classmethod
     def rates(cls, params: Mapping[str, Any], context: SourceContext) -> Rates | None:
         when = TopicPublishParameters.model_validate(dict(params))
-        return Rates(publications=when.expected_per_s(context.population, context.duration_ns))
+        expected = when.expected_per_s(context.population, context.duration_ns)
+        return Rates(publications=expected, more={"retained": expected * when.retain} if when.retain else {})
 
     def _next_event_ns(self) -> int:
         return self._arrivals.next_event_ns()
