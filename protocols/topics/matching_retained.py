@@ -61,7 +61,7 @@ class Retained(Groups):
         came = {name: column[loose] for name, column in delivered.items()}
         if stood.judged.steps is None:  # of a sample nobody knows what was kept
             yield _answered(self, stood, answers, _times(answers, came), more["losses"])
-        yield _counted(answers, came, more["losses"])
+            yield _counted(answers, came, more["losses"])
 
     def _heed(
         self, stood: Any, pairs: tuple[Array, Array], forced: Array, chosen: Array, more: Mapping[str, Columns],
@@ -69,6 +69,8 @@ class Retained(Groups):
     ) -> None:  # fmt: skip
         """Who is told that a live copy is retained: for subscriptions that say so, and for no others."""
         publications, versions, table = stood.publications, stood.versions, more["retained"]
+        if not versions.values.size:
+            return
         p, v = pairs
         said = flagged(versions.values[v, FLAGS_AT], _AS_PUBLISHED)
         said &= flagged(_flags(publications.values)[p], _RETAIN)
@@ -114,15 +116,15 @@ def _answered(matcher: Retained, stood: Any, answers: Columns, times: Array, los
     publications, versions = stood.publications, stood.versions
     flags, asks = _flags(publications.values), _asks(stood)
     p, v = _met(matcher, stood, np.flatnonzero(flagged(flags, _RETAIN)))
-    names = np.where(publications.values < 0, np.nan, publications.values)
-    _, name = np.unique(np.nan_to_num(names, nan=ABSENT), axis=0, return_inverse=True)
-    name = name.reshape(-1)
+    if not p.size:
+        return _told(answers, times, np.zeros(times.size, np.bool_))
+    name = _numbered(np.where(publications.values < 0, np.nan, publications.values))
     order = np.lexsort((publications.publication[p], publications.time_ns[p], name[p], v))
     p, v = p[order], v[order]
     begin = np.flatnonzero(changed(v, name[p]))
     of = np.cumsum(changed(v, name[p])) - 1  # which question each is an answer to
     place = np.arange(p.size)
-    last = np.maximum.reduceat(np.where(_certain(stood, p, v, losses), place, -1), begin) if p.size else begin
+    last = np.maximum.reduceat(np.where(_certain(stood, p, v, losses), place, -1), begin)
     possible = place >= last[of]
     own = versions.client[v] == publications.publication[p] >> 32
     empty = flagged(flags[p], _EMPTY) | (own & flagged(versions.values[v, FLAGS_AT], NO_LOCAL))
@@ -133,10 +135,9 @@ def _answered(matcher: Retained, stood: Any, answers: Columns, times: Array, los
     row = _found_in(publications.publication, answers["publication"])
     version = _found_in(versions.interest, answers["interest"])
     at = places_of(coded(p, v), coded(row, version))
-    right = (at >= 0) & may[at] if p.size else at >= 0
+    right = (at >= 0) & may[at]
     taken = np.bincount(of[at[at >= 0]], minlength=begin.size)
-    told = nothing_said(at.size) | {"publication": answers["publication"], "client": answers["client"]}
-    told |= {"times": times, "first_ns": answers["time_ns"], "allowed": right, "unwanted": ~right}
+    told = _told(answers, times, right)
     told["forced"][right] = ~none[of[at[right]]]
     if stood.judged.forgot_ns >= stood.run.never_ns:
         first = np.zeros(at.size, np.bool_)
@@ -149,8 +150,21 @@ def _answered(matcher: Retained, stood: Any, answers: Columns, times: Array, los
     end, missed = end[open_], ~none[taken == 0][open_]
     rest = nothing_said(end.size) | {"publication": publications.publication[p[end]], "client": versions.client[v[end]]}
     rest |= {"allowed": np.ones(end.size, np.bool_), "forced": missed, "missed": missed}
-    found = {name: np.concatenate((told[name], rest[name])) for name in told}
-    return found | {"later": np.ones(found["client"].size, np.bool_)}
+    rest["later"] = rest["allowed"]
+    return {name: np.concatenate((told[name], rest[name])) for name in told}
+
+
+def _told(answers: Columns, times: Array, right: Array) -> Columns:
+    """A row for every answer, of which it is known whether it may be."""
+    found = nothing_said(right.size) | {"publication": answers["publication"], "client": answers["client"]}
+    found |= {"times": times, "first_ns": answers["time_ns"], "allowed": right, "unwanted": ~right}
+    return found | {"later": np.ones(right.size, np.bool_)}
+
+
+def _numbered(rows: Array) -> Array:
+    """A number for each row, the same for those that are equal."""
+    _, found = np.unique(np.nan_to_num(rows, nan=ABSENT), axis=0, return_inverse=True)
+    return found.reshape(-1)
 
 
 def _met(matcher: Retained, stood: Any, kept: Array) -> tuple[Array, Array]:
@@ -197,9 +211,7 @@ def _asks(stood: Any) -> Array:
     flags = versions.values[:, FLAGS_AT]
     nothing = (versions.issued_ns < 0) | (versions.values[:, GROUP_AT] != 0) | flagged(flags, _NEVER_KEPT)
     asks = np.where(nothing, _NO, _YES)
-    filters = np.nan_to_num(versions.values[:, GROUP_AT:], nan=ABSENT)
-    _, same = np.unique(np.c_[versions.client, filters], axis=0, return_inverse=True)
-    same, spoilt = same.reshape(-1), _spoilt(stood)
+    same, spoilt = _numbered(np.c_[versions.client, versions.values[:, GROUP_AT:]]), _spoilt(stood)
     for one in np.flatnonzero(flagged(flags, _IF_NEW) & (asks == _YES)).tolist():
         others = np.flatnonzero(same == same[one])
         others = others[versions.interest[others] != versions.interest[one]]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 import pytest
+import yaml
 
 pytest.importorskip("pyspark")
 pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.usefixtures("spark")]
@@ -16,6 +17,7 @@ from brokers.contract import Guarantees  # noqa: E402
 from brokers.engine.runfolder import open_run  # noqa: E402
 from protocols import judging  # noqa: E402
 from protocols.topics.kind import Topics  # noqa: E402
+from scenarios.running import run  # noqa: E402
 
 SITES = """\
 duration: 4 s
@@ -125,8 +127,26 @@ def test_what_is_retained_and_every_copy_is_judged_as_the_kit_judges_it(filled, 
     assert (found.deliveries, found.publications) == (kit.deliveries, kit.publications)
     if not tampers:
         assert found.forced == kit.forced > 100
+        assert audit(path, sample=60).verdict == "valid"
     for name in ("missed", "unwanted", "duplicated"):
         assert (getattr(found, name).count > 0) == (getattr(kit, name).count > 0), name
+
+
+@pytest.mark.parametrize("of", [[], [0], [1], [0, 1], [0, 1, 2]])
+def test_what_is_retained_is_judged_where_nothing_is_retained_or_nobody_asks(of, tmp_path):
+    acts = [
+        {"at": "1 s", "client": 0, "op": "publish", "text": "1"},
+        {"at": "2 s", "client": 1, "op": "subscribe", "text": "#"},
+        {"at": "3 s", "client": 0, "op": "publish", "text": "1", "flags": ["retain"]},
+    ]
+    (tmp_path / "s.yaml").write_text(yaml.safe_dump({
+        "duration": "4 s", "topology": {"kind": "line", "nodes": 2}, "clients": {"all": {"count": 2}},
+        "services": [{"name": "s", "kind": "topics", "protocol": "topics", "retained": True,
+                      "workload": [{"source": "script", "actions": [acts[number] for number in of]}]}],
+        "trace": {"level": "full"},
+    }))  # fmt: skip
+    (found,) = audit(run(tmp_path / "s.yaml", engine="inline", out=tmp_path).folder.path).services
+    assert (found.deliveries, found.missed.count, found.unwanted.count) == (int(len(of) == 3), 0, 0)
 
 
 def test_many_tasks_say_of_what_is_retained_what_one_does(filled, tampered, monkeypatch):
