@@ -518,6 +518,14 @@ class ShardProtocol(ABC):
         return []
 
     @classmethod
+    def latent_hops(cls, options: Any) -> int:
+        """At most how many links apart any two brokers are that have to have a latent link; 0: it needs none.
+
+        Kit and hunts supply them; a scenario names them, and where it does not `misfits` says so.
+        """
+        return 0
+
+    @classmethod
     def expected_events(cls, demand: Demand) -> float:
         """How many messages and timers brokers are expected to handle per simulated second, for `brokerlab plan`."""
         return everywhere(demand)
@@ -660,6 +668,14 @@ class BrokerProtocol(ABC):
     def misfits(cls, options: Any, overlay: Any, params: Mapping[str, Any]) -> list[tuple[str, str]]:
         """What does not go together, as (key in the service, what is wrong); `params` are the kind's."""
         return []
+
+    @classmethod
+    def latent_hops(cls, options: Any) -> int:
+        """At most how many links apart any two brokers are that have to have a latent link; 0: it needs none.
+
+        Kit and hunts supply them; a scenario names them, and where it does not `misfits` says so.
+        """
+        return 0
 
     @classmethod
     def expected_events(cls, demand: Demand) -> float:

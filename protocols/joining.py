@@ -14,7 +14,7 @@ from brokers.engine.simulate import MemoryTraces, Result, simulate, tables_of
 from brokers.errors import InvalidInput
 from brokers.promises import Faced, promised
 from protocols.judging import Audit, audit
-from protocols.rehearsing import SCRIPT, service_of
+from protocols.rehearsing import SCRIPT, service_of, with_needed
 from topology.overlay import Overlay
 
 
@@ -194,6 +194,7 @@ def join(
     >>> [(d.client, d.publication == sent) for d in pair.deliveries()]
     [(1, True)]
     """
-    overlay = overlay_of(links, delay_ns)
+    spec = service_of(protocol, **service)
+    overlay = with_needed(overlay_of(links, delay_ns), spec)
     at = range(overlay.brokers) if clients is None else clients
-    return Joined(overlay, at, service_of(protocol, **service))
+    return Joined(overlay, at, spec)
