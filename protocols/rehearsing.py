@@ -205,11 +205,13 @@ def rehearse(
     links = Links.model_validate(dict(rehearsal.links))
     overlay = build(rehearsal.topology, dict(rehearsal.params), links, seed)
     if not is_program(spec.protocol_target):  # which may be asked what it does not take
-        brokers, misfits, overlay = overlay.brokers, spec.protocol_class.misfits, with_needed(overlay, spec)
+        brokers, asked = overlay.brokers, spec.protocol_class
+        misfits, overlay = asked.misfits, with_needed(overlay, asked, options_of(spec))
         if misfits(options_of(spec), overlay, spec.params):
             overlay = replace(build("clusters", {"size": brokers}, links, seed), region=np.arange(brokers) // 3)
         if misfits(options_of(spec), overlay, spec.params):
-            overlay = with_needed(build("random-tree", {"nodes": brokers}, links, seed), spec)
+            overlay = build("random-tree", {"nodes": brokers}, links, seed)
+            overlay = with_needed(overlay, asked, options_of(spec))
     kind = spec.kind_class
     if not kind.manifest.rehearsal:
         raise InvalidInput(f"the kind {kind.name!r} has no rehearsal; name a function as `rehearsal` in its manifest")
@@ -233,9 +235,9 @@ def rehearse(
     )
 
 
-def with_needed(overlay: Any, spec: ServiceSpec) -> Any:
+def with_needed(overlay: Any, protocol: Any, options: Any) -> Any:
     """The overlay with the latent links that a protocol needs."""
-    hops = spec.protocol_class.latent_hops(options_of(spec))
+    hops = protocol.latent_hops(options)
     return with_latent(overlay, Latent(hops=hops)) if hops else overlay
 
 
