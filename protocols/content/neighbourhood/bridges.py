@@ -82,8 +82,10 @@ class Bridging(Reliable):
         """A broker is down, or up again; bridge over who is down."""
         broker = self.node.neighbour(link)
         (self.down.add if down else self.down.discard)(broker)
-        if down and link in self.bridges:
-            self._break_off(message, link)
+        if down:
+            if link in self.bridges:
+                self._break_off(message, link)
+            self._close(message, link)
         if link in self.ways and not down:
             self._take_back(message, link)
         self.wanted = {
