@@ -167,7 +167,7 @@ class Bridging(Reliable):
             self._greeted(message, link, said)
             return
         bridge = self.bridges.get(link)
-        if bridge is None or bridge.met == _NEVER:
+        if bridge is None:
             return
         if message.type == SIDE:
             self._side_came(message, bridge, said)
@@ -277,11 +277,12 @@ class Bridging(Reliable):
     def _side_came(self, message: Message, bridge: Bridge, said: Any) -> None:
         if said["life"] != bridge.life or self.node.neighbour(bridge.towards) not in self.down:
             return
-        if said["number"] != bridge.heard + 1:  # something was lost: from the beginning
-            bridge.life, bridge.heard = message.time, 0
-            self._greet(message, message.link)
+        if not said["all"] and said["number"] != bridge.heard + 1:
+            if said["number"] > bridge.heard:  # something was lost: from the beginning
+                bridge.life, bridge.heard = message.time, 0
+                self._greet(message, message.link)
             return
-        bridge.heard += 1
+        bridge.heard = said["number"]
         told = dict(said["interests"])
         if said["all"]:
             gone = [id_ for id_ in self._behind(bridge.broker) if id_ not in told]
@@ -395,19 +396,20 @@ class Bridging(Reliable):
         if link in self.ways:
             super().acknowledged(message, stream, link, done, doubt)
         elif self.knows(link):
+            had = [tick for tick in stream.pending.get(link, ()) if tick < done]
             super().acknowledged(message, stream, link, done, doubt)
-            self._confirmed(message, stream, self.bridges[link].towards)
+            self._confirmed(message, stream, self.bridges[link].towards, had)
 
-    def _confirmed(self, message: Message, stream: Stream, link: int) -> None:
-        """Let go of what all beyond a neighbour that is down have, and nobody in between wants."""
-        if self.reaches(link) or not self.ways[link].whole:
+    def _confirmed(self, message: Message, stream: Stream, link: int, ticks: list[int]) -> None:
+        """Let go of those that all beyond a neighbour that is down have, and that nobody in between wants."""
+        if not ticks or self.reaches(link) or not self.ways[link].whole:
             return
         over = {each for each, bridge in self.bridges.items() if bridge.towards == link}
         beyond = {self.bridges[each].broker for each in over if self.bridges[each].serves}
         wait = set().union(*(stream.pending.get(each, ()) for each in over), stream.undecided.get(link, ()))
-        done: set[int] = set()
-        for tick in stream.pending.get(link, ()):
-            if tick in wait:
+        kept, done = set(stream.pending.get(link, ())), set()
+        for tick in ticks:
+            if tick in wait or tick not in kept:
                 continue
             matched = self.node.table.match(stream.bodies[tick].handle)
             behind = [id_ for id_ in matched if link in self.came_by[id_]]
@@ -422,7 +424,8 @@ class Bridging(Reliable):
     def remind(self, message: Message) -> bool:
         waits = super().remind(message)
         for link, bridge in self.bridges.items():
-            if bridge.met == _NEVER:
+            lacks = bridge.mine and not (bridge.whole or self.ways[bridge.towards].whole)
+            if bridge.met == _NEVER or lacks:
                 waits = True
                 bridge.beats += 1
                 if is_due(bridge.beats):
