@@ -19,7 +19,6 @@ from typing import Any
 import numpy as np
 
 from analysis.bench import routing_reliable
-from analysis.bench.models import SEED
 from analysis.bench.rows import Row, row
 from brokers.faults import Crash, Schedule
 
@@ -35,14 +34,14 @@ class Sizes:
     """How much is measured."""
 
     line: int = 60  # brokers of a line
-    lines: int = 40  # of them for each δ, drawn with seeds from the first on
+    lines: int = 20  # of them for each δ, drawn with seeds from the first on
     share: float = 0.17  # of brokers that are down
     distances: tuple[tuple[int, int], ...] = ((1, 8), (3, 12))  # δ, and how far apart
     tree: int = 500  # brokers of a tree
-    publishers: int = 100  # of its brokers that are up
+    publishers: int = 40  # of its brokers that are up
     tree_delta: int = 3
     over_time: routing_reliable.Sizes = field(default=routing_reliable.Sizes())
-    soon_ms: int = 500
+    soon_ms: int = 1_000
     seeds: tuple[int, ...] = (1, 2, 3, 4, 5)
 
 
@@ -211,14 +210,10 @@ def _tree(brokers: int, seed: int) -> list[tuple[int, int]]:
 
 
 def struck(sizes: Sizes, protocol: str, seed: int) -> dict[str, int]:
-    """As `routing_reliable` measures it, on a random tree with links that may arise, where failures are told."""
-    from topology.build import build
+    """As `routing_reliable` measures it, on its tree with links that may arise, and where failures are told."""
     from topology.latent import with_latent
-    from topology.links import Latent, Links, UniformDelay
+    from topology.links import Latent
 
-    spans = sizes.over_time
-    built = routing_reliable.struck(spans, protocol, seed)
-    delays = Links(delay=UniformDelay(low=5 * _MS, high=50 * _MS))
-    tree = with_latent(build("random-tree", {"nodes": spans.brokers}, delays, SEED), Latent(hops=2))
-    built = replace(built, overlay=tree, faults=replace(built.faults, detect_ns=100 * _MS))
-    return routing_reliable.measured_of(built, sizes.soon_ms * _MS)
+    built = routing_reliable.struck(sizes.over_time, protocol, seed)
+    overlay, faults = with_latent(built.overlay, Latent(hops=2)), replace(built.faults, detect_ns=100 * _MS)
+    return routing_reliable.measured_of(replace(built, overlay=overlay, faults=faults), sizes.soon_ms * _MS)

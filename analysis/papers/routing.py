@@ -131,7 +131,7 @@ def neighbourhood(report: Report) -> None:
     sizes = routing_neighbourhood.Sizes(seeds=seeds, over_time=over_time)
     if not report.full:
         over_time = replace(over_time, brokers=100, homes=25, subscriptions=50)
-        sizes = replace(sizes, lines=10, tree=150, publishers=30, over_time=over_time)
+        sizes = replace(sizes, lines=5, tree=150, publishers=20, over_time=over_time)
     source = "derived: the recurrence of δ-fault tolerance; printed: Kazemzadeh and Jacobsen, SRDS 2009"
     rows = routing_neighbourhood.rows(sizes)
     _claims(report, "neighbourhood", "Past brokers that are down", source, rows)
