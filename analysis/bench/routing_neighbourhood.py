@@ -38,7 +38,7 @@ class Sizes:
     share: float = 0.17  # of brokers that are down
     distances: tuple[tuple[int, int], ...] = ((1, 8), (3, 12))  # δ, and how far apart
     tree: int = 500  # brokers of a tree
-    publishers: int = 40  # of its brokers that are up
+    publishers: int = 15  # of its brokers that are up
     tree_delta: int = 3
     over_time: routing_reliable.Sizes = field(default=routing_reliable.Sizes())
     soon_ms: int = 1_000
