@@ -14,6 +14,7 @@ from analysis.bench import (
     routing_adverts,
     routing_compared,
     routing_merging,
+    routing_neighbourhood,
     routing_practice,
     routing_reliable,
     routing_retained,
@@ -38,6 +39,7 @@ class Sizes:
     adverts: routing_adverts.Sizes = field(default=routing_adverts.Sizes())
     merging: routing_merging.Sizes = field(default=routing_merging.Sizes())
     reliable: routing_reliable.Sizes = field(default=routing_reliable.Sizes())
+    neighbourhood: routing_neighbourhood.Sizes = field(default=routing_neighbourhood.Sizes())
     compared: routing_compared.Sizes = field(default=routing_compared.Sizes())
 
 
@@ -79,6 +81,11 @@ def reliable_delivery(sizes: Sizes) -> Iterator[Row]:
     yield from routing_reliable.rows(sizes.reliable)
 
 
+def past_outages(sizes: Sizes) -> Iterator[Row]:
+    """What comes past brokers that are down."""
+    yield from routing_neighbourhood.rows(sizes.neighbourhood)
+
+
 def all_compared(sizes: Sizes) -> Iterator[Row]:
     """Every protocol beside the others: the table of docs/routing.md."""
     yield from routing_compared.rows(sizes.compared)
@@ -111,6 +118,6 @@ def _speed(built: Model) -> Callable[[], float]:
 
 
 PARTS: tuple[Callable[[Sizes], Iterator[Row]], ...] = (
-    topic_networks, topic_indexes, advertisements, merging_and_leases, reliable_delivery,
+    topic_networks, topic_indexes, advertisements, merging_and_leases, reliable_delivery, past_outages,
     *routing_practice.PARTS, *routing_retained.PARTS, all_compared,
 )  # fmt: skip
