@@ -4,8 +4,9 @@ Rules:
 - A broker may reach its *candidates*: those to whom it has a link, and those to whom one may be opened (latent links).
   Of them it holds an *active* view, its neighbours, each with a link that is open, and a *passive* one of spare names.
   It is in neither itself, and nobody is in both.
-- JOIN. Broker number b joins b times `join` after the start, through the candidate with the lowest number. That one
-  takes it in, dropping one drawn from a full view, and sends FORWARD_JOIN with it to all its other neighbours, `arwl`.
+- JOIN. Broker number b joins b times `join` after the start, through its *contact*: the first broker where that is a
+  candidate, or else the candidate nearest to it. The contact takes it in, dropping one drawn from a full view, and sends
+  FORWARD_JOIN with it to all its other neighbours, with `arwl` steps.
 - FORWARD_JOIN, of a broker that is no neighbour: where none is left of its steps, or there is one neighbour at most, it
   is asked to be one, with priority. Otherwise, with `prwl` steps left, it goes into the passive view; and on it goes, a
   step less, to a neighbour that is drawn, not back. Who is not a candidate is passed on, and given up at the end.
@@ -35,9 +36,10 @@ from __future__ import annotations
 from typing import Annotated, Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from brokers.contract import FAULT, FIRST_PROTOCOL_TYPE, TIMER, Demand, Message
+from brokers.contract import FAULT, FIRST_PROTOCOL_TYPE, TIMER, Demand, LinkTable, Message
 from brokers.faults import CLOSED, KEPT, LINK_DOWN, RESTART
 from topology.draws import bits, stream
 from topology.units import PositiveDuration
@@ -46,6 +48,7 @@ _FIRST = FIRST_PROTOCOL_TYPE + 16
 JOIN, FORWARD_JOIN, NEIGHBOR, DISCONNECT, SHUFFLE, SHUFFLED = range(_FIRST, _FIRST + 6)
 JOINING, ASKED, SHUFFLING = range(_FIRST + 6, _FIRST + 9)  # timers
 LOW, HIGH, GRANTED = range(3)  # in the word of a NEIGHBOR
+AT_FIRST = 1  # in the word of JOINING
 _MS = 1_000_000
 
 
@@ -89,25 +92,28 @@ class ViewOptions(BaseModel):
         return min(self.shuffle, self.timeout, self.join)
 
 
-def misfits_of(overlay: Any, key: str) -> list[tuple[str, str]]:
-    """Whoever joins needs somebody who is there already."""
-    high = np.unique(np.maximum(overlay.link_a, overlay.link_b))
-    lacking = np.setdiff1d(np.arange(1, overlay.brokers), high)
-    if not lacking.size:
-        return []
-    name = overlay.names[int(lacking[0])]
-    return [(
-        key,
-        f"is hyparview, and {name} has no candidate with a lower number to join through: give it a link, or more "
-        "candidates (`links.latent`)",
-    )]  # fmt: skip
-
-
 def expected_of(options: ViewOptions, demand: Demand) -> float:
     """Events per second: of joining a walk by each neighbour, of shuffles a walk there and an answer."""
     brokers, walk = demand.overlay.brokers, options.arwl + 2
     joining = brokers * (1 + options.active * walk) / max(demand.duration_s, 1e-9)
     return float(joining + brokers * (1 + walk) * 1e9 / options.shuffle)
+
+
+def contacts(links: LinkTable, brokers: int) -> NDArray[np.int32]:
+    """By broker, the link to the candidate nearest to the first of all, the lowest of several. O(links)."""
+    start, out, target = (column.tolist() for column in (links.out_start, links.out_link, links.target))
+    found = np.full(brokers, -1, np.int32)
+    seen, frontier = {0}, [0]
+    while frontier:
+        onward = []
+        for broker in sorted(frontier):
+            for link in out[start[broker] : start[broker + 1]]:
+                if target[link] < brokers and target[link] not in seen:
+                    seen.add(target[link])
+                    onward.append(target[link])
+                    found[target[link]] = link ^ 1
+        frontier = onward
+    return found
 
 
 class HyParView:
@@ -141,6 +147,13 @@ class HyParView:
             known[here] = {self.node.neighbour(link): link for link in links}
         return known[here]
 
+    def contact(self) -> int:
+        """The link to whom this broker joins through; -1 at the first of all."""
+        env, shared = self.node.env, self.node.shared
+        if "contacts" not in shared:
+            shared["contacts"] = contacts(env.links if env.latent is None else env.latent.links, env.brokers)
+        return int(shared["contacts"][self.node.broker])
+
     def _latent(self) -> tuple[int, ...]:
         found: tuple[int, ...] = getattr(self.node, "latent", ())  # where there are any
         return found
@@ -168,7 +181,7 @@ class HyParView:
         if message.kind == FAULT:
             self._fault(message)
         elif message.kind == TIMER:
-            timers = {JOINING: self._join_if_alone, ASKED: self._not_answered, SHUFFLING: self._shuffle}
+            timers = {JOINING: self._join_in_time, ASKED: self._not_answered, SHUFFLING: self._shuffle}
             timers[message.type](message)
         else:
             messages = {
@@ -208,17 +221,18 @@ class HyParView:
 
     def first_timers(self) -> list[tuple[int, int, int]]:
         here, options = self.node.broker, self.options
-        joining = [(here * options.join, JOINING, 0)] if here else []
+        joining = [(here * options.join, JOINING, AT_FIRST)] if here else []
         return [*joining, (here * options.join + options.shuffle, SHUFFLING, 0)]
 
-    def _join_if_alone(self, message: Message) -> None:
-        if not self.active and not self.asked:
+    def _join_in_time(self, message: Message) -> None:
+        if message.word == AT_FIRST or not (self.active or self.asked):
             self._join(message)
 
     def _join(self, message: Message) -> None:
         """Ask the contact to take this broker in; and again, where that comes to nothing."""
-        there = self.candidates()
-        if there and self._send(message, there[min(there)], JOIN):
+        contact = self.contact()
+        if contact >= 0 and contact not in self.active:
+            self._send(message, contact, JOIN)
             self._later(message, self.options.timeout, JOINING)
 
     def _joined(self, message: Message) -> None:

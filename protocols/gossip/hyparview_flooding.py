@@ -11,13 +11,12 @@ it where neighbours have crashed and nobody has noticed yet.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar
 
 from pydantic import BaseModel, Field
 
 from brokers.contract import Demand, Guarantees, Message
-from protocols.gossip.hyparview import ViewOptions, expected_of, misfits_of
+from protocols.gossip.hyparview import ViewOptions, expected_of
 from protocols.gossip.members import Gossiping
 from topology.units import PositiveDuration
 
@@ -42,10 +41,6 @@ class HyParViewFlooding(Gossiping):
     def __init__(self, node: Any) -> None:
         super().__init__(node, node.options.ids, node.options)
         self.timer_min_ns = node.options.timer_min
-
-    @classmethod
-    def misfits(cls, options: Any, overlay: Any, params: Mapping[str, Any]) -> list[tuple[str, str]]:
-        return misfits_of(overlay, "protocol")
 
     @classmethod
     def expected_events(cls, demand: Demand) -> float:

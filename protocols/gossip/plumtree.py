@@ -37,7 +37,6 @@ once; GRAFTs mend the tree on the way. After faults nothing has to be mended but
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -46,7 +45,7 @@ from brokers.contract import FIRST_PROTOCOL_TYPE, NEVER, TIMER, Demand, Guarante
 from brokers.node import Body
 from brokers.promises import Faced, Recovery
 from protocols.content.kind import PUBLISH
-from protocols.gossip.hyparview import ViewOptions, expected_of, misfits_of
+from protocols.gossip.hyparview import ViewOptions, expected_of
 from protocols.gossip.members import Gossiping
 from topology.units import PositiveDuration
 
@@ -153,10 +152,6 @@ class Plumtree(Gossiping):
             return None
         told = 0 if faced.detect_ns >= NEVER else faced.detect_ns
         return Recovery(told + faced.link_ns, heals_loss=True, lets_go=True)
-
-    @classmethod
-    def misfits(cls, options: Any, overlay: Any, params: Mapping[str, Any]) -> list[tuple[str, str]]:
-        return misfits_of(overlay, "options.membership") if options.membership == "hyparview" else []
 
     @classmethod
     def expected_events(cls, demand: Demand) -> float:
