@@ -5,8 +5,8 @@ Rules:
   Of them it holds an *active* view, its neighbours, each with a link that is open, and a *passive* one of spare names.
   It is in neither itself, and nobody is in both.
 - JOIN. Broker number b joins b times `join` after the start, through its *contact*: the first broker where that is a
-  candidate, or else the candidate nearest to it. The contact takes it in, dropping one drawn from a full view, and sends
-  FORWARD_JOIN with it to all its other neighbours, with `arwl` steps.
+  candidate, or else the candidate nearest to it. The contact takes it in, dropping one drawn from a full view, and
+  sends FORWARD_JOIN with it to all its other neighbours, with `arwl` steps.
 - FORWARD_JOIN, of a broker that is no neighbour: where none is left of its steps, or there is one neighbour at most, it
   is asked to be one, with priority. Otherwise, with `prwl` steps left, it goes into the passive view; and on it goes, a
   step less, to a neighbour that is drawn, not back. Who is not a candidate is passed on, and given up at the end.
