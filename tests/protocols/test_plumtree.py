@@ -224,8 +224,8 @@ duration: 1 s
 topology: {kind: ring, nodes: 4}
 clients: {all: {count: 4}}
 services:
-  - {name: news, kind: content, protocol: plumtree, attributes: 1, options: OPTIONS, workload: [{source: publish}]}
-"""
+  - {name: news, kind: content, protocol: plumtree, attributes: 1, options: OPTIONS, workload: WORKLOAD}
+""".replace("WORKLOAD", "[{source: publish, rate: 1/s}]")
 
 
 @pytest.mark.parametrize(
