@@ -620,6 +620,7 @@ class BrokerProtocol(ABC):
     Options: ClassVar[type[BaseModel] | None] = None
     server: ClassVar[type[BrokerProtocol] | None] = None  # what the server of a service runs, if there is one
     opens: ClassVar[bool] = False  # whether it opens latent links, and is told of them (`brokers.arising`)
+    watches: ClassVar[bool] = False  # whether it is told of latent links that go down while they are closed, too
     sees_load: ClassVar[bool] = False  # whether it reads `node.load`; its brokers get their events one at a time
     timer_min_ns: int = NEVER
     hands_over: ClassVar[bool] = False  # whether it heeds `env.sessions`

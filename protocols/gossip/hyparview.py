@@ -6,7 +6,8 @@ Rules:
   It is in neither itself, and nobody is in both.
 - JOIN. Broker number b joins b times `join` after the start, through its *contact*: the first broker where that is a
   candidate, or else the candidate nearest to it. The contact takes it in, dropping one drawn from a full view, and
-  sends FORWARD_JOIN with it to all its other neighbours, with `arwl` steps.
+  sends FORWARD_JOIN with it to all its other neighbours, with `arwl` steps. Where the contact is down, and for
+  the first broker where it has lost everybody, another candidate is drawn.
 - FORWARD_JOIN, of a broker that is no neighbour: where none is left of its steps, or there is one neighbour at most, it
   is asked to be one, with priority. Otherwise, with `prwl` steps left, it goes into the passive view; and on it goes, a
   step less, to a neighbour that is drawn, not back. Who is not a candidate is passed on, and given up at the end.
@@ -20,7 +21,8 @@ Rules:
   neighbours and `shuffle_passive` spare names. It goes on to drawn neighbours, but not back nor to where it comes from,
   while it has steps left (`arwl`) and there are two or more; where it ends, as many names are sent back, passive ones
   first, and both take what is new to them into their passive views. A full one drops a name that is drawn.
-- A neighbour is lost when the broker is told that its link is down. Who is up again after a crash has lost all of them:
+- A neighbour is lost when the broker is told that its link is down, and what such a one has said before comes too late
+  to make it a neighbour. Who is up again after a crash has lost all of them:
   it sends them DISCONNECT, and asks anew. To a message from who is no neighbour the answer is DISCONNECT.
 
 A link is open while the other is a neighbour or is asked to be one, and for an answer to a SHUFFLE. Draws are of a
@@ -40,7 +42,7 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from brokers.contract import FAULT, FIRST_PROTOCOL_TYPE, TIMER, Demand, LinkTable, Message
-from brokers.faults import CLOSED, KEPT, LINK_DOWN, RESTART
+from brokers.faults import CLOSED, KEPT, LINK_DOWN, LINK_UP, RESTART
 from topology.draws import bits, stream
 from topology.units import PositiveDuration
 
@@ -127,6 +129,7 @@ class HyParView:
         self.passive: list[int] = []
         self.asked: dict[int, list[int]] = {}  # link -> number of the request, with which priority
         self.refused: set[int] = set()  # links to those who are not asked again for now
+        self.unreachable: set[int] = set()  # links of which it was told that they are down
         self.requests = 0
         self.drawn = 0
 
@@ -198,10 +201,14 @@ class HyParView:
         link = message.link
         if message.type == RESTART:
             self._come_back(message)
-        elif message.type == LINK_DOWN and link in self.active:
-            self.active.remove(link)
-            self._hang_up(message, link)
-            self._refill(message)
+        elif message.type == LINK_UP:
+            self.unreachable.discard(link)
+        elif message.type == LINK_DOWN:
+            self.unreachable.add(link)
+            if link in self.active:
+                self.active.remove(link)
+                self._hang_up(message, link)
+                self._refill(message)
         elif message.type == CLOSED and (link in self.active or link in self.asked):
             self._gone(message, link)
 
@@ -231,6 +238,8 @@ class HyParView:
     def _join(self, message: Message) -> None:
         """Ask the contact to take this broker in; and again, where that comes to nothing."""
         contact = self.contact()
+        if contact < 0 or contact in self.unreachable:
+            contact = self._draw([each for each in self.candidates().values() if each not in self.unreachable])
         if contact >= 0 and contact not in self.active:
             self._send(message, contact, JOIN)
             self._later(message, self.options.timeout, JOINING)
@@ -262,10 +271,10 @@ class HyParView:
     # ---- neighbours ----------------------------------------------------------------------------------
 
     def _add(self, message: Message, link: int) -> bool:
-        """Take in a neighbour, in the place of another where there is no room; False if no more links may be open."""
+        """Take in a neighbour, in the place of another where there is no room; False if there can be no link."""
         self.asked.pop(link, None)
-        if link in self.active:
-            return True
+        if link in self.active or link in self.unreachable:
+            return link in self.active
         if len(self.active) >= self.options.active:
             self._drop(message, self._draw(self.active))
         if not self._open(message, link):

@@ -67,6 +67,7 @@ class Gossiping(AtHome):
     """A broker that gossips with its neighbours, whoever says which they are."""
 
     opens: ClassVar[bool] = True
+    watches: ClassVar[bool] = True
     keeps: ClassVar[tuple[Any, ...]] = (Fixed, HyParView)
 
     def __init__(self, node: Any, remember_ns: int, views: ViewOptions | None) -> None:

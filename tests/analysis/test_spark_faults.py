@@ -26,7 +26,7 @@ from analysis.spark.audit_text import text  # noqa: E402
 TEXT = """\
 duration: 5 s
 topology: {{kind: random-tree, nodes: 12}}
-links: {{delay: {{kind: uniform, low: 5 ms, high: 30 ms}}}}
+links: {{delay: {{kind: uniform, low: 5 ms, high: 30 ms}}{latent}}}
 clients:
   publishers: {{count: 5, placement: even}}
   subscribers: {{count: 24, placement: even}}
@@ -56,7 +56,8 @@ trace: {{level: {level}}}
 
 def audited(filled, **gaps):
     """The audit of the service, and its run."""
-    run = filled(TEXT, **{"protocol": "subscription", "options": "{}", "state": "kept", "level": "full", **gaps})
+    usual = {"protocol": "subscription", "options": "{}", "state": "kept", "level": "full", "latent": ""}
+    run = filled(TEXT, **{**usual, **gaps})
     found = audit(run.path)
     return found.services[0], run, found
 
@@ -72,6 +73,14 @@ def test_who_recovers_is_held_to_it_and_passes(state, level, filled):
     assert service.losses > 0 and 2 * service.forced > service.free
     kept = json.loads((run.path / "analysis" / "audit.json").read_text("utf-8"))
     assert kept["services"][0]["guarantees"]["recovers_ns"] == within
+
+
+@pytest.mark.parametrize("level", ["full", "deliveries"])
+def test_latent_links_that_nobody_opens_excuse_nothing(level, filled):
+    gaps = {"options": "{recover: true}", "level": level}
+    (plain, *_), (shut, *_) = (audited(filled, **gaps, latent=latent) for latent in ("", ", latent: {hops: 3}"))
+    for asked in ("verdict", "guarantees", "forced", "free", "excused", "deliveries"):
+        assert getattr(plain, asked) == getattr(shut, asked), asked
 
 
 @pytest.mark.parametrize("protocol", [Subscription, Covering], ids=["subscription", "covering"])

@@ -185,6 +185,28 @@ def test_what_goes_over_a_cut_latent_link_is_lost(bridged):
     assert {each[1] for each in told if each[3] in latent and each[2] in (LINK_DOWN, LINK_UP)} == {1, 3}
 
 
+class Watching(Bridging):
+    watches = True
+
+
+def test_who_watches_hears_of_latent_links_that_are_closed(bridged, monkeypatch):
+    monkeypatch.setattr(sys.modules[__name__], "Bridging", Watching)
+    Watching.told.clear()
+    _, told, _ = bridged()
+    latent = np.flatnonzero(np.repeat(resolve(loads(LINE)).overlay.latent, 2))
+    down = [each for each in told if each[2] == LINK_DOWN and each[3] in latent]
+    # b2 is down: of latent links those to b0 and b4 lead there, and nobody opens them.
+    assert [each[:2] for each in down] == [(520, 0), (520, 4)]
+
+
+def test_who_forgot_what_it_knew_is_told_again_what_is_down(bridged):
+    entry = "    - {{fault: crash, brokers: [b3], at: 600 ms, lasts: 100 ms, state: {}}}\n"
+    for state, again in (("kept", False), ("stored", True), ("lost", True)):
+        _, told, _ = bridged(LINE + entry.format(state))
+        heard = [each[0] for each in told if each[1] == 3 and each[2] == LINK_DOWN]
+        assert heard == [520, *([700] if again else [])]
+
+
 class Sending(PlainFlooding):
     opens = True
 
