@@ -13,6 +13,7 @@ from analysis.bench import (
     filters_of_topics,
     routing_adverts,
     routing_merging,
+    routing_plumtree,
     routing_practice,
     routing_reliable,
 )
@@ -36,6 +37,7 @@ class Sizes:
     adverts: routing_adverts.Sizes = field(default=routing_adverts.Sizes())
     merging: routing_merging.Sizes = field(default=routing_merging.Sizes())
     reliable: routing_reliable.Sizes = field(default=routing_reliable.Sizes())
+    plumtree: routing_plumtree.Sizes = field(default=routing_plumtree.Sizes())
 
 
 def rows(sizes: Sizes | None = None) -> Iterator[Row]:
@@ -76,6 +78,11 @@ def reliable_delivery(sizes: Sizes) -> Iterator[Row]:
     yield from routing_reliable.rows(sizes.reliable)
 
 
+def gossip(sizes: Sizes) -> Iterator[Row]:
+    """Plumtree and HyParView, beside closed forms and published bounds."""
+    yield from routing_plumtree.rows(sizes.plumtree)
+
+
 def topic_model(setting: Setting, names: int, wildcards: float) -> Model:
     """The model of a setting with filters over a tree of so many names in the place of ranges."""
     base = model(setting)
@@ -103,6 +110,6 @@ def _speed(built: Model) -> Callable[[], float]:
 
 
 PARTS: tuple[Callable[[Sizes], Iterator[Row]], ...] = (
-    topic_networks, topic_indexes, advertisements, merging_and_leases, reliable_delivery,
+    topic_networks, topic_indexes, advertisements, merging_and_leases, reliable_delivery, gossip,
     *routing_practice.PARTS,
 )  # fmt: skip

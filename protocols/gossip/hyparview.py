@@ -419,4 +419,4 @@ class HyParView:
     def describe(self) -> dict[str, Any]:
         names = self.node.env.overlay.names
         views = {"active": self.active, "passive": self.passive}
-        return {name: sorted(names[each] for each in self._names(links)) for name, links in views.items()}
+        return {"views": {name: sorted(names[each] for each in self._names(links)) for name, links in views.items()}}

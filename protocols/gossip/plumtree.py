@@ -286,5 +286,5 @@ class Plumtree(Gossiping):
     # ---- what is to be seen --------------------------------------------------------------------------
 
     def describe(self) -> dict[str, Any]:
-        links = {"eager": self.names_of(self.eager), "lazy": self.names_of(self.lazy)}
-        return {**super().describe(), **links, "missing": {str(id_): len(by) for id_, by in self.missing.items()}}
+        kinds = {**dict.fromkeys(self.names_of(self.eager), "eager"), **dict.fromkeys(self.names_of(self.lazy), "lazy")}
+        return {**super().describe(), "neighbours": kinds, "missing": {str(id_): len(by) for id_, by in self.missing.items()}}

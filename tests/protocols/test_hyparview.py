@@ -59,7 +59,7 @@ def views_of(model: Any) -> dict[int, tuple[set[int], set[int]]]:
     def observe(shards: Any) -> None:
         protocol = shards.shards[0].services.protocols[0]
         for b in range(model.overlay.brokers):
-            told = protocol.describe(b)
+            told = protocol.describe(b)["views"]
             lists = told["active"], told["passive"]
             assert all(len(each) == len(set(each)) for each in lists)
             active, passive = ({number[name] for name in each} for each in lists)
