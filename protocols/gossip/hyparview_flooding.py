@@ -16,7 +16,7 @@ from typing import Annotated, Any, ClassVar
 from pydantic import BaseModel, Field
 
 from brokers.contract import Demand, Guarantees, Message
-from protocols.gossip.hyparview import ViewOptions, expected_of
+from protocols.gossip.hyparview_options import ViewOptions, expected_of
 from protocols.gossip.members import Gossiping
 from topology.units import PositiveDuration
 

@@ -13,7 +13,8 @@ from brokers.contract import Message
 from brokers.faults import LINK_DOWN, LINK_UP
 from protocols.content.flooding import AtHome
 from protocols.content.kind import PUBLISH, SUBSCRIBE, UNSUBSCRIBE
-from protocols.gossip.hyparview import HyParView, ViewOptions
+from protocols.gossip.hyparview import HyParView
+from protocols.gossip.hyparview_options import ViewOptions
 
 
 class Members(Protocol):

@@ -45,7 +45,7 @@ from brokers.contract import FIRST_PROTOCOL_TYPE, NEVER, TIMER, Demand, Guarante
 from brokers.node import Body
 from brokers.promises import Faced, Recovery
 from protocols.content.kind import PUBLISH
-from protocols.gossip.hyparview import ViewOptions, expected_of
+from protocols.gossip.hyparview_options import ViewOptions, expected_of
 from protocols.gossip.members import Gossiping
 from topology.units import PositiveDuration
 
@@ -287,4 +287,5 @@ class Plumtree(Gossiping):
 
     def describe(self) -> dict[str, Any]:
         kinds = {**dict.fromkeys(self.names_of(self.eager), "eager"), **dict.fromkeys(self.names_of(self.lazy), "lazy")}
-        return {**super().describe(), "neighbours": kinds, "missing": {str(id_): len(by) for id_, by in self.missing.items()}}
+        missing = {str(id_): len(by) for id_, by in self.missing.items()}
+        return {**super().describe(), "neighbours": kinds, "missing": missing}
