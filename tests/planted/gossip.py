@@ -21,14 +21,24 @@ MS = 1_000_000
 
 
 class Room(Fixed):
-    """The links of the overlay, a place for each."""
+    """The links of the overlay, a place for each; who comes takes one, and gives it back when it goes."""
+
+    def __init__(self, node: Any) -> None:
+        super().__init__(node)
+        self.places: list[int] = list(self.active)
 
     def hear(self, message: Message) -> None:
         link = message.link
         if message.type == LINK_DOWN and link in self.active:
             self.active.remove(link)
-        elif message.type == LINK_UP and len(self.active) < len(self.node.links):
+            if self.gives_back(message):
+                self.places.remove(link)
+        elif message.type == LINK_UP and len(self.places) < len(self.node.links):
             self.active.append(link)
+            self.places.append(link)
+
+    def gives_back(self, message: Message) -> bool:
+        return True
 
 
 class OnLinks(Options):
@@ -46,31 +56,33 @@ class Counted(Plumtree):
 
     def __init__(self, node: Any) -> None:
         super().__init__(node)
-        self.members = self.room(node)
+        self.members = self.rooms = self.room(node)
 
     @staticmethod
-    def room(node: Any) -> Fixed:
+    def room(node: Any) -> Room:
         return Room(node)
 
     def describe(self) -> dict[str, Any]:
-        return {**super().describe(), "places": self.names_of(self.members.active)}
+        places = {"taken": len(self.rooms.places), "neighbours": len(self.rooms.active)}
+        return {**super().describe(), "places": places}
 
 
 class Phantoms(Room):
-    """Who goes within a moment of coming was never noted to have gone."""
+    """Who goes within a moment of coming keeps its place."""
 
-    MOMENT: ClassVar[int] = 80 * MS
+    MOMENT: ClassVar[int] = 500 * MS
 
     def __init__(self, node: Any) -> None:
         super().__init__(node)
         self.since: dict[int, int] = {}
 
     def hear(self, message: Message) -> None:
-        if message.type == LINK_DOWN and message.time < self.since.get(message.link, 0) + self.MOMENT:
-            return
         if message.type == LINK_UP:
             self.since[message.link] = message.time
         super().hear(message)
+
+    def gives_back(self, message: Message) -> bool:
+        return message.time >= self.since.get(message.link, 0) + self.MOMENT
 
 
 class Haunted(Counted):
@@ -79,14 +91,14 @@ class Haunted(Counted):
     keeps: ClassVar[tuple[Any, ...]] = (Phantoms, HyParView)
 
     @staticmethod
-    def room(node: Any) -> Fixed:
+    def room(node: Any) -> Room:
         return Phantoms(node)
 
 
 def phantoms(ran: Ran) -> str | None:
-    """A broker holds two places for one neighbour."""
+    """A broker has given more places than it has neighbours."""
     for broker, described in enumerate(ran.described):
-        places = described["places"]
-        if len(places) > len(set(places)):
-            return f"broker {broker} has places for {places}"
+        places, neighbours = described["places"].values()
+        if places > neighbours:
+            return f"broker {broker} has {neighbours} neighbours, and {places} places are taken"
     return None

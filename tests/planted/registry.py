@@ -192,7 +192,7 @@ PLANTED = (
         "21", "phantom neighbours", "nimbus-eth2#8687",
         gossip.Haunted, gossip.Counted, ("faults", "detect"), {"R": missing, "S": gossip.phantoms},
         Setting(
-            LINE, (2, 1), ((10, 0, "+"), (200, 1, "!")), failing(*cut(0, 50, 110), *cut(1, 90, 130), detect_ms=2), 2
+            PAIR, (0, 1), ((10, 0, "+"), (200, 1, "!")), failing(*cut(0, 50, 100)), 1
         ), ALL,
     ),
 )  # fmt: skip
