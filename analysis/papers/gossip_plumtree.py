@@ -45,3 +45,13 @@ def _claims(report: Report, name: str, title: str, source: str, rows: Iterable[R
     for row in found:
         measured = f"{number(row['value'])} {row['unit']}"
         report.claim(row["name"], source, row["target"] or "", measured, bool(row["holds"]))
+
+
+def tiny() -> None:
+    """Fixed links, at a scale that only compiles."""
+    list(routing_plumtree.exact(routing_plumtree.Sizes(seeds=(1,), linked=12)))
+
+
+def tiny_network() -> None:
+    """The same of brokers that find each other."""
+    list(routing_plumtree.bounded(routing_plumtree.Sizes(seeds=(1,)), 8))
