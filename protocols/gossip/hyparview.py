@@ -180,7 +180,8 @@ class HyParView:
     def first_timers(self) -> list[tuple[int, int, int]]:
         here, options = self.node.broker, self.options
         joining = [(here * options.join, JOINING, AT_FIRST)] if here else []
-        return [*joining, (here * options.join + options.shuffle, SHUFFLING, 0)]
+        timers = [*joining, (here * options.join + options.shuffle, SHUFFLING, 0)]
+        return [timer for timer in timers if timer[0] < self.node.env.duration_ns]
 
     def _join_in_time(self, message: Message) -> None:
         if message.word == AT_FIRST or not (self.active or self.asked):

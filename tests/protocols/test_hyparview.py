@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from brokers.contract import LinkTable
+from brokers.contract import TIMER, LinkTable
 from brokers.engine.simulate import MemoryTraces, simulate, tables_of
 from brokers.faults import KEPT, LOST, Crash, Schedule
 from brokers.verdicts import VALID
@@ -214,3 +214,14 @@ services:
 def test_options_that_make_no_views_are_told(options, why):
     with pytest.raises(ScenarioErrors, match=why):
         resolve(loads(LINE.replace("attributes: 1", f"attributes: 1, options: {options}")))
+
+
+def test_no_timer_rings_when_clients_do_nothing_any_more():
+    net = network(6)
+    net.send(0, "publish", [0.5, 0, 0, 0], at_ns=SECOND // 2)
+    model = net.model()
+    traces = MemoryTraces("full", tables_of(model))
+    simulate(model, trace=traces)
+    hops = traces.tables()["hops"]
+    rung = hops["time_ns"][hops["kind"] == TIMER]
+    assert rung.size and rung.max() < model.duration_ns
