@@ -6,8 +6,8 @@ Rules:
   It is in neither itself, and nobody is in both.
 - JOIN. Broker number b joins b times `join` after the start, through its *contact*: the first broker where that is a
   candidate, or else the candidate nearest to it. The contact takes it in, dropping one drawn from a full view, and
-  sends FORWARD_JOIN with it to all its other neighbours, with `arwl` steps. Where the contact is down, and for
-  the first broker where it has lost everybody, another candidate is drawn.
+  sends FORWARD_JOIN with it to all its other neighbours, with `arwl` steps. Where the contact is down, and for the
+  first broker where it has lost everybody, another candidate is drawn.
 - FORWARD_JOIN, of a broker that is no neighbour: where none is left of its steps, or there is one neighbour at most, it
   is asked to be one, with priority. Otherwise, with `prwl` steps left, it goes into the passive view; and on it goes, a
   step less, to a neighbour that is drawn, not back. Who is not a candidate is passed on, and given up at the end.
@@ -22,15 +22,16 @@ Rules:
   while it has steps left (`arwl`) and there are two or more; where it ends, as many names are sent back, passive ones
   first, and both take what is new to them into their passive views. A full one drops a name that is drawn.
 - A neighbour is lost when the broker is told that its link is down, and what such a one has said before comes too late
-  to make it a neighbour. Who is up again after a crash has lost all of them:
-  it sends them DISCONNECT, and asks anew. To a message from who is no neighbour the answer is DISCONNECT.
+  to make it a neighbour. Who is up again after a crash has lost all of them: it sends them DISCONNECT, and asks anew.
+  To a message from who is no neighbour the answer is DISCONNECT.
 
 A link is open while the other is a neighbour or is asked to be one, and for an answer to a SHUFFLE. Draws are of a
 stream of the broker's own.
 
-Theory. Only who has been told that the other has it in its view adds it, and links keep order, so once nothing is under
-way the relation is symmetric. Views connect all brokers with high probability, not surely: whoever is dropped asks
-somebody else, and a broker that is asked takes in what has nobody left.
+Theory. Who is asked and grants it has the other in its view before the other has it, and takes it out by a message that
+comes after; links keep order. So once nothing is under way the relation is symmetric. Views connect all brokers with
+high probability, not surely: whoever is dropped asks somebody else, and a broker that is asked takes in what has nobody
+left.
 """
 
 from __future__ import annotations

@@ -19,9 +19,9 @@ Rules:
 - A new neighbour is eager; one that has gone is forgotten, and so is what it announced.
 - Which publications came is remembered for `ids` after each was sent; copies of older ones are dropped unread.
 
-Two things are not as in other programs. An IHAVE is a message for each publication: those that wait together leave
-together. So whatever is sent for a publication stands for it, and what a link loses of it excuses nothing else. And who
-is no neighbour any more is made neither eager nor lazy.
+Two things are not as in other programs. An IHAVE is of one publication, and each waits `dispatch` by itself, where
+others put what waits into one message. So whatever is sent for a publication stands for it, and what a link loses of it
+excuses nothing else. And who is no neighbour any more is made neither eager nor lazy.
 
 Theory. Over E links between n brokers that lose nothing, the first publication goes over each link but those of the
 tree twice: 2E - (n - 1) copies, and as many PRUNEs as copies too many, 2 (E - (n - 1)). Where delays stay the same the
