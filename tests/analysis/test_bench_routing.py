@@ -6,7 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from analysis.bench import routing, routing_neighbourhood, routing_practice, routing_reliable, routing_retained
+from analysis.bench import (
+    routing,
+    routing_neighbourhood,
+    routing_practice,
+    routing_reliable,
+    routing_retained,
+)
 from brokers.engine.simulate import simulate
 
 SMALL = replace(routing.Sizes().topics, brokers=20, subscriptions=200, publications_per_s=300.0, seconds=0.2)
