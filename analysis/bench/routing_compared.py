@@ -73,11 +73,14 @@ ADVERSITIES = {
 # brokers.
 OVERLAYS: dict[str, tuple[str, dict[str, Any]]] = {
     "neighbourhood": ("rings, more links may arise", {"links": {"latent": {"hops": 2}}}),
+    "hyparview-flooding": (
+        "a contact, links may arise", {"topology": {"kind": "star", "nodes": 24}, "links": {"latent": {"hops": 2}}},
+    ),
     "cluster": ("every two linked", {"topology": {"kind": "clusters", "size": 24}}),
     "leaf": ("hub and leaves", {"topology": {"kind": "clusters", "clusters": 4, "size": 6, "between": "first"}}),
     "gateway": ("four clusters", {"topology": {"kind": "clusters", "clusters": 4, "size": 6, "between": "all"}}),
     "bridges": ("a tree", {"topology": {"kind": "random-tree", "nodes": 24}}),
-}
+}  # fmt: skip
 OVERLAY = "rings"  # that of the scenario
 
 
