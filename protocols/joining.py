@@ -14,7 +14,7 @@ from brokers.engine.simulate import MemoryTraces, Result, simulate, tables_of
 from brokers.errors import InvalidInput
 from brokers.promises import Faced, promised
 from protocols.judging import Audit, audit
-from protocols.rehearsing import SCRIPT, service_of
+from protocols.rehearsing import SCRIPT, options_of, service_of, with_needed
 from topology.overlay import Overlay
 
 
@@ -200,6 +200,7 @@ def join(
     >>> [(d.client, d.publication == sent) for d in pair.deliveries()]
     [(1, True)]
     """
-    overlay = overlay_of(links, delay_ns)
+    spec = service_of(protocol, **service)
+    overlay = with_needed(overlay_of(links, delay_ns), spec.protocol_class, options_of(spec))
     at = range(overlay.brokers) if clients is None else clients
-    return Joined(overlay, at, service_of(protocol, **service))
+    return Joined(overlay, at, spec)

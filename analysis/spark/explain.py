@@ -10,9 +10,8 @@ from collections.abc import Sequence
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
-from analysis.spark.graph import Network
 from analysis.spark.rules import rule_of
-from analysis.spark.trace import Service, services_of
+from analysis.spark.trace import Service, network_of, services_of
 from analysis.ways.beside import beside as parted
 from analysis.ways.beside import same_case
 from analysis.ways.deciding import told_of
@@ -47,7 +46,7 @@ def explain(
     """
     run = opened(path)
     services = services_of(run, trust=trust)
-    network = Network.of(run)
+    network = network_of(run, services)
     nodes = len(network.names)
     key = message_id(message, nodes)
     publications, changes = _rows(run, "publications", "publication", key), _rows(run, "changes", "change", key)
@@ -225,7 +224,7 @@ def _why(
     reached = [h["time_ns"] for h in hops if h["broker"] == home]
     losses = found["losses"]
     if losses and home is not None:
-        network = Network.of(run)
+        network = network_of(run, [service])
         losses = [each for each in losses if network.is_behind(home, each["link"])]
     fallen = [each for each in found["fallen"] if home is not None and names[home] in each["brokers"]]
     gone = any(each["client"] == client and each["reason"] == REASONS[AWAY] for each in found["fallen"])

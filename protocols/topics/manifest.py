@@ -3,6 +3,7 @@
 from brokers.kinds import KindManifest
 from brokers.registry import Entry
 from protocols.content.manifest import CONTENT
+from protocols.gossip.manifest import GOSSIP
 from protocols.practice.manifest import PRACTICE
 
 TOPICS = KindManifest(
@@ -25,6 +26,7 @@ TOPICS = KindManifest(
             {"under_faults": "recovers with the option recover"},
         ),
         **PRACTICE,
+        **{name: GOSSIP[name] for name in ("plumtree", "hyparview-flooding")},
     },
     workloads={
         "topic-publish": Entry(
