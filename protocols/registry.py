@@ -43,4 +43,14 @@ METRICS: dict[str, Entry] = {
     "publications.outside": Entry(
         "protocols.content.measures:OUTSIDE", "dropped, as no advertisement of their publisher held them"
     ),
+    "chosen.imbalance": Entry(
+        "protocols.topics.measures:IMBALANCE",
+        "of the group that was served least evenly, how many times the mean its busiest member was chosen",
+    ),
+    "retained.answers": Entry(
+        "protocols.topics.measures:ANSWERS", "retained publications that subscriptions were answered with"
+    ),
+    "retained.age_mean_ms": Entry(
+        "protocols.topics.measures:AGE_MEAN", "how long before they had been published, in the mean"
+    ),
 }

@@ -57,7 +57,7 @@ PAPERS: dict[str, Entry] = {
             "further": [
                 "analysis.papers.routing:merging", "analysis.papers.routing:leases",
                 "analysis.papers.routing:rendezvous", "analysis.papers.routing:practice",
-                "analysis.papers.routing:reliable",
+                "analysis.papers.routing:reliable", "analysis.papers.routing:neighbourhood",
             ],
             "kind": "content",
             "tiny": "analysis.papers.tiny:routing",

@@ -109,6 +109,17 @@ def test_who_is_reliable_has_no_excuse_and_passes(state, level, filled):
     assert service.reason.endswith("under faults too") and service.losses > 0 and service.excused == 0
 
 
+@pytest.mark.parametrize("level", ["full", "deliveries"])
+def test_who_is_reliable_over_links_that_arise_has_no_excuse_either(level, filled):
+    gaps = {"protocol": "neighbourhood", "latent": ", latent: {hops: 2}", "state": "stored", "level": level}
+    service, run, found = audited(filled, **gaps)
+    assert service.verdict == VALID, text(found)
+    assert service.losses > 0 and service.excused == 0 and 2 * service.forced > service.free
+    links = run.read("links")
+    over = links["messages"].to_numpy()[links["latent"].to_numpy() == 1]
+    assert over.sum() > 0  # it has bridged
+
+
 def test_of_a_client_s_broker_that_lost_its_store_nothing_is_owed_meanwhile(filled):
     service, _, found = audited(filled, protocol="reliable", state="lost")
     assert service.verdict == VALID, text(found)
