@@ -204,6 +204,11 @@ class Kind(ABC):
         """Whether each interest by itself, and `oracle`, say who gets a publication."""
         return not self.manifest.judge
 
+    @property
+    def counts_copies(self) -> bool:
+        """Whether a client may rightly get a publication several times: its judge, and its rule, say then how often."""
+        return False
+
     def ranges(self, rows: Floats) -> Floats:
         """Interests as conjunctions of closed ranges, `[attribute, low, high] * k`, where they are such.
 

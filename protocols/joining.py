@@ -108,6 +108,12 @@ class Joined:
         )
         return [d for d in every if client is None or d.client == client]
 
+    def table(self, name: str) -> list[dict[str, Any]]:
+        """The rows of a table of the trace."""
+        self._run()
+        columns = self._traces.tables()[name]
+        return [dict(zip(columns, row)) for row in zip(*(column.tolist() for column in columns.values()))]
+
     def describe(self, broker: int) -> dict[str, Any]:
         """A broker's tables after everything."""
         self._run()

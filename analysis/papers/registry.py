@@ -64,4 +64,14 @@ PAPERS: dict[str, Entry] = {
             "tiny_network": "analysis.papers.tiny:routing_in_network",
         },
     ),
+    "gossip": Entry(
+        "analysis.papers.gossip_plumtree:plumtree",
+        "gossip: closed forms of Plumtree, bounds of an implementation's tests over HyParView, what crashes leave",
+        {
+            "further": ["analysis.papers.gossip_plumtree:bounds", "analysis.papers.gossip_plumtree:crashes"],
+            "kind": "content",
+            "tiny": "analysis.papers.gossip_plumtree:tiny",
+            "tiny_network": "analysis.papers.gossip_plumtree:tiny_network",
+        },
+    ),
 }

@@ -236,10 +236,24 @@ def _why(
         "broker": names[home] if home is not None else None,
         "reached_broker_ns": min(reached, default=None),
         "interests": interests,
+        "more": _more(run, rule, publication, client + nodes, {each["interest"]: each["name"] for each in interests}),
         "said": _said(
             client, got, interests, reached, names[home] if home is not None else "", hops, names, losses, fallen, gone
         ),
     }
+
+
+def _more(
+    run: RunFolder, rule: Any, publication: dict[str, Any], client: int, names: dict[int, str]
+) -> list[str]:
+    """What the rule of the kind tells besides, of rows of its tables."""
+    if not hasattr(rule, "more"):
+        return []
+
+    def rows(table: str) -> list[dict[str, Any]]:
+        return [row for row in _rows(run, table, "publication", publication["publication"]) if row["client"] == client]
+
+    return [f"client {client - len(run.read('brokers', ['broker']))} {each}" for each in rule.more(rows, names)]
 
 
 def _when(change: dict[str, Any], sent: int, end: int) -> str:
@@ -330,7 +344,7 @@ def text(found: dict[str, Any]) -> str:
     if "deliveries" in found:
         lines.append(f"delivered to {found['deliveries']} clients")
     if "to" in found:
-        lines += [found["to"]["said"], *_told_why(found["to"]["why"])]
+        lines += [found["to"]["said"], *found["to"]["more"], *_told_why(found["to"]["why"])]
     if "beside" in found:
         lines += ["beside the other run:", *(f"  {each}" for each in found["beside"]["said"])]
     return "\n".join("".join(each if each.isprintable() else "?" for each in line) for line in lines)

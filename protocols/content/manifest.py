@@ -2,6 +2,7 @@
 
 from brokers.kinds import KindManifest
 from brokers.registry import Entry
+from protocols.gossip.manifest import GOSSIP
 from protocols.practice.manifest import PRACTICE
 
 _RECOVERS = "recovers with the option recover"
@@ -67,6 +68,7 @@ CONTENT = KindManifest(
             {"under_faults": _RECOVERS},
         ),
         **{name: PRACTICE[name] for name in ("cluster", "leaf", "bridges")},
+        **{name: GOSSIP[name] for name in ("plumtree", "hyparview-flooding")},
     },
     workloads={
         "publish": Entry(

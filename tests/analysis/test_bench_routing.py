@@ -6,7 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from analysis.bench import routing, routing_neighbourhood, routing_practice, routing_reliable
+from analysis.bench import (
+    routing,
+    routing_neighbourhood,
+    routing_practice,
+    routing_reliable,
+    routing_retained,
+)
 from brokers.engine.simulate import simulate
 
 SMALL = replace(routing.Sizes().topics, brokers=20, subscriptions=200, publications_per_s=300.0, seconds=0.2)
@@ -58,8 +64,8 @@ def test_pairs_that_are_served_or_not_against_the_rule_are_counted():
     assert replace(found, got=got).wrong == 1
 
 
-@pytest.mark.parametrize("part", routing_practice.PARTS, ids=lambda part: part.__name__)
-def test_what_practice_costs_is_what_the_closed_forms_say(part):
+@pytest.mark.parametrize("part", [*routing_practice.PARTS, *routing_retained.PARTS], ids=lambda part: part.__name__)
+def test_what_practice_and_retaining_cost_is_what_the_closed_forms_say(part):
     rows = list(part(routing.Sizes()))
     assert [row["name"] for row in rows if not row["holds"]] == []
     assert rows

@@ -230,8 +230,9 @@ def test_what_is_sent_over_a_closed_link_is_the_fault_of_the_protocol(monkeypatc
         ("{hops: 1}", "at least 2"),
         ("{hops: 2, most: 0}", "at least 1"),
         ("{hop: 2}", "unknown key"),
-        ("{}", "names no links: say `pairs` or `hops`"),
-        ("{pairs: [], most: 1}", "names no links: say `pairs` or `hops`"),
+        ("{drawn: 0}", "at least 1"),
+        ("{}", "names no links: say `pairs`, `hops` or `drawn`"),
+        ("{pairs: [], most: 1}", "names no links: say `pairs`, `hops` or `drawn`"),
     ],
 )
 def test_what_is_wrong_with_latent_links_is_told(said, why):
@@ -251,3 +252,20 @@ def test_delays_are_those_of_the_quickest_way_unless_given_and_the_section_reads
     overlay = resolve(from_data(scenario.resolved())).overlay
     assert overlay.delay_ns[overlay.latent].tolist() == [7 * MS] and overlay.open_most == 3
     assert "latent" not in loads(LINE.replace(", latent: {hops: 2}", "")).resolved()["links"]
+
+
+def test_candidates_are_drawn_for_each_broker_by_the_seed():
+    def ends(seed):
+        said = "{drawn: 4, delay: {kind: uniform, low: 10 ms, high: 50 ms}}"
+        text = f"seed: {seed}\n" + LINE.replace("nodes: 6", "nodes: 30").replace("{hops: 2}", said)
+        overlay = resolve(loads(text)).overlay
+        latent = overlay.latent
+        assert np.all((overlay.delay_ns[latent] >= 10 * MS) & (overlay.delay_ns[latent] <= 50 * MS))
+        assert len(set(overlay.delay_ns[latent].tolist())) > 50
+        return list(zip(overlay.link_a[latent].tolist(), overlay.link_b[latent].tolist()))
+
+    one = ends(1)
+    assert one == ends(1) != ends(2)
+    count = np.bincount(np.array(one).ravel(), minlength=30)
+    assert count.min() >= 4 and 60 <= len(one) == len(set(one)) <= 120
+    assert all(b - a > 1 for a, b in one)  # neighbours have a link already
