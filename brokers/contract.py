@@ -279,6 +279,12 @@ class Guarantees:
     hands_over: bool = False
     # Exactness is promised of publications no copy of which is handled so long after they were sent.
     within_ns: int = NEVER
+    only_wanted: bool = False  # who gets a publication asked for it, although not all who asked may get it
+
+    @property
+    def anything(self) -> bool:
+        """Whether anything is promised that a run could break."""
+        return self.exact or self.only_wanted or self.no_duplicates or self.fifo_per_publisher
 
     @property
     def without_excuse(self) -> bool:

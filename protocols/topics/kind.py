@@ -42,6 +42,7 @@ _DEMANDS = {
     "no_local": "some subscriptions leave out what their clients publish",
 }
 _NO_GROUPS = "; the service has no groups, unless it says `groups: true`"
+_NO_WILDCARDS = "has a wildcard; the service has names only, by `wildcards: false`"
 _NO_LOCAL_GROUP = "no-local is for subscriptions that are in no group: who publishes may be the member that is chosen"
 _HEADER_BYTES = 24
 _LEVEL_BYTES = 8  # a word of seven letters and a separator
@@ -68,6 +69,9 @@ class Params(BaseModel):
         bool,
         Field(description="clients may leave out of a subscription what they publish, by the flag `no-local`"),
     ] = False
+    wildcards: Annotated[
+        bool, Field(description="filters may have wildcards; `false`: a filter is a name, as gossip by topic needs it")
+    ] = True
 
 
 class FilterRows(RowIndex):
@@ -133,6 +137,7 @@ class Topics(Kind):
         self.syntax: Syntax = syntax_named(params.get("syntax", "mqtt"))
         self.levels = int(params.get("levels", 16))
         self.groups, self.no_local = bool(params.get("groups")), bool(params.get("no_local"))
+        self.wildcards = bool(params.get("wildcards", True))
 
     @property
     def pair_by_pair(self) -> bool:
@@ -222,6 +227,8 @@ class Topics(Kind):
             (checked_names if type == PUBLISH else checked_filters)(levels[None, :])
         except InvalidInput as error:
             return str(error)
+        if type == SUBSCRIBE and not self.wildcards and np.isin(levels, (PLUS, HASH)).any():
+            return f"the filter {_NO_WILDCARDS}"
         return self._too_deep(int(np.count_nonzero(~np.isnan(levels))))
 
     def words_read(self, type: int, text: str) -> Mapping[int, set[str]]:
@@ -256,6 +263,8 @@ class Topics(Kind):
         wrong = self._too_deep(len(parts))
         if wrong:
             raise InvalidInput(f"{text!r}: {wrong}")
+        if type == SUBSCRIBE and not self.wildcards and {self.syntax.one, self.syntax.rest}.intersection(parts):
+            raise InvalidInput(f"{text!r} {_NO_WILDCARDS}")
         return group, parts
 
     def _grouped(self, text: str) -> tuple[str, str]:

@@ -3,6 +3,7 @@
 from brokers.kinds import KindManifest
 from brokers.registry import Entry
 from protocols.content.manifest import CONTENT
+from protocols.gossip.manifest import GOSSIP
 from protocols.practice.manifest import PRACTICE
 
 TOPICS = KindManifest(
@@ -24,6 +25,7 @@ TOPICS = KindManifest(
             {"under_faults": "recovers with the option recover"},
         ),
         **PRACTICE,
+        **GOSSIP,
     },
     workloads={
         "topic-publish": Entry(

@@ -1,0 +1,129 @@
+"""What a broker of GossipSub says to its neighbours and how large that is, and what it draws.
+
+Sizes are such as protobuf makes of it, near enough: a frame, eight bytes for each level of a topic and for a time, ids
+as the options say, and of another broker its id.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import Any, ClassVar
+
+import numpy as np
+
+from brokers.contract import FIRST_PROTOCOL_TYPE, BrokerProtocol, Message
+from brokers.node import Body
+from protocols.gossip.scores import Topic
+from protocols.topics.kind import PUBLISH, levels_of
+from topology import draws
+
+JOINED, LEFT, GRAFT, PRUNE, IHAVE, IWANT, IDONTWANT = range(FIRST_PROTOCOL_TYPE, FIRST_PROTOCOL_TYPE + 7)
+HEARTBEAT, DECAY, VALIDATED = range(FIRST_PROTOCOL_TYPE + 7, FIRST_PROTOCOL_TYPE + 10)  # timers
+HELLO, ANSWER = 1, 2  # the word of a JOINED to a neighbour that is there anew
+FRAME_BYTES, LEVEL_BYTES, TIME_BYTES, PEER_BYTES = 4, 8, 8, 40
+
+
+class Talking(BrokerProtocol):
+    """One broker, as far as it talks and draws."""
+
+    links: list[int]  # to neighbours that are there, by their numbers
+    topics: dict[Topic, set[int]]  # neighbours that told of a topic
+    mesh: dict[Topic, set[int]]
+    backoff: dict[Topic, dict[int, int]]
+    cache: dict[int, Any]
+    remade: ClassVar[tuple[str, ...]] = ("keys",)
+
+    @abstractmethod
+    def score(self, link: int) -> float:
+        """Of a neighbour."""
+
+    def __init__(self, node: Any) -> None:
+        super().__init__(node)
+        self.keys: dict[str, Any] = {}  # purpose -> its stream of draws
+        self.drawn: dict[str, int] = {}  # and how many were taken
+
+    def tell(self, message: Message, type: int, topics: list[Topic]) -> None:
+        for link in self.links:
+            self.send_topics(message, link, type, topics)
+
+    def send_topics(self, message: Message, link: int, type: int, topics: list[Topic], word: int = 0) -> None:
+        size = FRAME_BYTES + sum(map(topic_bytes, topics))
+        self.node.send(message, link, type, [list(topic) for topic in topics], word, size)
+
+    def send_ids(self, message: Message, link: int, type: int, ids: list[int]) -> None:
+        self.node.send(message, link, type, ids, size=FRAME_BYTES + len(ids) * self.node.options.id_bytes)
+
+    def send_payload(self, message: Message, link: int, body: Body) -> None:
+        self.node.send(message, link, PUBLISH, body, size=self.payload_bytes(body))
+
+    def payload_bytes(self, body: Body) -> int:
+        return int(self.node.env.bodies.size[body.handle]) + self.node.options.payload
+
+    def send_backoff(self, message: Message, topic: Topic, link: int, backoff_ns: int, px: list[int]) -> None:
+        size = FRAME_BYTES + topic_bytes(topic) + TIME_BYTES + len(px) * PEER_BYTES
+        self.node.send(message, link, PRUNE, [*topic, backoff_ns, px], size=size)
+
+    # ---- who is who ------------------------------------------------------------------------------------------
+
+    def others(self, topic: Topic, without: set[int]) -> list[int]:
+        """Neighbours of a topic but for some, in order."""
+        return self.ordered(self.topics.get(topic, set()) - without)
+
+    def ordered(self, links: set[int]) -> list[int]:
+        """By neighbour."""
+        return [link for link in self.links if link in links]
+
+    def is_direct(self, link: int) -> bool:
+        far = self.node.neighbour(link)
+        return any({a, b} == {far, self.node.broker} for a, b in self.node.options.direct)
+
+    def drew_dialling(self, link: int) -> bool:
+        """Whether this broker dialled a link, as drawn for both of its ends."""
+        drawn = draws.bits(draws.stream(self.node.env.seed, link >> 1, "gossipsub/dialled"), 0)
+        return int(drawn) & 1 == link & 1
+
+    def name_of(self, topic: Topic) -> str:
+        return str(self.node.env.kind.row_to_object(PUBLISH, np.array(topic, np.float64)))
+
+    # ---- draws -----------------------------------------------------------------------------------------------
+
+    def draw(self, purpose: str) -> int:
+        """The next of a stream of its own."""
+        if purpose not in self.keys:
+            self.keys[purpose] = draws.stream(self.node.env.seed, self.node.broker, f"gossipsub/{purpose}")
+        self.drawn[purpose] = self.drawn.get(purpose, 0) + 1
+        return int(draws.bits(self.keys[purpose], self.drawn[purpose]))
+
+    def some(self, purpose: str, items: list[int], count: int | None = None) -> list[int]:
+        """So many of them, in an order that is drawn."""
+        left, found = list(items), []
+        for at in range(len(left) if count is None else min(count, len(left))):
+            other = at + self.draw(purpose) % (len(left) - at)
+            left[at], left[other] = left[other], left[at]
+            found.append(left[at])
+        return found
+
+    # ---- what is told of it ----------------------------------------------------------------------------------
+
+    def describe(self) -> dict[str, Any]:
+        names = self.node.env.overlay.names
+
+        def told(links: set[int]) -> list[str]:
+            return [names[self.node.neighbour(link)] for link in self.ordered(links)]
+
+        return {
+            "mesh": {self.name_of(topic): told(self.mesh[topic]) for topic in sorted(self.mesh)},
+            "neighbours": {self.name_of(topic): told(self.topics[topic]) for topic in sorted(self.topics)},
+            "backing off": sum(map(len, self.backoff.values())),
+            "cached": len(self.cache),
+            "scores": {names[self.node.neighbour(link)]: self.score(link) for link in self.links},
+        }
+
+
+def topic_in(type: int, row: Any) -> Topic:
+    """The name in a publication or subscription."""
+    return tuple(levels_of(type, row))
+
+
+def topic_bytes(topic: Any) -> int:
+    return LEVEL_BYTES * len(topic)
