@@ -524,6 +524,11 @@ class ShardProtocol(ABC):
         return []
 
     @classmethod
+    def notes(cls, options: Any, overlay: Any) -> list[str]:
+        """What goes together and may not do what it seems to, as sentences for who plans or validates a run."""
+        return []
+
+    @classmethod
     def expected_events(cls, demand: Demand) -> float:
         """How many messages and timers brokers are expected to handle per simulated second, for `brokerlab plan`."""
         return everywhere(demand)
@@ -664,6 +669,11 @@ class BrokerProtocol(ABC):
     @classmethod
     def misfits(cls, options: Any, overlay: Any, params: Mapping[str, Any]) -> list[tuple[str, str]]:
         """What does not go together, as (key in the service, what is wrong); `params` are the kind's."""
+        return []
+
+    @classmethod
+    def notes(cls, options: Any, overlay: Any) -> list[str]:
+        """What goes together and may not do what it seems to, as sentences for who plans or validates a run."""
         return []
 
     @classmethod
