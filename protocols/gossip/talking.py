@@ -116,7 +116,7 @@ class Talking(BrokerProtocol):
             "neighbours": {self.name_of(topic): told(self.topics[topic]) for topic in sorted(self.topics)},
             "backing off": sum(map(len, self.backoff.values())),
             "cached": len(self.cache),
-            "scores": {names[self.node.neighbour(link)]: self.score(link) for link in self.links},
+            "scores": {names[self.node.neighbour(link)]: self.score(link) for link in self.links if self.score(link)},
         }
 
 

@@ -204,9 +204,9 @@ def test_a_graft_too_early_counts_and_one_very_early_twice(after_ms, times):
     net = puppet(scoring=scoring)
     publish(net, 0, PRUNE, NEWS, 60_000, at_ns=6 * S)
     publish(net, 0, GRAFT, NEWS, at_ns=6 * S + after_ms * MS)
-    assert net.describe(1)["scores"]["b0"] == -(times**2)
+    assert net.describe(1)["scores"] == {"b0": -(times**2)}
     publish(net, 0, GRAFT, NEWS, at_ns=6 * S + after_ms * MS + 59_000 * MS)  # the backoff began anew
-    assert net.describe(1)["scores"]["b0"] == -((times + 1) ** 2)
+    assert net.describe(1)["scores"] == {"b0": -((times + 1) ** 2)}
 
 
 def test_who_has_a_score_below_0_is_neither_grafted_nor_taken_in():
@@ -266,7 +266,7 @@ def test_a_promise_is_broken_unless_somebody_brings_the_payload_in_time(brought_
     publish(net, 0, IHAVE, NEWS, (5 << 32) | 1, at_ns=6 * S)
     assert publish(net, 2, at_ns=(6 + brought_after_s) * S) == (5 << 32) | 1
     until(net, 20 * S)
-    assert net.describe(1)["scores"] == {"b0": score, "b2": 0}
+    assert net.describe(1)["scores"].get("b0", 0) == score
 
 
 def test_a_payload_is_sent_to_one_who_asks_three_times_and_forgotten_after_five_heartbeats():
@@ -334,7 +334,7 @@ def test_what_is_invalid_goes_no_further_and_is_held_against_who_brought_it(opti
     net = puppet(scoring=scoring, **options)
     for number in range(2):
         publish(net, 2, at_ns=6 * S + number * 10 * MS)
-    assert net.describe(1)["scores"]["b2"] == score
+    assert net.describe(1)["scores"].get("b2", 0) == score
     assert not net.deliveries(1) and not heard(net, PUBLISH)
 
 
