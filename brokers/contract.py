@@ -524,7 +524,7 @@ class ShardProtocol(ABC):
         return []
 
     @classmethod
-    def notes(cls, options: Any, overlay: Any) -> list[str]:
+    def remarks(cls, options: Any, overlay: Any) -> list[str]:
         """What goes together and may not do what it seems to, as sentences for who plans or validates a run."""
         return []
 
@@ -672,7 +672,7 @@ class BrokerProtocol(ABC):
         return []
 
     @classmethod
-    def notes(cls, options: Any, overlay: Any) -> list[str]:
+    def remarks(cls, options: Any, overlay: Any) -> list[str]:
         """What goes together and may not do what it seems to, as sentences for who plans or validates a run."""
         return []
 

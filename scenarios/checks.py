@@ -106,7 +106,7 @@ def note_of_promise(scenario: Scenario, i: int, service: ResolvedService, overla
 def notes_of_protocol(scenario: Scenario, i: int, service: ResolvedService, overlay: Overlay) -> list[str]:
     """What a protocol has to say of its options on this overlay."""
     protocol = service.protocol.object
-    model, told = getattr(protocol, "Options", None), getattr(protocol, "notes", None)
+    model, told = getattr(protocol, "Options", None), getattr(protocol, "remarks", None)
     if told is None:
         return []
 

@@ -27,7 +27,14 @@ from typing import TYPE_CHECKING, Any
 from brokers.errors import InvalidInput
 from brokers.programs import spelling
 from scenarios.adversities import faults_of, limits_of, notes_of, stays_of
-from scenarios.checks import check_promises, check_samples, check_service, check_source, note_of_promise, notes_of_protocol
+from scenarios.checks import (
+    check_promises,
+    check_samples,
+    check_service,
+    check_source,
+    note_of_promise,
+    notes_of_protocol,
+)
 from scenarios.problems import Path as DataPath
 from scenarios.schema import ResolvedService, Scenario
 

@@ -64,4 +64,15 @@ PAPERS: dict[str, Entry] = {
             "tiny_network": "analysis.papers.tiny:routing_in_network",
         },
     ),
+    "gossip": Entry(
+        "analysis.papers.gossip:closed_forms",
+        "gossip: closed forms of GossipSub, counts of its author's simulation, and of a test network",
+        {
+            "further": [
+                "analysis.papers.gossip:printed", "analysis.papers.gossip:hearing", "analysis.papers.gossip:testnet",
+            ],
+            "kind": "topics",
+            "tiny": "analysis.papers.tiny:gossip",
+        },
+    ),
 }

@@ -116,6 +116,15 @@ def routing_in_network() -> None:
         paper.practice(report)
 
 
+def gossip() -> None:
+    """A run of a few brokers."""
+    import networkx as nx
+
+    from analysis.papers.gossip_runs import MS, SECOND, Played, Setting
+
+    Played(Setting(nx.complete_graph(4), 5 * MS, [(3 * SECOND, 0)], seconds=5), 1).payloads_expected(4 << 32)
+
+
 def agile_in_network() -> None:
     """Each protocol at one rate of updates."""
     for protocol in agile_network.PROTOCOLS:

@@ -37,7 +37,7 @@ from pydantic import BaseModel
 from brokers.contract import NEVER, TIMER, Demand, Guarantees, Message
 from brokers.faults import CLOSED, LINK_DOWN, LINK_UP, OPENED, RESTART
 from brokers.node import Body
-from protocols.gossip.options import Options, expected, misfits, notes
+from protocols.gossip.options import Options, expected, misfits, remarks
 from protocols.gossip.scores import IGNORED, INVALID, RECORDS, VALID, Scores, Topic
 from protocols.gossip.talking import (
     ANSWER,
@@ -124,8 +124,8 @@ class GossipSub(Talking):
         return misfits(options, overlay)
 
     @classmethod
-    def notes(cls, options: Any, overlay: Any) -> list[str]:
-        return notes(options, overlay)
+    def remarks(cls, options: Any, overlay: Any) -> list[str]:
+        return remarks(options, overlay)
 
     @classmethod
     def expected_events(cls, demand: Demand) -> float:

@@ -329,7 +329,7 @@ def misfits(options: Options, overlay: Any) -> list[tuple[str, str]]:
     return found
 
 
-def notes(options: Options, overlay: Any) -> list[str]:
+def remarks(options: Options, overlay: Any) -> list[str]:
     """What to say of options that go with the overlay, but may not do what they seem to."""
     most = int(overlay.degree.max(initial=0))
     if options.d <= most:

@@ -106,7 +106,7 @@ class Talking(BrokerProtocol):
     # ---- what is told of it ----------------------------------------------------------------------------------
 
     def describe(self) -> dict[str, Any]:
-        names = self.node.env.overlay.names
+        names, scored = self.node.env.overlay.names, self.node.options.scoring is not None
 
         def told(links: set[int]) -> list[str]:
             return [names[self.node.neighbour(link)] for link in self.ordered(links)]
@@ -116,7 +116,7 @@ class Talking(BrokerProtocol):
             "neighbours": {self.name_of(topic): told(self.topics[topic]) for topic in sorted(self.topics)},
             "backing off": sum(map(len, self.backoff.values())),
             "cached": len(self.cache),
-            "scores": {names[self.node.neighbour(link)]: self.score(link) for link in self.links if self.score(link)},
+            "scores": {names[self.node.neighbour(link)]: self.score(link) for link in self.links if scored},
         }
 
 

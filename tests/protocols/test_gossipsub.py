@@ -1,8 +1,7 @@
-"""GossipSub: its handlers and heartbeat among real brokers, of which one may say whatever a test wants, and closed forms."""
+"""GossipSub: handlers and heartbeat among real brokers, one of which says whatever a test wants, and closed forms."""
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import replace
 
 import networkx as nx
@@ -10,13 +9,14 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
+from analysis.papers.gossip_runs import Played, Setting, uniform_delays
 from brokers.contract import TIMER
 from brokers.engine.simulate import MemoryTraces, simulate, tables_of
-from brokers.faults import LOST, Crash, Cut, Schedule
+from brokers.faults import KEPT, LOST, STORED, Crash, Cut, Schedule
 from protocols.conformance import REHEARSALS, audit_run, check_digests, overlay_of, rehearse
 from protocols.gossip.gossipsub import GossipSub
 from protocols.gossip.options import PRESETS, Options
-from protocols.gossip.talking import GRAFT, HEARTBEAT, IDONTWANT, IHAVE, IWANT, JOINED, LEFT, PRUNE, topic_in
+from protocols.gossip.talking import GRAFT, IDONTWANT, IHAVE, IWANT, JOINED, LEFT, PRUNE, topic_in
 from protocols.joining import join
 from protocols.topics.kind import PUBLISH, SUBSCRIBE
 from topology import draws
@@ -204,9 +204,9 @@ def test_a_graft_too_early_counts_and_one_very_early_twice(after_ms, times):
     net = puppet(scoring=scoring)
     publish(net, 0, PRUNE, NEWS, 60_000, at_ns=6 * S)
     publish(net, 0, GRAFT, NEWS, at_ns=6 * S + after_ms * MS)
-    assert net.describe(1)["scores"] == {"b0": -(times**2)}
+    assert net.describe(1)["scores"]["b0"] == -(times**2)
     publish(net, 0, GRAFT, NEWS, at_ns=6 * S + after_ms * MS + 59_000 * MS)  # the backoff began anew
-    assert net.describe(1)["scores"] == {"b0": -((times + 1) ** 2)}
+    assert net.describe(1)["scores"]["b0"] == -((times + 1) ** 2)
 
 
 def test_who_has_a_score_below_0_is_neither_grafted_nor_taken_in():
@@ -217,7 +217,7 @@ def test_who_has_a_score_below_0_is_neither_grafted_nor_taken_in():
 
 def test_a_full_mesh_takes_in_only_whom_it_dialled():
     star = [(0, leaf) for leaf in range(1, 14)]
-    net = network(star, version="1.1", **STILL, **{"d": 2, "d_hi": 2})
+    net = network(star, version="1.1", **STILL, d=2, d_hi=2)
     for client in range(14):
         subscribe(net, client)
     dialled = [dialled_by(0, link) for link in range(13)]
@@ -266,7 +266,7 @@ def test_a_promise_is_broken_unless_somebody_brings_the_payload_in_time(brought_
     publish(net, 0, IHAVE, NEWS, (5 << 32) | 1, at_ns=6 * S)
     assert publish(net, 2, at_ns=(6 + brought_after_s) * S) == (5 << 32) | 1
     until(net, 20 * S)
-    assert net.describe(1)["scores"].get("b0", 0) == score
+    assert net.describe(1)["scores"]["b0"] == score
 
 
 def test_a_payload_is_sent_to_one_who_asks_three_times_and_forgotten_after_five_heartbeats():
@@ -328,13 +328,15 @@ def test_validation_delays_what_is_passed_on_and_not_what_is_not_wanted():
     assert [d.time_ns for d in net.deliveries(1)] == [6 * S + 51 * MS]
 
 
-@pytest.mark.parametrize(("options", "score"), [({"invalid": 1.0}, -4), ({"invalid_from": [2]}, -4), ({"ignored": 1.0}, 0)])
+@pytest.mark.parametrize(
+    ("options", "score"), [({"invalid": 1.0}, -4), ({"invalid_from": [2]}, -4), ({"ignored": 1.0}, 0)]
+)
 def test_what_is_invalid_goes_no_further_and_is_held_against_who_brought_it(options, score):
     scoring = {"topic": {"invalid_weight": -1.0, "invalid_decay": 0.5}, "thresholds": NEVER_LOW, **SLOW}
     net = puppet(scoring=scoring, **options)
     for number in range(2):
         publish(net, 2, at_ns=6 * S + number * 10 * MS)
-    assert net.describe(1)["scores"].get("b2", 0) == score
+    assert net.describe(1)["scores"]["b2"] == score
     assert not net.deliveries(1) and not heard(net, PUBLISH)
 
 
@@ -375,129 +377,70 @@ def test_what_is_older_than_ids_are_remembered_is_dropped_unread():
 # ---- closed forms ------------------------------------------------------------------------------------
 
 
-def gossiping(graph, seed=1, publications=6, every_ns=S, **options):
-    """A network of a graph whose brokers all have a subscriber; a seed of the model; what its trace says."""
-    links = sorted(tuple(sorted(edge)) for edge in graph.edges)
-    rng = np.random.default_rng(seed)
-    delay = (rng.uniform(1, 30, len(links)) * MS).astype(int).tolist()
-    net = join(GossipSub, links, delay_ns=delay, options={"d_hi": 60, **options})
-    for client in range(len(graph)):
-        subscribe(net, client, at_ns=client * MS)
-    ids = [publish(net, int(rng.integers(len(graph))), at_ns=8 * S + at * every_ns) for at in range(publications)]
-    until(net, net._clock_ns + 9 * S)
-    return Traced(net, seed, ids)
+def gossiping(graph, seed=1, publications=6, every_ms=1_000, **options):
+    """A run of a graph whose brokers all have a subscriber."""
+    random = np.random.default_rng(seed)
+    n = graph.number_of_nodes()
+    published = [(8 * S + at * every_ms * MS, int(random.integers(n))) for at in range(publications)]
+    seconds = 18 + publications * every_ms // 1_000
+    setting = Setting(graph, uniform_delays(graph, 1, 30, seed), published, {"d_hi": 60, **options}, seconds)
+    return Played(replace(setting, subscribe_every_ns=MS), seed)
 
 
-class Traced:
-    """What a run says of its mesh and of what went over links."""
-
-    def __init__(self, net, seed, ids):
-        model = replace(net.model(), seed=seed)
-        traces = MemoryTraces("full", tables_of(model))
-        simulate(model, trace=traces, observe=self._observe)
-        self.tables, self.model, self.ids = traces.tables(), model, ids
-        hops = self.tables["hops"]
-        self.hops = {name: hops[name].tolist() for name in ("type", "link", "body", "time_ns", "broker", "source", "kind")}
-        base = model.overlay.brokers
-        self.author = {id_: int(model.client_broker[(id_ >> 32) - base]) for id_ in ids}
-
-    def _observe(self, shards):
-        protocol = shards.shards[0].services.protocols[0]
-        self.brokers = list(protocol.brokers.values())
-        topic = (NEWS,)
-        neighbour = self.brokers[0].node.neighbour
-        self.mesh = [{neighbour(link) for link in broker.mesh[topic]} for broker in self.brokers]
-        self.known = [{neighbour(link) for link in broker.topics[topic]} for broker in self.brokers]
-
-    def over(self, type, body=None):
-        """(time, from, to) of what went over links."""
-        names = ("time_ns", "source", "broker", "type", "link", "body")
-        rows = zip(*(self.hops[name] for name in names))
-        return [(t, a, b) for t, a, b, kind, link, id_ in rows if kind == type and link >= 0 and body in (None, id_)]
-
-    def first(self, id):
-        """Broker -> (when it got a payload first, from whom)."""
-        found = {}
-        for time, source, broker in sorted(self.over(PUBLISH, id)):
-            found.setdefault(broker, (time, source))
-        return found
-
-    @property
-    def edges(self):
-        return sum(map(len, self.mesh)) // 2
-
-    def missed_author(self, id):
-        """Mesh neighbours of the author that heard of it from another first."""
-        author, first = self.author[id], self.first(id)
-        return sum(first[broker][1] != author for broker in self.mesh[author])
-
-
+PUSH_ONLY = {"version": "1.1", **NO_IHAVE}
 GRAPHS = [nx.random_regular_graph(12, 40, seed=3), nx.erdos_renyi_graph(30, 0.5, seed=5), nx.complete_graph(9)]
 
 
 @pytest.mark.parametrize("graph", GRAPHS, ids=["regular", "random", "complete"])
 def test_a_publication_costs_2E_less_n_less_1_less_a_payloads(graph):
-    ran = gossiping(graph, version="1.1", d_lazy=0, gossip_factor=0.0)
-    n = len(graph)
+    ran = gossiping(graph, **PUSH_ONLY)
     counts = [len(ran.over(PUBLISH, id_)) for id_ in ran.ids]
-    assert counts == [2 * ran.edges - (n - 1) - ran.missed_author(id_) for id_ in ran.ids]
-    assert len(set(counts)) > 1 or graph.number_of_nodes() == 9
+    assert counts == [ran.payloads_expected(id_) for id_ in ran.ids]
+    assert [len(ran.first(id_)) for id_ in ran.ids] == [len(graph) - 1] * 6
+    assert ran.payloads_expected(ran.ids[0]) == 2 * ran.edges - len(graph) + 1 - ran.heard_elsewhere(ran.ids[0])
 
 
 def test_flooding_own_publications_costs_what_the_closed_form_says():
-    graph = nx.random_regular_graph(14, 40, seed=7)
-    ran = gossiping(graph, version="1.1", d_lazy=0, gossip_factor=0.0, flood_publish=True)
-    for id_ in ran.ids:
-        author, first = ran.author[id_], ran.first(id_)
-        beside = sum(source == author and broker not in ran.mesh[author] for broker, (_, source) in first.items() if broker != author)
-        outside = len(ran.known[author]) - len(ran.mesh[author])
-        expected = 2 * ran.edges + outside - 39 + beside - ran.missed_author(id_)
-        assert len(ran.over(PUBLISH, id_)) == expected
-        assert beside > 0
+    ran = gossiping(nx.random_regular_graph(14, 40, seed=7), **PUSH_ONLY, flood_publish=True)
+    counts = [len(ran.over(PUBLISH, id_)) for id_ in ran.ids]
+    assert counts == [ran.flooded_expected(id_) for id_ in ran.ids]
+    assert all(count > ran.payloads_expected(id_) for id_, count in zip(ran.ids, counts))
 
 
 @pytest.mark.parametrize(("publications", "windows"), [(1, 3), (6, 8)])
 def test_each_broker_says_ihave_to_d_lazy_in_each_heartbeat_with_something_to_tell(publications, windows):
-    graph = nx.random_regular_graph(20, 50, seed=1)
-    ran = gossiping(graph, publications=publications, gossip_factor=0.0)
-    beats = Counter(
-        (broker, time) for broker, time, type in zip(ran.hops["broker"], ran.hops["time_ns"], ran.hops["type"]) if type == HEARTBEAT
-    )
-    assert len(ran.over(IHAVE)) == 50 * 6 * windows
-    assert max(beats.values()) == 1
+    ran = gossiping(nx.random_regular_graph(20, 50, seed=1), publications=publications, gossip_factor=0.0)
+    assert ran.count(IHAVE) == 50 * 6 * windows
 
 
 def test_adaptive_gossip_goes_to_a_share_of_the_others():
     graph = nx.complete_graph(40)
     ran = gossiping(graph, publications=1)
     expected = sum(3 * max(6, (39 - len(mesh)) // 4) for mesh in ran.mesh)
-    assert len(ran.over(IHAVE)) == expected > 40 * 6 * 3
+    assert ran.count(IHAVE) == expected > 40 * 6 * 3
     each = gossiping(graph, publications=1, gossip_draw="each")
-    assert 0.85 * expected < len(each.over(IHAVE)) < 1.25 * expected and len(each.over(IHAVE)) != expected
+    assert 0.85 * expected < each.count(IHAVE) < 1.25 * expected and each.count(IHAVE) != expected
 
 
 def test_without_a_heartbeat_meanwhile_nobody_asks_for_anything():
-    graph = nx.random_regular_graph(12, 40, seed=3)
-    ran = gossiping(graph, publications=12, every_ns=1_070 * MS)
-    beats = sorted(t for t, type in zip(ran.hops["time_ns"], ran.hops["type"]) if type == HEARTBEAT)
-    quiet = asked = 0
-    for id_ in ran.ids:
-        times = [time for time, _, _ in ran.over(PUBLISH, id_)]
-        sent_ns = int(ran.tables["publications"]["time_ns"][ran.tables["publications"]["publication"] == id_][0])
-        got = {broker: time for broker, (time, _) in ran.first(id_).items() if broker != ran.author[id_]}
-        extra = len(times) - (2 * ran.edges - 39 - ran.missed_author(id_))
-        if not any(sent_ns <= beat <= max(got.values()) for beat in beats):
-            quiet += 1
-            assert extra == 0
-        asked += extra
-    assert len(ran.over(IWANT)) >= asked
-    assert set(d for d in Counter(ran.tables["deliveries"]["publication"].tolist()).values()) == {40}
+    ran = gossiping(nx.random_regular_graph(12, 40, seed=3), publications=12, every_ms=1_070)
+    asked = {id_: len(ran.over(PUBLISH, id_)) - ran.payloads_expected(id_) for id_ in ran.ids}
+    quiet = [id_ for id_ in ran.ids if ran.undisturbed(id_)]
+    assert all(asked[id_] == 0 for id_ in quiet)
+    assert sum(asked.values()) <= ran.count(IWANT)
+    assert len(ran.tables["deliveries"]["client"]) == 12 * 40
+
+
+def test_who_was_not_pushed_to_asks_and_is_sent():
+    """A line of meshes of one neighbour each: gossip has to bring what they do not reach."""
+    ran = gossiping(nx.complete_graph(12), d=1, d_lo=1, d_out=0, d_score=0, publications=4)
+    assert ran.count(IWANT) > 0
+    assert len(ran.tables["deliveries"]["client"]) == 4 * 12
 
 
 def test_once_quiet_meshes_are_symmetric_and_within_their_bounds_and_nobody_grafts():
     for seed in range(1, 4):
-        graph = nx.random_regular_graph(20, 60, seed=seed)
-        ran = gossiping(graph, seed, publications=0, d_hi=12)
+        ran = gossiping(nx.random_regular_graph(20, 60, seed=seed), seed, publications=0, d_hi=12)
         assert all(a in ran.mesh[b] for b in range(60) for a in ran.mesh[b])
         assert all(5 <= len(mesh) < 12 for mesh in ran.mesh)
         assert max(time for time, _, _ in ran.over(GRAFT)) < 6 * S
@@ -505,27 +448,11 @@ def test_once_quiet_meshes_are_symmetric_and_within_their_bounds_and_nobody_graf
 
 @pytest.mark.parametrize("validation_ms", [0, 5, 20, 60])
 def test_idontwant_saves_what_arrives_before_it_would_have_been_sent(validation_ms):
-    graph = nx.random_regular_graph(12, 40, seed=4)
-    said = {"validation": f"{validation_ms} ms", "d_lazy": 0, "gossip_factor": 0.0, "payload": 2000}
-    ran = gossiping(graph, publications=5, every_ns=2 * S, **said)
-    overlay = ran.model.overlay
-    delay = {frozenset(ends): d for *ends, d in zip(overlay.link_a.tolist(), overlay.link_b.tolist(), overlay.delay_ns.tolist())}
-    saved = 0
-    for id_ in ran.ids:
-        author, first, expected = ran.author[id_], ran.first(id_), 0
-        first.setdefault(author, (0, -1))
-        first[author] = (0, -1)
-        for b in range(40):
-            for a in ran.mesh[b]:
-                if a == first[b][1] or a == author:
-                    continue
-                ready = 0 if b == author else first[b][0] + validation_ms * MS
-                told = first[a][0] + delay[frozenset((a, b))]
-                skipped = b != author and first[a][1] != b and told <= ready
-                saved += skipped
-                expected += not skipped
-        assert len(ran.over(PUBLISH, id_)) == expected
-    assert (saved > 0) == (validation_ms > 0)
+    said = {"validation": f"{validation_ms} ms", "payload": 2000, **NO_IHAVE}
+    ran = gossiping(nx.random_regular_graph(12, 40, seed=4), publications=5, every_ms=2_000, **said)
+    saved = [ran.spared_expected(id_, validation_ms * MS) for id_ in ran.ids]
+    assert [ran.payloads_expected(id_) - len(ran.over(PUBLISH, id_)) for id_ in ran.ids] == saved
+    assert any(saved) == (validation_ms > 0)
 
 
 # ---- meshes ------------------------------------------------------------------------------------------
@@ -548,7 +475,7 @@ def test_of_a_mesh_that_is_too_large_the_best_stay_and_some_that_were_dialled():
 def test_a_mesh_of_low_scores_takes_in_better_ones_and_only_then():
     links = [(0, leaf) for leaf in range(1, 13)]
     for threshold, more in ((5.0, True), (0.5, False)):
-        app = {leaf: 1.0 for leaf in range(1, 7)} | {leaf: 10.0 for leaf in range(7, 13)}
+        app = dict.fromkeys(range(1, 7), 1.0) | dict.fromkeys(range(7, 13), 10.0)
         scoring = {"app_weight": 1.0, "app": app, "thresholds": {"opportunistic": threshold}, **SLOW}
         net = join(Shy, links, options={"opportunistic_ticks": 30, "scoring": scoring, "d_out": 0})
         subscribe(net, 0)
@@ -570,21 +497,21 @@ def test_a_broker_that_forgot_is_told_again_and_back_in_the_mesh():
         subscribe(net, client)
     until(net, 10 * S)
     late = publish(net, 0, at_ns=30 * S)
-    for state in range(3):
+    for state in (KEPT, STORED, LOST):
         crash = Crash(1, 12 * S, 14 * S, state)
-        for faults in (Schedule((crash,), detect_ns=100 * MS), Schedule((crash, Cut(0, 20 * S, 21 * S)), detect_ns=10 * MS)):
-            model = replace(net.model(), faults=faults)
+        for broken, detect_ms in ([crash], 100), ([crash, Cut(0, 20 * S, 21 * S)], 10), ([crash], 3_000):
+            model = replace(net.model(), faults=Schedule(tuple(broken), detect_ns=detect_ms * MS))
             traces = MemoryTraces("full", tables_of(model))
             simulate(model, trace=traces)
             table = traces.tables()["deliveries"]
             assert sorted(table["client"][table["publication"] == late].tolist()) == [3, 4, 5]
-    assert LOST == 2
 
 
 @pytest.mark.parametrize("rehearsal", [REHEARSALS[at] for at in (2, 3, 6)], ids=lambda each: each.name)
 def test_every_way_of_running_is_the_same_and_nobody_gets_what_it_did_not_ask_for(rehearsal):
     scoring = {"topic": PRESETS["ethereum"]["scoring"]["topic"], "decay_every": "15 ms", "behaviour_weight": -1.0}
-    options = {**FEW, "heartbeat": "20 ms", "first_heartbeat": "1 ms", "validation": "2 ms", "scoring": scoring, "payload": 2000}
+    often = {"heartbeat": "20 ms", "first_heartbeat": "1 ms", "validation": "2 ms", "payload": 2000}
+    options = {**FEW, **often, "scoring": scoring}
     model = rehearse(rehearsal, GossipSub, seed=2, options=options)
     assert check_digests(model) == []
     found = audit_run(model)
@@ -654,5 +581,5 @@ def test_what_is_said_of_brokers_has_to_be_there():
         "options.direct", "options.invalid_from", "options.scoring.app",
     ]  # fmt: skip
     assert not GossipSub.misfits(Options(direct=[(1, 2)]), overlay, {})
-    (told,) = GossipSub.notes(Options(), overlay)
-    assert "no broker has more than 2 neighbours" in told and not GossipSub.notes(Options(**FEW), overlay)
+    (told,) = GossipSub.remarks(Options(), overlay)
+    assert "no broker has more than 2 neighbours" in told and not GossipSub.remarks(Options(**FEW), overlay)
