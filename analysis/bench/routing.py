@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from analysis.bench import (
     filters_of_topics,
     routing_adverts,
+    routing_gossip,
     routing_merging,
     routing_practice,
     routing_reliable,
@@ -36,6 +37,7 @@ class Sizes:
     adverts: routing_adverts.Sizes = field(default=routing_adverts.Sizes())
     merging: routing_merging.Sizes = field(default=routing_merging.Sizes())
     reliable: routing_reliable.Sizes = field(default=routing_reliable.Sizes())
+    gossip: routing_gossip.Sizes = field(default=routing_gossip.Sizes())
 
 
 def rows(sizes: Sizes | None = None) -> Iterator[Row]:
@@ -47,10 +49,10 @@ def rows(sizes: Sizes | None = None) -> Iterator[Row]:
 def topic_networks(sizes: Sizes) -> Iterator[Row]:
     """`subscription` over topics, beside the same over ranges that are asked for as often."""
     setting = sizes.topics
-    ranged = _speed(model(setting))
+    ranged = routing_gossip.speed(model(setting))
     size = f"{setting.brokers:,} brokers, {setting.subscriptions:,} filters"
     for wildcards, what in ((0.0, "literal names"), (0.1, "a tenth wildcards")):
-        named = _speed(topic_model(setting, sizes.names, wildcards))
+        named = routing_gossip.speed(topic_model(setting, sizes.names, wildcards))
         value, baseline = medians([named, ranged], sizes.repeats)
         name = f"subscription over topics, {size}, {what}"
         yield row(name, value, "hops/CPU s", least=1e6, baseline=baseline)
@@ -76,6 +78,11 @@ def reliable_delivery(sizes: Sizes) -> Iterator[Row]:
     yield from routing_reliable.rows(sizes.reliable)
 
 
+def gossip(sizes: Sizes) -> Iterator[Row]:
+    """What gossip costs in the author's view."""
+    yield from routing_gossip.rows(sizes.gossip)
+
+
 def topic_model(setting: Setting, names: int, wildcards: float) -> Model:
     """The model of a setting with filters over a tree of so many names in the place of ranges."""
     base = model(setting)
@@ -92,17 +99,7 @@ def topic_model(setting: Setting, names: int, wildcards: float) -> Model:
     return replace(base, services=[service])
 
 
-def _speed(built: Model) -> Callable[[], float]:
-    from brokers.engine.simulate import simulate
-
-    def measure() -> float:
-        run = simulate(built, engine="inline").metrics["run"]
-        return float(run["events_per_s"] * run["loop_wall_s"] / run["cpu_s"])
-
-    return measure
-
-
 PARTS: tuple[Callable[[Sizes], Iterator[Row]], ...] = (
-    topic_networks, topic_indexes, advertisements, merging_and_leases, reliable_delivery,
+    topic_networks, topic_indexes, advertisements, merging_and_leases, reliable_delivery, gossip,
     *routing_practice.PARTS,
 )  # fmt: skip

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from analysis.bench import routing, routing_practice, routing_reliable
+from analysis.bench import routing, routing_gossip, routing_practice, routing_reliable
 from brokers.engine.simulate import simulate
 
 SMALL = replace(routing.Sizes().topics, brokers=20, subscriptions=200, publications_per_s=300.0, seconds=0.2)
@@ -35,6 +35,13 @@ def test_reliable_misses_nothing_where_a_sixth_of_the_brokers_crash():
     assert missed["value"] == 0 and missed["holds"] and owed["holds"]
     assert 0 < came["value"] < 1
     assert all(each["baseline"] > 0 for each in costs)
+
+
+def test_gossip_stands_beside_flooding_and_all_get_everything():
+    sizes = routing_gossip.Sizes(repeats=1, brokers=30, dials=6, publications=10)
+    (row,) = routing_gossip.rows(sizes)
+    assert row["value"] > 0 and row["baseline"] > 0
+    assert simulate(routing_gossip.model(sizes)).metrics["services"]["service"]["deliveries"] == 30 * 10
 
 
 @pytest.mark.parametrize("part", routing_practice.PARTS, ids=lambda part: part.__name__)
