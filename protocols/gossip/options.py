@@ -143,6 +143,11 @@ _SMALL: list[Any] = [
     {"d": 2, "d_lo": 1, "d_hi": 3, "d_score": 1, "d_out": 0, "d_lazy": 1},
     {"d": 3, "d_lo": 2, "d_hi": 4, "d_score": 2, "d_out": 1, "d_lazy": 2, "heartbeat": "100 ms"},
     {"d": 1, "d_lo": 1, "d_hi": 2, "d_score": 1, "d_out": 0, "d_lazy": 0, "heartbeat": "150 ms", "payload": 2000},
+    {"d": 1, "d_lo": 0, "d_hi": 1, "d_score": 0, "d_out": 0, "heartbeat": "50 ms", "history": 3, "seen": "1 s"},
+    {
+        "d": 2, "d_lo": 2, "d_hi": 2, "d_score": 0, "d_out": 0, "heartbeat": "50 ms", "history": 2, "gossip_windows": 1,
+        "px": True,
+    },
     {
         "d": 2, "d_lo": 1, "d_hi": 2, "d_score": 1, "d_out": 0, "heartbeat": "80 ms", "backoff": "300 ms",
         "graft_flood": "50 ms", "invalid": 0.2,
@@ -216,7 +221,7 @@ class Options(Section):
     px_peers: Annotated[Whole, Field(description="of so many, and connects to as many")] = 16
     direct: Annotated[
         list[tuple[int, int]],
-        Field(description="pairs of brokers that pass everything on to each other and are in no mesh of each other"),
+        Field(examples=[[[0, 1]]], description="pairs of brokers that pass everything on to each other and are in no mesh of each other"),
     ] = []
     direct_ticks: Annotated[Count, Field(description="direct neighbours are connected again every so many ticks")] = 300
     opportunistic_ticks: Annotated[
@@ -244,7 +249,7 @@ class Options(Section):
     ] = 0
     invalid: Annotated[Fraction, Field(description="which share of the publications proves invalid to others")] = 0.0
     invalid_from: Annotated[
-        list[int], Field(description="and those of clients of these brokers, by number, are invalid, all of them")
+        list[int], Field(examples=[[0]], description="and those of clients of these brokers, by number, are invalid, all of them")
     ] = []
     ignored: Annotated[Fraction, Field(description="which share is neither passed on nor held against anybody")] = 0.0
 
@@ -343,8 +348,9 @@ def remarks(options: Options, overlay: Any) -> list[str]:
 def expected(demand: Demand) -> float:
     """Messages and timers per second: payloads by the closed form, IHAVE and heartbeats."""
     said, brokers = demand.options, demand.overlay.brokers
-    degree = min(float(said.d), 2 * float(demand.overlay.links) / brokers)
+    neighbours = 2 * float(demand.overlay.links) / brokers
+    degree = min(float(said.d), neighbours)
     sent = float(demand.publications.sum())
     every_s = said.heartbeat / SECOND
     told = brokers * said.d_lazy / every_s * min(1.0, sent * said.gossip_windows * every_s)
-    return sent * (brokers * (degree - 1) + 2) + brokers / every_s + told + float(demand.changes.sum())
+    return sent * (brokers * (degree - 1) + 2) + brokers / every_s + told + float(demand.changes.sum()) * neighbours
