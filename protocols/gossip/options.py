@@ -221,7 +221,10 @@ class Options(Section):
     px_peers: Annotated[Whole, Field(description="of so many, and connects to as many")] = 16
     direct: Annotated[
         list[tuple[int, int]],
-        Field(examples=[[[0, 1]]], description="pairs of brokers that pass everything on to each other and are in no mesh of each other"),
+        Field(
+            examples=[[[0, 1]]],
+            description="pairs of brokers that pass everything on to each other and are in no mesh of each other",
+        ),
     ] = []
     direct_ticks: Annotated[Count, Field(description="direct neighbours are connected again every so many ticks")] = 300
     opportunistic_ticks: Annotated[
@@ -249,7 +252,8 @@ class Options(Section):
     ] = 0
     invalid: Annotated[Fraction, Field(description="which share of the publications proves invalid to others")] = 0.0
     invalid_from: Annotated[
-        list[int], Field(examples=[[0]], description="and those of clients of these brokers, by number, are invalid, all of them")
+        list[int],
+        Field(examples=[[0]], description="and those of clients of these brokers, by number, are invalid, all of them"),
     ] = []
     ignored: Annotated[Fraction, Field(description="which share is neither passed on nor held against anybody")] = 0.0
 
