@@ -19,6 +19,13 @@ from protocols.gossip.options import PRESETS, Options
 from protocols.gossip.talking import GRAFT, IDONTWANT, IHAVE, IWANT, JOINED, LEFT, PRUNE, topic_in
 from protocols.joining import join
 from protocols.topics.kind import PUBLISH, SUBSCRIBE
+from tests.brokers.test_engine_checkpoint import (
+    continued,
+    differing_tables,
+    folder_for,
+    stopped_at,
+    undisturbed,
+)
 from topology import draws
 
 MS, S = 1_000_000, 1_000_000_000
@@ -517,6 +524,19 @@ def test_every_way_of_running_is_the_same_and_nobody_gets_what_it_did_not_ask_fo
     assert check_digests(model) == []
     found = audit_run(model)
     assert found.verdict == "valid" and found.deliveries > 20
+
+
+@pytest.mark.parametrize("share", [0.2, 0.6])
+def test_it_goes_on_where_it_was_stopped(tmp_path, share):
+    scoring = {"topic": PRESETS["ethereum"]["scoring"]["topic"], "decay_every": "15 ms", "behaviour_weight": -1.0}
+    often = {"heartbeat": "20 ms", "first_heartbeat": "1 ms", "validation": "2 ms", "payload": 2000}
+    model = rehearse(REHEARSALS[6], GossipSub, seed=2, options={**FEW, **often, "scoring": scoring})
+    whole, result = undisturbed(tmp_path / "whole", model)
+    halves = folder_for(tmp_path / "halves", model)
+    stopped_at(share, model, halves.path, 3)
+    resumed = continued(model, halves.path, 2)
+    assert resumed.digest == result.digest
+    assert differing_tables(whole, halves.finish(resumed.digest)) == []
 
 
 def test_who_is_pruned_connects_to_whom_it_is_told_of_where_there_are_latent_links():
