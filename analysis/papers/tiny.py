@@ -122,7 +122,8 @@ def gossip() -> None:
 
     from analysis.papers.gossip_runs import MS, SECOND, Played, Setting
 
-    Played(Setting(nx.complete_graph(4), 5 * MS, [(3 * SECOND, 0)], seconds=5), 1).payloads_expected(4 << 32)
+    ran = Played(Setting(nx.complete_graph(4), 5 * MS, [(3 * SECOND, 0)], seconds=5), 1)
+    ran.payloads_expected(ran.ids[0])
 
 
 def agile_in_network() -> None:
