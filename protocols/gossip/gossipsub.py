@@ -34,10 +34,10 @@ from typing import Any, ClassVar
 
 from pydantic import BaseModel
 
-from brokers.contract import NEVER, TIMER, Demand, Guarantees, Message
+from brokers.contract import NEVER, TIMER, Guarantees, Message
 from brokers.faults import CLOSED, LINK_DOWN, LINK_UP, OPENED, RESTART
 from brokers.node import Body
-from protocols.gossip.options import Options, expected, misfits, remarks
+from protocols.gossip.options import Options
 from protocols.gossip.scores import IGNORED, INVALID, RECORDS, VALID, Scores, Topic
 from protocols.gossip.talking import (
     ANSWER,
@@ -53,6 +53,7 @@ from protocols.gossip.talking import (
     LEFT,
     PRUNE,
     VALIDATED,
+    Kept,
     Talking,
     topic_bytes,
     topic_in,
@@ -61,15 +62,6 @@ from protocols.topics.kind import PUBLISH, SUBSCRIBE, UNSUBSCRIBE
 from topology import draws
 
 SWEEP_TICKS, SLACK_HEARTBEATS = 15, 2  # entries of backoff go so often, and so long after they expired
-
-
-class Kept:
-    """A payload in the cache."""
-
-    def __init__(self, topic: Topic, body: Body) -> None:
-        self.topic = topic
-        self.body = body
-        self.sent: dict[int, int] = {}  # link -> how often it asked and got it
 
 
 class GossipSub(Talking):
@@ -117,19 +109,7 @@ class GossipSub(Talking):
             for link in self.links:
                 self.scores.came(link)
 
-    # ---- before anything runs ----------------------------------------------------------------------------
-
-    @classmethod
-    def misfits(cls, options: Any, overlay: Any, params: Mapping[str, Any]) -> list[tuple[str, str]]:
-        return misfits(options, overlay)
-
-    @classmethod
-    def remarks(cls, options: Any, overlay: Any) -> list[str]:
-        return remarks(options, overlay)
-
-    @classmethod
-    def expected_events(cls, demand: Demand) -> float:
-        return expected(demand)
+    # ---- what stands from the start ----------------------------------------------------------------------
 
     def first_timers(self) -> list[tuple[int, int, int]]:
         phase = int(self.draw("phase") % self.said.heartbeat)
@@ -194,6 +174,8 @@ class GossipSub(Talking):
             self.connect(message, message.link)
         elif message.type in (LINK_DOWN, CLOSED):
             self.disconnect(message.link, message.time)
+            if message.type == CLOSED:
+                self.dialled.discard(message.link)
         elif message.type == RESTART:
             for link in list(self.links):
                 self.disconnect(link, message.time)
@@ -598,40 +580,11 @@ class GossipSub(Talking):
             if is_new and node.open(message, link):
                 self.connect(message, link, dialled=True)
 
-    # ---- who is who ------------------------------------------------------------------------------------------
-
-    def score(self, link: int) -> float:
-        if self.scores is None:
-            return 0.0
-        return self.scores.score(link) if self.frozen is None else self.frozen[link]
-
-    def is_below(self, link: int, threshold: str) -> bool:
-        """Whether a neighbour's score is below a threshold; without scoring all of them are 0, and so are scores."""
-        return self.scoring is not None and self.score(link) < getattr(self.scoring.thresholds, threshold)
-
-    def misbehaved(self, link: int, times: int = 1) -> None:
-        if self.scores is not None:
-            self.scores.misbehaved(link, times)
-
-    def direct_in(self, topic: Topic) -> set[int]:
-        return self.direct & self.topics.get(topic, set())
-
     # ---- what is told of it ----------------------------------------------------------------------------------
 
     def entries(self) -> int:
         """Links in meshes, over all topics."""
         return sum(map(len, self.mesh.values()))
-
-    # ---- checkpoints -----------------------------------------------------------------------------------------
-
-    def state(self) -> dict[str, Any]:
-        return {**super().state(), "scored": None if self.scores is None else self.scores.state()}
-
-    def load(self, state: dict[str, Any]) -> None:
-        scored = state.pop("scored")
-        super().load(state)
-        if self.scores is not None:
-            self.scores.load(scored)
 
 
 _HANDLERS = {

@@ -1,4 +1,4 @@
-"""What a broker of GossipSub says to its neighbours and how large that is, and what it draws.
+"""What a broker of GossipSub says to its neighbours and how large that is, who they are to it, and what it draws.
 
 Sizes are such as protobuf makes of it, near enough: a frame, eight bytes for each level of a topic and for a time, ids
 as the options say, and of another broker its id.
@@ -6,14 +6,15 @@ as the options say, and of another broker its id.
 
 from __future__ import annotations
 
-from abc import abstractmethod
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import numpy as np
 
-from brokers.contract import FIRST_PROTOCOL_TYPE, BrokerProtocol, Message
+from brokers.contract import FIRST_PROTOCOL_TYPE, BrokerProtocol, Demand, Message
 from brokers.node import Body
-from protocols.gossip.scores import Topic
+from protocols.gossip.options import Scoring, expected, misfits, remarks
+from protocols.gossip.scores import Scores, Topic
 from protocols.topics.kind import PUBLISH, levels_of
 from topology import draws
 
@@ -23,19 +24,40 @@ HELLO, ANSWER = 1, 2  # the word of a JOINED to a neighbour that is there anew
 FRAME_BYTES, LEVEL_BYTES, TIME_BYTES, PEER_BYTES = 4, 8, 8, 40
 
 
+class Kept:
+    """A payload in the cache."""
+
+    def __init__(self, topic: Topic, body: Body) -> None:
+        self.topic = topic
+        self.body = body
+        self.sent: dict[int, int] = {}  # link -> how often it asked and got it
+
+
 class Talking(BrokerProtocol):
-    """One broker, as far as it talks and draws."""
+    """One broker, as far as it talks and draws and knows who is who."""
 
     links: list[int]  # to neighbours that are there, by their numbers
     topics: dict[Topic, set[int]]  # neighbours that told of a topic
     mesh: dict[Topic, set[int]]
     backoff: dict[Topic, dict[int, int]]
     cache: dict[int, Any]
+    scoring: Scoring | None
+    scores: Scores | None
+    frozen: dict[int, float] | None
+    direct: set[int]
     remade: ClassVar[tuple[str, ...]] = ("keys",)
 
-    @abstractmethod
-    def score(self, link: int) -> float:
-        """Of a neighbour."""
+    @classmethod
+    def misfits(cls, options: Any, overlay: Any, params: Mapping[str, Any]) -> list[tuple[str, str]]:
+        return misfits(options, overlay)
+
+    @classmethod
+    def remarks(cls, options: Any, overlay: Any) -> list[str]:
+        return remarks(options, overlay)
+
+    @classmethod
+    def expected_events(cls, demand: Demand) -> float:
+        return expected(demand)
 
     def __init__(self, node: Any) -> None:
         super().__init__(node)
@@ -64,6 +86,22 @@ class Talking(BrokerProtocol):
         self.node.send(message, link, PRUNE, [*topic, backoff_ns, px], size=size)
 
     # ---- who is who ------------------------------------------------------------------------------------------
+
+    def score(self, link: int) -> float:
+        if self.scores is None:
+            return 0.0
+        return self.scores.score(link) if self.frozen is None else self.frozen[link]
+
+    def is_below(self, link: int, threshold: str) -> bool:
+        """Whether a neighbour's score is below a threshold; without scoring all of them are 0, and so are scores."""
+        return self.scoring is not None and self.score(link) < getattr(self.scoring.thresholds, threshold)
+
+    def misbehaved(self, link: int, times: int = 1) -> None:
+        if self.scores is not None:
+            self.scores.misbehaved(link, times)
+
+    def direct_in(self, topic: Topic) -> set[int]:
+        return self.direct & self.topics.get(topic, set())
 
     def others(self, topic: Topic, without: set[int]) -> list[int]:
         """Neighbours of a topic but for some, in order."""
@@ -118,6 +156,17 @@ class Talking(BrokerProtocol):
             "cached": len(self.cache),
             "scores": {names[self.node.neighbour(link)]: self.score(link) for link in self.links if scored},
         }
+
+    # ---- checkpoints -----------------------------------------------------------------------------------------
+
+    def state(self) -> dict[str, Any]:
+        return {**super().state(), "scored": None if self.scores is None else self.scores.state()}
+
+    def load(self, state: dict[str, Any]) -> None:
+        scored = state.pop("scored")
+        super().load(state)
+        if self.scores is not None:
+            self.scores.load(scored)
 
 
 def topic_in(type: int, row: Any) -> Topic:

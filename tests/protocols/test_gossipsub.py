@@ -528,8 +528,9 @@ def test_every_way_of_running_is_the_same_and_nobody_gets_what_it_did_not_ask_fo
 
 @pytest.mark.parametrize("share", [0.2, 0.6])
 def test_it_goes_on_where_it_was_stopped(tmp_path, share):
-    scoring = {"topic": PRESETS["ethereum"]["scoring"]["topic"], "decay_every": "15 ms", "behaviour_weight": -1.0}
-    often = {"heartbeat": "20 ms", "first_heartbeat": "1 ms", "validation": "2 ms", "payload": 2000}
+    topic = {"invalid_weight": -1.0, "invalid_decay": 0.999, "first_weight": 0.5}
+    scoring = {"topic": topic, "decay_every": "15 ms", "thresholds": {"gossip": -1.5, "publish": -2, "graylist": -3}}
+    often = {"heartbeat": "20 ms", "first_heartbeat": "1 ms", "validation": "2 ms", "payload": 2000, "invalid": 0.5}
     model = rehearse(REHEARSALS[6], GossipSub, seed=2, options={**FEW, **often, "scoring": scoring})
     whole, result = undisturbed(tmp_path / "whole", model)
     halves = folder_for(tmp_path / "halves", model)
