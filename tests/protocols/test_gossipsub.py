@@ -19,6 +19,9 @@ from protocols.gossip.options import PRESETS, Options
 from protocols.gossip.talking import GRAFT, IDONTWANT, IHAVE, IWANT, JOINED, LEFT, PRUNE, topic_in
 from protocols.joining import join
 from protocols.topics.kind import PUBLISH, SUBSCRIBE
+from scenarios.loader import loads
+from scenarios.plan import resolve
+from scenarios.problems import ScenarioErrors
 from tests.brokers.test_engine_checkpoint import (
     continued,
     differing_tables,
@@ -605,3 +608,39 @@ def test_what_is_said_of_brokers_has_to_be_there():
     assert not GossipSub.misfits(Options(direct=[(1, 2)]), overlay, {})
     (told,) = GossipSub.remarks(Options(), overlay)
     assert "no broker has more than 2 neighbours" in told and not GossipSub.remarks(Options(**FEW), overlay)
+
+
+# ---- topics without wildcards ----------------------------------------------------------------------------
+
+SERVICE = """
+duration: 2 s
+topology: {kind: line, nodes: 3}
+clients: {all: {count: 3, placement: even}}
+services:
+  - {name: a, kind: topics, wildcards: WILD, protocol: gossipsub, workload: [WORKLOAD]}
+"""
+
+
+@pytest.mark.parametrize(
+    ("wild", "workload", "told"),
+    [
+        ("true", "{source: topic-subscribe}", "needs `wildcards: false`"),
+        ("false", "{source: topic-subscribe, wildcards: 0.1}", "the service has names only"),
+        ("false", "{source: topic-subscribe, filter: 'a/+'}", "has a wildcard; the service has names only"),
+        ("false", "{source: script, actions: [{at: 1 s, client: 0, op: subscribe, text: 'a/#'}]}", "has a wildcard"),
+        ("false", "{source: script, actions: [{at: 1 s, client: 0, op: subscribe, body: [0, 0, -1]}]}", "a wildcard"),
+    ],
+)
+def test_a_service_that_may_ask_with_wildcards_is_refused(wild, workload, told):
+    with pytest.raises(ScenarioErrors, match=told):
+        resolve(loads(SERVICE.replace("WILD", wild).replace("WORKLOAD", workload)))
+
+
+def test_a_service_of_names_draws_no_wildcards_and_remarks_on_what_a_mesh_may_lack():
+    text = SERVICE.replace("WILD", "false").replace("WORKLOAD", "{source: topic-subscribe, number: 50}")
+    model = resolve(loads(text))
+    assert "no broker has more than 2 neighbours" in model.facts["notes"][0]
+    traces = MemoryTraces("full", tables_of(model))
+    simulate(model, trace=traces)
+    asked = [row[2:] for row in traces.tables()["changes"]["values"]]
+    assert len(asked) == 150 and all(level is None or level != level or level >= 0 for row in asked for level in row)
