@@ -499,6 +499,32 @@ def test_a_mesh_of_low_scores_takes_in_better_ones_and_only_then():
         assert sum(len(sent(net, 0, leaf, GRAFT)) for leaf in range(7, 13)) == (2 if more else 0)
 
 
+@pytest.mark.parametrize("scored", [True, False])
+def test_a_slow_neighbour_stays_in_meshes_unless_it_is_scored_for_what_it_delivers(scored):
+    """All scores are 0 without parameters, and nobody is pruned for a score of 0, however little it brings."""
+    graph = nx.complete_graph(14)
+    links = sorted(graph.edges)
+    topic = {
+        "rate_weight": -1.0, "rate_threshold": 2.0, "rate_decay": 0.9, "rate_cap": 20.0, "rate_activation": "5 s",
+        "rate_window": "20 ms",
+    }  # fmt: skip
+    said = {"payload": 2000, "scoring": {"topic": topic} if scored else None, "version": "1.1"}
+    published = [(5 * S + at * 200 * MS, 1 + at % 13) for at in range(200)]
+    model = Setting(graph, 10 * MS, published, said, seconds=46).model(1)
+    slow = [100_000 if 0 in link else 0 for link in links]
+    model = replace(model, overlay=overlay_of(links, 10 * MS, bandwidth_bps=slow))
+    inside = []
+
+    def observe(shards):
+        brokers = shards.shards[0].services.protocols[0].brokers
+        inside.extend(b for b, broker in brokers.items() if broker.links[0] in broker.mesh[NEWS,] and b)
+
+    traces = MemoryTraces("full", tables_of(model))
+    simulate(model, trace=traces, observe=observe)
+    assert (len(inside) == 0) == scored
+    assert len(traces.tables()["deliveries"]["client"]) == 200 * 14  # what it does not get at once it asks for
+
+
 # ---- faults, links that arise, checkpoints -------------------------------------------------------------
 
 
