@@ -15,8 +15,11 @@ from analysis.bench import (
     routing_compared,
     routing_gossip,
     routing_merging,
+    routing_neighbourhood,
+    routing_plumtree,
     routing_practice,
     routing_reliable,
+    routing_retained,
 )
 from analysis.bench.models import SUBSCRIPTION, Setting, model
 from analysis.bench.rows import REPEATS, Row, medians, row
@@ -38,6 +41,8 @@ class Sizes:
     adverts: routing_adverts.Sizes = field(default=routing_adverts.Sizes())
     merging: routing_merging.Sizes = field(default=routing_merging.Sizes())
     reliable: routing_reliable.Sizes = field(default=routing_reliable.Sizes())
+    neighbourhood: routing_neighbourhood.Sizes = field(default=routing_neighbourhood.Sizes())
+    plumtree: routing_plumtree.Sizes = field(default=routing_plumtree.Sizes())
     compared: routing_compared.Sizes = field(default=routing_compared.Sizes())
     gossip: routing_gossip.Sizes = field(default=routing_gossip.Sizes())
 
@@ -80,9 +85,15 @@ def reliable_delivery(sizes: Sizes) -> Iterator[Row]:
     yield from routing_reliable.rows(sizes.reliable)
 
 
+def past_outages(sizes: Sizes) -> Iterator[Row]:
+    """What comes past brokers that are down."""
+    yield from routing_neighbourhood.rows(sizes.neighbourhood)
+
+
 def gossip(sizes: Sizes) -> Iterator[Row]:
-    """What gossip costs in the author's view."""
+    """GossipSub; Plumtree and HyParView, beside closed forms and published bounds."""
     yield from routing_gossip.rows(sizes.gossip)
+    yield from routing_plumtree.rows(sizes.plumtree)
 
 
 def all_compared(sizes: Sizes) -> Iterator[Row]:
@@ -107,6 +118,6 @@ def topic_model(setting: Setting, names: int, wildcards: float) -> Model:
 
 
 PARTS: tuple[Callable[[Sizes], Iterator[Row]], ...] = (
-    topic_networks, topic_indexes, advertisements, merging_and_leases, reliable_delivery, gossip,
-    *routing_practice.PARTS, all_compared,
+    topic_networks, topic_indexes, advertisements, merging_and_leases, reliable_delivery, past_outages,
+    *routing_practice.PARTS, *routing_retained.PARTS, gossip, all_compared,
 )  # fmt: skip

@@ -57,7 +57,7 @@ PAPERS: dict[str, Entry] = {
             "further": [
                 "analysis.papers.routing:merging", "analysis.papers.routing:leases",
                 "analysis.papers.routing:rendezvous", "analysis.papers.routing:practice",
-                "analysis.papers.routing:reliable",
+                "analysis.papers.routing:reliable", "analysis.papers.routing:neighbourhood",
             ],
             "kind": "content",
             "tiny": "analysis.papers.tiny:routing",
@@ -66,13 +66,16 @@ PAPERS: dict[str, Entry] = {
     ),
     "gossip": Entry(
         "analysis.papers.gossip:closed_forms",
-        "gossip: closed forms of GossipSub, counts of its author's simulation, and of a test network",
+        "gossip: closed forms of GossipSub and Plumtree, counts and bounds that others printed, what crashes leave",
         {
             "further": [
                 "analysis.papers.gossip:printed", "analysis.papers.gossip:hearing", "analysis.papers.gossip:testnet",
+                "analysis.papers.gossip_plumtree:plumtree", "analysis.papers.gossip_plumtree:bounds",
+                "analysis.papers.gossip_plumtree:crashes",
             ],
-            "kind": "topics",
-            "tiny": "analysis.papers.tiny:gossip",
+            "kind": "content",
+            "tiny": "analysis.papers.gossip_plumtree:tiny",
+            "tiny_network": "analysis.papers.tiny:gossip_in_network",
         },
     ),
 }

@@ -1,4 +1,4 @@
-"""Gossip protocols, which serve topics that are names: their lines in the manifest of that kind."""
+"""The protocols that gossip: their lines in the manifests of the kinds that they serve."""
 
 from brokers.registry import Entry
 
@@ -6,5 +6,14 @@ GOSSIP = {
     "gossipsub": Entry(
         "protocols.gossip.gossipsub:GossipSub",
         "GossipSub 1.0 to 1.2: a mesh of a few neighbours for each topic, gossip to others, scores of neighbours",
+    ),
+    "plumtree": Entry(
+        "protocols.gossip.plumtree:Plumtree",
+        "along a tree that grows out of the first publication; who only heard of one asks; over links or HyParView",
+        {"under_faults": "recovers"},
+    ),
+    "hyparview-flooding": Entry(
+        "protocols.gossip.hyparview_flooding:HyParViewFlooding",
+        "to all neighbours, which brokers find among links that may arise: HyParView, views mended as others crash",
     ),
 }

@@ -21,7 +21,8 @@ TOPICS = KindManifest(
         **{name: CONTENT.protocols[name] for name in ("flooding", "subscription", "covering", "rendezvous")},
         "topics": Entry(
             "protocols.topics.forwarding:Forwarding",
-            "as subscription, with no-local and groups, whose member is chosen where a publication enters",
+            "as subscription, with no-local, overlap, groups, whose member is chosen where a publication enters, and "
+            "what is retained, which all brokers keep",
             {"under_faults": "recovers with the option recover"},
         ),
         **PRACTICE,
