@@ -284,6 +284,12 @@ class Guarantees:
     hands_over: bool = False
     # Exactness is promised of publications no copy of which is handled so long after they were sent.
     within_ns: int = NEVER
+    only_wanted: bool = False  # who gets a publication asked for it, although not all who asked may get it
+
+    @property
+    def anything(self) -> bool:
+        """Whether anything is promised that a run could break."""
+        return self.exact or self.only_wanted or self.no_duplicates or self.fifo_per_publisher
 
     @property
     def without_excuse(self) -> bool:
@@ -523,6 +529,11 @@ class ShardProtocol(ABC):
         return []
 
     @classmethod
+    def remarks(cls, options: Any, overlay: Any) -> list[str]:
+        """What goes together and may not do what it seems to, as sentences for who plans or validates a run."""
+        return []
+
+    @classmethod
     def latent_hops(cls, options: Any) -> int:
         """At most how many links apart any two brokers are that have to have a latent link; 0: it needs none.
 
@@ -672,6 +683,11 @@ class BrokerProtocol(ABC):
     @classmethod
     def misfits(cls, options: Any, overlay: Any, params: Mapping[str, Any]) -> list[tuple[str, str]]:
         """What does not go together, as (key in the service, what is wrong); `params` are the kind's."""
+        return []
+
+    @classmethod
+    def remarks(cls, options: Any, overlay: Any) -> list[str]:
+        """What goes together and may not do what it seems to, as sentences for who plans or validates a run."""
         return []
 
     @classmethod

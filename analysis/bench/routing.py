@@ -13,6 +13,7 @@ from analysis.bench import (
     filters_of_topics,
     routing_adverts,
     routing_compared,
+    routing_gossip,
     routing_merging,
     routing_neighbourhood,
     routing_plumtree,
@@ -43,6 +44,7 @@ class Sizes:
     neighbourhood: routing_neighbourhood.Sizes = field(default=routing_neighbourhood.Sizes())
     plumtree: routing_plumtree.Sizes = field(default=routing_plumtree.Sizes())
     compared: routing_compared.Sizes = field(default=routing_compared.Sizes())
+    gossip: routing_gossip.Sizes = field(default=routing_gossip.Sizes())
 
 
 def rows(sizes: Sizes | None = None) -> Iterator[Row]:
@@ -54,10 +56,10 @@ def rows(sizes: Sizes | None = None) -> Iterator[Row]:
 def topic_networks(sizes: Sizes) -> Iterator[Row]:
     """`subscription` over topics, beside the same over ranges that are asked for as often."""
     setting = sizes.topics
-    ranged = _speed(model(setting))
+    ranged = routing_gossip.speed(model(setting))
     size = f"{setting.brokers:,} brokers, {setting.subscriptions:,} filters"
     for wildcards, what in ((0.0, "literal names"), (0.1, "a tenth wildcards")):
-        named = _speed(topic_model(setting, sizes.names, wildcards))
+        named = routing_gossip.speed(topic_model(setting, sizes.names, wildcards))
         value, baseline = medians([named, ranged], sizes.repeats)
         name = f"subscription over topics, {size}, {what}"
         yield row(name, value, "hops/CPU s", least=1e6, baseline=baseline)
@@ -89,7 +91,8 @@ def past_outages(sizes: Sizes) -> Iterator[Row]:
 
 
 def gossip(sizes: Sizes) -> Iterator[Row]:
-    """Plumtree and HyParView, beside closed forms and published bounds."""
+    """GossipSub; Plumtree and HyParView, beside closed forms and published bounds."""
+    yield from routing_gossip.rows(sizes.gossip)
     yield from routing_plumtree.rows(sizes.plumtree)
 
 
@@ -112,16 +115,6 @@ def topic_model(setting: Setting, names: int, wildcards: float) -> Model:
         params={"syntax": "mqtt", "levels": 8}, sources=sources,
     )  # fmt: skip
     return replace(base, services=[service])
-
-
-def _speed(built: Model) -> Callable[[], float]:
-    from brokers.engine.simulate import simulate
-
-    def measure() -> float:
-        run = simulate(built, engine="inline").metrics["run"]
-        return float(run["events_per_s"] * run["loop_wall_s"] / run["cpu_s"])
-
-    return measure
 
 
 PARTS: tuple[Callable[[Sizes], Iterator[Row]], ...] = (

@@ -25,6 +25,7 @@ from brokers.engine.simulate import MemoryTraces, simulate, tables_of
 from brokers.names import load_as
 from brokers.promises import NOTHING_PROMISED, RELIABLE, Faced, promised
 from protocols.content.manifest import CONTENT
+from protocols.gossip.manifest import GOSSIP
 from protocols.topics.manifest import TOPICS
 from scenarios.loader import from_data, load
 from scenarios.many.sweep import Point, Sweep, identity, points_of
@@ -32,6 +33,8 @@ from scenarios.plan import resolve
 
 SCENARIO = "routers"
 SERVICES = {"ranges": CONTENT, "names": TOPICS}  # of the scenario, and of what kind they are
+# By service; those of gossip know whole topics, and route nothing.
+PROTOCOLS = {service: [each for each in kind.protocols if each not in GOSSIP] for service, kind in SERVICES.items()}
 QUIET = "quiet"
 WHILE, AFTER = "while", "after"
 SETTLED_S = 3.0  # how long after the last fault what is published counts as coming after it
@@ -134,10 +137,10 @@ class Compared:
 def compared(sizes: Sizes | None = None) -> Iterator[Compared]:
     """What was measured, of one protocol after the other."""
     sizes = sizes or Sizes()
-    for service, kind in SERVICES.items():
+    for service, protocols in PROTOCOLS.items():
         flooded = {p.repeat: _run(p) for p in _sweep(service, _REFERENCE, replace(sizes, adversities=(QUIET,))).points}
-        for protocol in sizes.protocols or kind.protocols:
-            if protocol not in kind.protocols:
+        for protocol in sizes.protocols or protocols:
+            if protocol not in protocols:
                 continue
             sweep = _sweep(service, protocol, sizes)
             found = Compared(service, protocol, *_promised(sweep.points[-1]))

@@ -65,13 +65,17 @@ PAPERS: dict[str, Entry] = {
         },
     ),
     "gossip": Entry(
-        "analysis.papers.gossip_plumtree:plumtree",
-        "gossip: closed forms of Plumtree, bounds of an implementation's tests over HyParView, what crashes leave",
+        "analysis.papers.gossip:closed_forms",
+        "gossip: closed forms of GossipSub and Plumtree, counts and bounds that others printed, what crashes leave",
         {
-            "further": ["analysis.papers.gossip_plumtree:bounds", "analysis.papers.gossip_plumtree:crashes"],
+            "further": [
+                "analysis.papers.gossip:printed", "analysis.papers.gossip:hearing", "analysis.papers.gossip:testnet",
+                "analysis.papers.gossip_plumtree:plumtree", "analysis.papers.gossip_plumtree:bounds",
+                "analysis.papers.gossip_plumtree:crashes",
+            ],
             "kind": "content",
             "tiny": "analysis.papers.gossip_plumtree:tiny",
-            "tiny_network": "analysis.papers.gossip_plumtree:tiny_network",
+            "tiny_network": "analysis.papers.tiny:gossip_in_network",
         },
     ),
 }

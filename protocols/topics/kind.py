@@ -57,6 +57,7 @@ _DEMANDS = {
 }
 _NEEDS = {NO_LOCAL: "no_local", AS_PUBLISHED: "retained", IF_NEW: "retained", NEVER_KEPT: "retained"}
 _NO_GROUPS = "; the service has no groups, unless it says `groups: true`"
+_NO_WILDCARDS = "has a wildcard; the service has names only, by `wildcards: false`"
 _NO_LOCAL_GROUP = "no-local is for subscriptions that are in no group: who publishes may be the member that is chosen"
 _UNKNOWN = "the service does not know {}, unless it says `{}: true`"
 _EMPTY_ALONE = "`empty` takes back what is retained, so it stands beside `retain`"
@@ -86,6 +87,9 @@ class Params(BaseModel):
         bool,
         Field(description="clients may leave out of a subscription what they publish, by the flag `no-local`"),
     ] = False
+    wildcards: Annotated[
+        bool, Field(description="filters may have wildcards; `false`: a filter is a name, as gossip by topic needs it")
+    ] = True
     overlap: Annotated[
         Literal["one", "each"],
         Field(
@@ -110,7 +114,7 @@ class Params(BaseModel):
     @model_serializer(mode="wrap")
     def _without_what_is_not_said(self, dump: Any) -> dict[str, Any]:
         """Services that ask for none of it are told as before it was there, and keep the ids of their runs."""
-        usual = {"overlap": "one", "retained": False}
+        usual = {"overlap": "one", "retained": False, "wildcards": True}
         return {key: value for key, value in dump(self).items() if key not in usual or value != usual[key]}
 
 
@@ -193,6 +197,7 @@ class Topics(Kind):
         self.syntax: Syntax = syntax_named(params.get("syntax", "mqtt"))
         self.levels = int(params.get("levels", 16))
         self.groups, self.no_local = bool(params.get("groups")), bool(params.get("no_local"))
+        self.wildcards = bool(params.get("wildcards", True))
         self.retained, self.each = bool(params.get("retained")), params.get("overlap") == "each"
 
     @property
@@ -293,6 +298,8 @@ class Topics(Kind):
             (checked_names if type == PUBLISH else checked_filters)(levels[None, :])
         except InvalidInput as error:
             return str(error)
+        if type == SUBSCRIBE and not self.wildcards and np.isin(levels, (PLUS, HASH)).any():
+            return f"the filter {_NO_WILDCARDS}"
         return self._too_deep(int(np.count_nonzero(~np.isnan(levels))))
 
     def words_read(self, type: int, text: str) -> Mapping[int, set[str]]:
@@ -349,6 +356,8 @@ class Topics(Kind):
         wrong = self._too_deep(len(parts))
         if wrong:
             raise InvalidInput(f"{text!r}: {wrong}")
+        if type == SUBSCRIBE and not self.wildcards and {self.syntax.one, self.syntax.rest}.intersection(parts):
+            raise InvalidInput(f"{text!r} {_NO_WILDCARDS}")
         return group, parts
 
     def _grouped(self, text: str) -> tuple[str, str]:

@@ -26,7 +26,7 @@ TOPICS = KindManifest(
             {"under_faults": "recovers with the option recover"},
         ),
         **PRACTICE,
-        **{name: GOSSIP[name] for name in ("plumtree", "hyparview-flooding")},
+        **GOSSIP,
     },
     workloads={
         "topic-publish": Entry(

@@ -45,9 +45,9 @@ def script(
         dice = Dice(seed, brokers + client, "conformance/interests")
         selfless = params["no_local"] and dice.below(2)
         for number in range(5):
-            row = _filter(dice, words, depth)
+            row = _filter(dice, words, depth) if params["wildcards"] else _literal(dice, words, depth)
             if params["groups"] and dice.below(2):
-                row = _member(dice, row)
+                row = _member(dice, row, params["wildcards"])
             elif selfless and dice.below(4):
                 row[FLAGS_AT] = float(NO_LOCAL)
             if retained is not None:
@@ -97,9 +97,13 @@ def _filter(dice: Dice, words: tuple[int, ...], depth: int) -> list[float]:
     return _padded([0, 0, *levels], FILTER_AT + depth)
 
 
-def _member(dice: Dice, row: list[float]) -> list[float]:
+def _literal(dice: Dice, words: tuple[int, ...], depth: int) -> list[float]:
+    return [0.0, 0.0, *_name(dice, words, depth)]
+
+
+def _member(dice: Dice, row: list[float], wildcards: bool) -> list[float]:
     """The same in a group, with one of few filters, so that groups have members."""
-    few = ((1.0,), (float(PLUS),), (float(HASH),))[dice.below(3)]
+    few = ((1.0,), (float(PLUS),), (float(HASH),))[dice.below(3) if wildcards else 0]
     return [0.0, 1.0 + dice.below(2), *few, *[np.nan] * (len(row) - FILTER_AT - 1)]
 
 

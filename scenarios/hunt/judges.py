@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from brokers.errors import InvalidInput
 from brokers.registry import did_you_mean
-from brokers.verdicts import FINDINGS
+from brokers.verdicts import FINDINGS, rules_out
 from protocols.conformance import audit
 from scenarios.hunt.apart import apart
 from scenarios.hunt.budget import budget
@@ -54,7 +54,7 @@ def fails(outcome: Outcome) -> Iterator[tuple[str, str]]:
 def storm(outcome: Outcome) -> Iterator[tuple[str, str]]:
     """More messages than clients can have caused; of a protocol that promises nothing there, that is none."""
     promised = outcome.guarantees if outcome.sort == "never quiet" else None
-    if promised is not None and (promised.exact or promised.no_duplicates or promised.fifo_per_publisher):
+    if promised is not None and promised.anything:
         yield "storm", outcome.failed.removeprefix("verdict invalid: ")
 
 
@@ -63,9 +63,9 @@ def delivery(outcome: Outcome) -> Iterator[tuple[str, str]]:
     if outcome.failed or outcome.overloaded:
         return
     judged = audit(outcome.tables, outcome.kind, outcome.guarantees)
-    for name, promise in FINDINGS.items():
+    for name in FINDINGS:
         found = getattr(judged, name)
-        if found.count and getattr(outcome.guarantees, promise):
+        if found.count and rules_out(outcome.guarantees, name):
             yield name, found.examples[0]
 
 

@@ -63,7 +63,7 @@ def services() -> dict[str, dict[str, Any]]:
     written = [yaml.safe_load(path.read_text(encoding="utf-8")) for path in shipped().values()]
     for scenario in sorted(written, key=lambda each: -len(each["services"])):
         for service in scenario["services"]:
-            if not service.get("adverts") and service["protocol"] not in MESHED:
+            if not service.get("adverts") and service.get("wildcards", True) and service["protocol"] not in MESHED:
                 found.setdefault(service["kind"], service)
     return found
 
@@ -119,8 +119,12 @@ def test_every_kind_runs_and_delivers(name, tmp_path):
 ])  # fmt: skip
 def test_every_protocol_runs_and_delivers(name, kind, tmp_path):
     service = {key: each for key, each in SERVICES[kind].items() if key != "options"}
-    if names.find("protocols", name).object.requires:
+    required = names.find("protocols", name).object.requires
+    if required.get("adverts"):
         service = advertised(service)
+    if required.get("wildcards") is False:
+        literal = [{key: each[key] for key in each if key != "wildcards"} for each in service["workload"]]
+        service = {**service, "wildcards": False, "workload": literal}
     assert carried_out(tmp_path, {**service, "protocol": name})["deliveries"] > 0
 
 
