@@ -9,6 +9,10 @@ A subscription may be that of a member of a *group*: those with one name of a gr
 each group whose filter has its name, one member gets a publication, whichever; a client gets it once, whatever else it
 asked for. Who was chosen stands in the table `chosen`.
 
+Where the service says `adverts: true`, publishers say beforehand under which names they will publish: an advertisement
+is a filter as a subscription has one, until it is taken back. What none of its publisher's advertisements has is owed
+to nobody (`protocols.content.kind`).
+
 People write and read text: `site/+/temperature`. What its words are as numbers is said in `words`.
 """
 
@@ -18,19 +22,20 @@ from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_serializer, model_validator
 
 from brokers.contract import Floats, Ints, Kind
 from brokers.errors import InvalidInput
 from brokers.indexes.contract import Ids, RowIndex
 from brokers.indexes.topics.contract import checked_filters, checked_names
 from brokers.indexes.topics.syntax import DOLLAR, HASH, NATS, PLUS, WORD_MAX, Syntax, matches, syntax_named
-from brokers.kinds import KindManifest
+from brokers.kinds import UNDRAWN, KindManifest
 from brokers.schema import Column, Table
+from protocols.content.kind import Content
 from protocols.topics import words
 from protocols.topics.manifest import TOPICS
 
-PUBLISH, SUBSCRIBE, UNSUBSCRIBE = 0, 1, 2
+PUBLISH, SUBSCRIBE, UNSUBSCRIBE, ADVERTISE, UNADVERTISE = range(5)
 NAME_AT, FILTER_AT = 0, 2  # where the levels begin in a publication and in a subscription
 FLAGS_AT, GROUP_AT = 0, 1  # in a subscription
 NO_LOCAL = 1  # a flag: not what its client published itself
@@ -68,6 +73,21 @@ class Params(BaseModel):
         bool,
         Field(description="clients may leave out of a subscription what they publish, by the flag `no-local`"),
     ] = False
+    adverts: Annotated[bool, UNDRAWN] = Field(
+        False, description="whether publishers advertise: what lies outside of their advertisements is owed to nobody"
+    )
+
+    @model_validator(mode="after")
+    def _adverts_alone(self) -> Params:
+        with_them = [name for name in ("groups", "no_local") if self.adverts and getattr(self, name)]
+        if with_them:
+            raise ValueError(f"no protocol can do both `adverts` and `{with_them[0]}`; leave out one of the two")
+        return self
+
+    @model_serializer(mode="wrap")
+    def _without_what_is_not_said(self, dump: Any) -> dict[str, Any]:
+        """Services without adverts are told as before there were any, and keep the ids of their runs."""
+        return {key: value for key, value in dump(self).items() if key != "adverts" or value}
 
 
 class FilterRows(RowIndex):
@@ -107,12 +127,16 @@ class Topics(Kind):
         "publish": PUBLISH,
         "subscribe": SUBSCRIBE,
         "unsubscribe": UNSUBSCRIBE,
+        "advertise": ADVERTISE,
+        "unadvertise": UNADVERTISE,
     }
     publications: ClassVar[frozenset[int]] = frozenset({PUBLISH})
-    changes: ClassVar[frozenset[int]] = frozenset({SUBSCRIBE, UNSUBSCRIBE})
-    interests: ClassVar[frozenset[int]] = frozenset({SUBSCRIBE})
-    revocations: ClassVar[frozenset[int]] = frozenset({UNSUBSCRIBE})
+    changes: ClassVar[frozenset[int]] = frozenset({SUBSCRIBE, UNSUBSCRIBE, ADVERTISE, UNADVERTISE})
+    interests: ClassVar[frozenset[int]] = frozenset({SUBSCRIBE, ADVERTISE})
+    offers: ClassVar[frozenset[int]] = frozenset({ADVERTISE})
+    revocations: ClassVar[frozenset[int]] = frozenset({UNSUBSCRIBE, UNADVERTISE})
     tables: ClassVar[Mapping[str, Table]] = {
+        **Content.tables,
         "chosen": Table(
             "Which member of a group got a publication for it.",
             "deliveries",
@@ -137,6 +161,20 @@ class Topics(Kind):
     @property
     def pair_by_pair(self) -> bool:
         return not self.groups and not self.no_local
+
+    @property
+    def advertised(self) -> bool:
+        return bool(self.params.get("adverts"))
+
+    @classmethod
+    def unsaid(cls, params: Mapping[str, Any]) -> frozenset[int]:
+        return Content.unsaid(params)
+
+    @classmethod
+    def misfits_of_workload(cls, params: Mapping[str, Any], workload: Sequence[Any]) -> list[tuple[str, str]]:
+        from protocols.topics.advertise import misfits_of_adverts
+
+        return misfits_of_adverts(params, workload)
 
     @classmethod
     def demands(cls, params: Mapping[str, Any]) -> Mapping[str, str]:
@@ -210,11 +248,11 @@ class Topics(Kind):
         return [text, *(flag for flag, bit in FLAGS.items() if int(row[FLAGS_AT]) & bit)]
 
     def amiss(self, type: int, row: Floats | None) -> str | None:
-        if type == UNSUBSCRIBE:
+        if type in self.revocations:
             return None if row is None else "a message of this type has no body; leave it out"
         if row is None:
             return "it needs a " + ("name, under which it is published" if type == PUBLISH else "filter")
-        wrong = self._wrong_head(row) if type == SUBSCRIBE else None
+        wrong = self._wrong_head(row) if type in self.interests else None
         if wrong:
             return wrong
         levels = row[_levels_at(type) :]
@@ -249,7 +287,7 @@ class Topics(Kind):
 
     def _split(self, type: int, text: str) -> tuple[str, list[str]]:
         """The group, or nothing, and the words of what is written; InvalidInput if the syntax forbids it."""
-        if type == UNSUBSCRIBE:
+        if type in self.revocations:
             raise InvalidInput("a message of this type has no body; leave it out")
         group, levels = ("", text) if type == PUBLISH else self._grouped(text)
         parts = self.syntax.levels_of_name(levels) if type == PUBLISH else self.syntax.levels_of_filter(levels)
