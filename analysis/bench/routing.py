@@ -15,6 +15,7 @@ from analysis.bench import (
     routing_merging,
     routing_practice,
     routing_reliable,
+    routing_trees,
 )
 from analysis.bench.models import SUBSCRIPTION, Setting, model
 from analysis.bench.rows import REPEATS, Row, medians, row
@@ -36,6 +37,7 @@ class Sizes:
     adverts: routing_adverts.Sizes = field(default=routing_adverts.Sizes())
     merging: routing_merging.Sizes = field(default=routing_merging.Sizes())
     reliable: routing_reliable.Sizes = field(default=routing_reliable.Sizes())
+    trees: routing_trees.Sizes = field(default=routing_trees.Sizes())
 
 
 def rows(sizes: Sizes | None = None) -> Iterator[Row]:
@@ -76,6 +78,11 @@ def reliable_delivery(sizes: Sizes) -> Iterator[Row]:
     yield from routing_reliable.rows(sizes.reliable)
 
 
+def trees(sizes: Sizes) -> Iterator[Row]:
+    """Trees of advertisements on overlays with cycles, kept and re-chosen by load."""
+    yield from routing_trees.rows(sizes.trees)
+
+
 def topic_model(setting: Setting, names: int, wildcards: float) -> Model:
     """The model of a setting with filters over a tree of so many names in the place of ranges."""
     base = model(setting)
@@ -103,6 +110,6 @@ def _speed(built: Model) -> Callable[[], float]:
 
 
 PARTS: tuple[Callable[[Sizes], Iterator[Row]], ...] = (
-    topic_networks, topic_indexes, advertisements, merging_and_leases, reliable_delivery,
+    topic_networks, topic_indexes, advertisements, merging_and_leases, reliable_delivery, trees,
     *routing_practice.PARTS,
 )  # fmt: skip

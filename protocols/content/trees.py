@@ -4,9 +4,10 @@ Rules:
 - The broker of whoever advertises *plants* a tree. PLANT goes over all links; over which link it first came to a broker
   leads up the tree, and copies that come later are dropped. So a tree is made by what was quick when it grew: by
   delays, and by what waited in queues.
-- A subscription goes up the tree of each advertisement that it meets, as one CLIMB for each, from the broker of its
-  client: when it is issued up those that this knows, and up a tree that grows later when that comes. A withdrawal goes
-  the same way (LEAVE). An entry is that of a subscription in a tree: `entries[s]` of the tree is the link it came by.
+- A subscription goes up the tree of each advertisement that it meets (CLIMB), from the broker of its client: when it
+  is issued up those that this knows, and up a tree that grows later when that comes. Trees that are to be climbed over
+  one link are named in one message. A withdrawal goes the same way (LEAVE). An entry is that of a subscription in a
+  tree: `entries[s]` of the tree is the link that it came by.
 - A publication carries the name of one tree, that of the first of its publisher's advertisements that holds it, and
   goes where entries of this tree lead. What no advertisement of its publisher holds is dropped where it enters, with a
   row in the table `outside`.
@@ -20,8 +21,9 @@ links, over trees t and the subscriptions s that meet them, whose home is depth(
 
     PLANT     2E - (B - 1) for each tree
     FELL      2E
-    CLIMB     the sum of depth(t, s)
-    entries   of brokers that are no homes: as many as CLIMB, and one of every tree at every broker
+    entries   the sum of depth(t, s), one of each s at its home, and one of every tree at every broker
+    CLIMB     the sum of depth(t, s) for trees that grow later than s is issued; for those that stand then, of each s
+              the different beginnings of its ways up
 
 An advertisement has settled when the last CLIMB that it pulled has been handled: each tree pulls its own, so none waits
 for another's. But a publication takes the tree of the first advertisement that holds it. So an advertisement `depends`
@@ -48,6 +50,7 @@ lower one are not heeded. Clients' brokers know what these want, so all else fol
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar
 
@@ -227,7 +230,7 @@ class Trees(BrokerProtocol):
         self.trees[tid] = tree
         for id_ in sorted(self.mine):
             if meet(tree.box, self.mine[id_]):
-                self._climb(message, id_, tid, tree)
+                self._climb(message, id_, [tid])
         for link in others:
             node.send(message, link, PLANT, said, tid)
         if asks:
@@ -335,52 +338,58 @@ class Trees(BrokerProtocol):
             return
         row = self.node.row(message.body)
         self._own_interest(id_, row)
-        for tid, tree in sorted(self.trees.items()):
-            if not tree.felled and meet(tree.box, self.mine[id_]):
-                self._climb(message, id_, tid, tree)
+        trees = sorted(self.trees.items())
+        self._climb(message, id_, [tid for tid, tree in trees if not tree.felled and meet(tree.box, self.mine[id_])])
 
     def _own_interest(self, id: int, row: Any) -> None:
         self.mine[id] = self._box(row)
         self._hold(id, row)
 
-    def _climb(self, message: Message, id: int, tid: int, tree: Tree) -> None:
-        """A subscription of a client of this broker begins its way up a tree."""
+    def _climb(self, message: Message, id: int, tids: list[int]) -> None:
+        """A subscription of a client of this broker begins its way up some trees."""
         row = self.node.table.interest(id)[1]
-        tree.entries[id] = LOCAL
-        self._hold(id, row)
-        if tree.up != LOCAL:
-            self.node.send(message, tree.up, CLIMB, {"tree": tid, "row": row.tolist()}, id)
+        for tid in tids:
+            self.trees[tid].entries[id] = LOCAL
+            self._hold(id, row)
+        self._send_up(message, CLIMB, id, tids, {"row": row.tolist()})
 
     def _climbs(self, message: Message) -> None:
         """CLIMB."""
-        said = self.node.body(message)
-        tree = self.trees.get(said["tree"])
-        if tree is None or tree.felled or message.word in tree.entries:
-            return
-        tree.entries[message.word] = message.link
-        self._hold(message.word, said["row"])
-        if tree.up != LOCAL:
-            self.node.forward(message, tree.up)
+        said, id_, new = self.node.body(message), message.word, []
+        for tid in said["trees"]:
+            tree = self.trees.get(tid)
+            if tree is not None and not tree.felled and id_ not in tree.entries:
+                tree.entries[id_] = message.link
+                self._hold(id_, said["row"])
+                new.append(tid)
+        self._send_up(message, CLIMB, id_, new, {"row": said["row"]})
 
     def _unsubscribe(self, message: Message) -> None:
         id_ = message.word
         if id_ not in self.mine:
             return
-        for tid, tree in sorted(self.trees.items()):
-            if tree.entries.get(id_) == LOCAL:
-                self._forget(id_, tree)
-                if tree.up != LOCAL:
-                    self.node.send(message, tree.up, LEAVE, {"tree": tid}, id_)
+        self._leave(message, id_, sorted(self.trees))
         del self.mine[id_]
         self._release(id_)
 
     def _leaves(self, message: Message) -> None:
         """LEAVE."""
-        tree = self.trees.get(self.node.body(message)["tree"])
-        if tree is not None and tree.entries.get(message.word) == message.link:
-            self._forget(message.word, tree)
-            if tree.up != LOCAL:
-                self.node.forward(message, tree.up)
+        self._leave(message, message.word, self.node.body(message)["trees"])
+
+    def _leave(self, message: Message, id: int, tids: Iterable[int]) -> None:
+        """A subscription does not come over a link any more, or from its client, in some trees."""
+        gone = [tid for tid in tids if tid in self.trees and self.trees[tid].entries.get(id) == message.link]
+        for tid in gone:
+            self._forget(id, self.trees[tid])
+        self._send_up(message, LEAVE, id, gone, {})
+
+    def _send_up(self, message: Message, type: int, id: int, tids: list[int], said: dict[str, Any]) -> None:
+        """Tell whoever is above in some trees of a subscription, over each link once."""
+        above: dict[int, list[int]] = {}
+        for tid in tids:
+            above.setdefault(self.trees[tid].up, []).append(tid)
+        for link in sorted(above.keys() - {LOCAL}):
+            self.node.send(message, link, type, {"trees": above[link], **said}, id)
 
     def _forget(self, id: int, tree: Tree) -> None:
         del tree.entries[id]
