@@ -45,7 +45,8 @@ on those of the same publisher before it that it overlaps.
 **Faults.** Without `recover` nothing is promised. With it, whoever is told that a link is up again, or down that a tree
 uses, or is up again itself, has all trees planted anew: CLEAR goes over all links with a number that grows; who hears a
 higher one than before forgets all trees, and plants those of its own clients. Trees carry the number, and those of a
-lower one are not heeded. Clients' brokers know what these want, so all else follows.
+lower one are not heeded. Clients' brokers know what these want, so all else follows. Nobody waits for FELL over a link
+that is down.
 """
 
 from __future__ import annotations
@@ -148,6 +149,7 @@ class Trees(BrokerProtocol):
         self.uses: dict[int, int] = {}  # subscription -> of how many trees it is an entry, and whether it is mine
         self.stamp = -1  # when the last tree was planted here
         self.cleared = 0  # the number of the last CLEAR
+        self.down: set[int] = set()  # links over which nothing comes, as far as this was told
 
     # ---- what is promised --------------------------------------------------------------------------------
 
@@ -187,6 +189,10 @@ class Trees(BrokerProtocol):
 
     def on_fault(self, message: Message) -> None:
         link = message.link
+        if message.type == LINK_UP:
+            self.down.discard(link)
+        elif message.type == LINK_DOWN:
+            self.down.add(link)
         used = any(tree.up == link or link in tree.entries.values() for tree in self.trees.values())
         if (
             message.type == RESTART
@@ -194,6 +200,8 @@ class Trees(BrokerProtocol):
             or (message.type == LINK_DOWN and used)
         ):
             self._clear(message, message.time * self.node.env.overlay.brokers + self.node.broker, LOCAL)
+        for tid, tree in list(self.trees.items()):
+            self._bury(tid, tree)
 
     # ---- trees grow --------------------------------------------------------------------------------------
 
@@ -308,7 +316,7 @@ class Trees(BrokerProtocol):
         self._bury(tid, tree)
 
     def _bury(self, tid: int, tree: Tree) -> None:
-        if tree.felled and tree.silent.issuperset(self.node.links):
+        if tree.felled and (tree.silent | self.down).issuperset(self.node.links):
             del self.trees[tid]
 
     def _clear(self, message: Message, number: int, came: int) -> None:

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
+from brokers.contract import NEVER
 from brokers.engine.simulate import MemoryTraces, simulate, tables_of
 from brokers.errors import ProtocolFault
 from brokers.faults import LOST, Crash, Cut, Schedule
@@ -458,6 +459,18 @@ def test_around_a_link_that_is_cut_trees_grow_anew_and_again_when_it_is_up():
         ways.append((went, tables["deliveries"]["client"].size, CLEAR in hops["type"]))
     assert ways[0] == ([(0, 0), (1, 0), (3, 0)], 3, True)  # the other way is not used, but comes up again
     assert ways[1] == ([(0, 0), (1, 2), (3, 0)], 3, True)
+
+
+def test_nobody_waits_for_a_neighbour_that_never_comes_back():
+    net = ring(options={"recover": True})
+    net.send(0, "advertise", ALL, word=net.interest(0), at_ns=20 * MS)
+    net.send(0, "unadvertise", word=net.interest(0), at_ns=300 * MS)
+    left: list[int] = []
+    simulate(
+        replace(net.model(), faults=Schedule((Crash(2, 100 * MS, NEVER),), 5 * MS)),
+        observe=lambda shards: left.extend(shards.shards[0].services.protocols[0].entries().tolist()),
+    )
+    assert [left[broker] for broker in (0, 1, 3)] == [0, 0, 0]
 
 
 def test_a_crash_that_forgot_leaves_nothing_of_what_ended_meanwhile():
