@@ -79,6 +79,9 @@ _OF_LOAD = ("slow", "rest", "spare")
 class Options(Recovers):
     """Options of `trees`."""
 
+    recover: Annotated[
+        bool, Field(description="plant all trees anew when a link or a broker is up again, or a tree's link down")
+    ] = False
     by_load: Annotated[
         bool, Field(description="re-choose trees by what waits: on the way of a publication, and between publications")
     ] = False
