@@ -46,16 +46,10 @@ class ContentRule:
         return Ranges(frozenset(self.kind.interests))
 
     def decisions(self, question: Question) -> DataFrame:
-        from pyspark.sql import functions as F
-
         pairs = self.pairs(question)
         if self.kind.advertised:
             pairs = heeding_offers(pairs, self.pairs(question, self.kind.offers))
-        return pairs.groupBy("publication", "client").agg(
-            F.max("forced").alias("forced"),
-            (F.max("in_time") & ~F.max("forced")).alias("excused"),
-            F.min("issued_ns").alias("since_ns"),
-        )
+        return decided(pairs)
 
     def pairs(self, question: Question, operations: frozenset[int] | None = None) -> DataFrame:
         """A row per publication and interest that holds its values and may count: how the interest stood.
@@ -144,6 +138,17 @@ class ContentRule:
     def _named(self, attribute: int) -> str:
         names = self.kind.params.get("names") or ()
         return names[attribute] if attribute < len(names) else f"attribute {attribute}"
+
+
+def decided(pairs: DataFrame) -> DataFrame:
+    """What the pairs of publications and interests come to, by publication and client."""
+    from pyspark.sql import functions as F
+
+    return pairs.groupBy("publication", "client").agg(
+        F.max("forced").alias("forced"),
+        (F.max("in_time") & ~F.max("forced")).alias("excused"),
+        F.min("issued_ns").alias("since_ns"),
+    )
 
 
 def heeding_offers(pairs: DataFrame, offers: DataFrame) -> DataFrame:

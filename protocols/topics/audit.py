@@ -19,7 +19,7 @@ from brokers.auditing import Question
 from brokers.contract import Kind
 from brokers.errors import InvalidInput
 from brokers.indexes.topics.syntax import DOLLAR, HASH, PLUS
-from protocols.content.audit import heeding_offers
+from protocols.content.audit import decided, heeding_offers
 from protocols.topics.kind import FILTER_AT, NAME_AT, PUBLISH, SUBSCRIBE, Topics, leaves_out, levels_of
 from protocols.topics.matching import Advertised, Filters, Groups
 
@@ -42,18 +42,12 @@ class TopicsRule:
         return judge(frozenset(self.kind.interests), self.mqtt)
 
     def decisions(self, question: Question) -> DataFrame:
-        from pyspark.sql import functions as F
-
         if not self.kind.pair_by_pair:
             raise InvalidInput("a rule that builds on that of topics judges pairs alone; build on `matching.Groups`")
         pairs = self.pairs(question)
         if self.kind.advertised:
             pairs = heeding_offers(pairs, self.pairs(question, self.kind.offers))
-        return pairs.groupBy("publication", "client").agg(
-            F.max("forced").alias("forced"),
-            (F.max("in_time") & ~F.max("forced")).alias("excused"),
-            F.min("issued_ns").alias("since_ns"),
-        )
+        return decided(pairs)
 
     def pairs(self, question: Question, operations: frozenset[int] | None = None) -> DataFrame:
         """A row per publication and subscription that has its name and may count: how the subscription stood.
