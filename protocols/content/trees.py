@@ -36,7 +36,7 @@ on those of the same publisher before it that it overlaps.
   it came *the way* of both: the two trees have the same path from the root to here, which PLANT carries. So behind it
   lies a path of the tree that it is in, whatever it changed; it comes to no broker twice. Once it has branched it
   stays in its tree: elsewhere there are copies that the other tree would meet.
-- *Between publications.* A broker behind which or in front of whose links more than `slow` waits, says so up the tree
+- *Between publications.* A broker where more than `slow` waits, itself or in front of its links, says so up the tree
   (SLOW), once in `rest`. The root goes over to a tree of the advertisement that nobody called slow, or plants one,
   which grows around what is slow. It stands once all have heard of it: a broker that has heard from all its links says
   GROWN up the tree, behind the CLIMBs that it has sent there. So who is in the old tree is in the new one when that
