@@ -14,8 +14,11 @@ from analysis.bench import (
     routing_adverts,
     routing_compared,
     routing_merging,
+    routing_neighbourhood,
+    routing_plumtree,
     routing_practice,
     routing_reliable,
+    routing_retained,
     routing_trees,
 )
 from analysis.bench.models import SUBSCRIPTION, Setting, model
@@ -39,6 +42,8 @@ class Sizes:
     merging: routing_merging.Sizes = field(default=routing_merging.Sizes())
     reliable: routing_reliable.Sizes = field(default=routing_reliable.Sizes())
     trees: routing_trees.Sizes = field(default=routing_trees.Sizes())
+    neighbourhood: routing_neighbourhood.Sizes = field(default=routing_neighbourhood.Sizes())
+    plumtree: routing_plumtree.Sizes = field(default=routing_plumtree.Sizes())
     compared: routing_compared.Sizes = field(default=routing_compared.Sizes())
 
 
@@ -85,6 +90,16 @@ def trees(sizes: Sizes) -> Iterator[Row]:
     yield from routing_trees.rows(sizes.trees)
 
 
+def past_outages(sizes: Sizes) -> Iterator[Row]:
+    """What comes past brokers that are down."""
+    yield from routing_neighbourhood.rows(sizes.neighbourhood)
+
+
+def gossip(sizes: Sizes) -> Iterator[Row]:
+    """Plumtree and HyParView, beside closed forms and published bounds."""
+    yield from routing_plumtree.rows(sizes.plumtree)
+
+
 def all_compared(sizes: Sizes) -> Iterator[Row]:
     """Every protocol beside the others: the table of docs/routing.md."""
     yield from routing_compared.rows(sizes.compared)
@@ -117,6 +132,6 @@ def _speed(built: Model) -> Callable[[], float]:
 
 
 PARTS: tuple[Callable[[Sizes], Iterator[Row]], ...] = (
-    topic_networks, topic_indexes, advertisements, merging_and_leases, reliable_delivery, trees,
-    *routing_practice.PARTS, all_compared,
+    topic_networks, topic_indexes, advertisements, merging_and_leases, reliable_delivery, past_outages, trees,
+    *routing_practice.PARTS, *routing_retained.PARTS, gossip, all_compared,
 )  # fmt: skip
