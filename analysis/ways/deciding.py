@@ -12,15 +12,18 @@ from typing import Any
 
 from analysis.ways.getting import DELIVERED, disorder, twice, unasked
 from analysis.ways.missing import LOST_IT, UNDER_WAY, missed
+from analysis.ways.owed import NOT_WANTED, owed
 from analysis.ways.pair import Decision, Pair, plain
 from analysis.ways.steps import steps
 from analysis.ways.told import Row
 
-NOT_WANTED, NOT_DELIVERED = "not wanted", "not delivered"
+NOT_DELIVERED = "not delivered"
 
 
 def decided(pair: Pair) -> Decision:
     """What became of a pair."""
+    if pair.told.explaining is not None:
+        return owed(pair)
     if len(pair.got) > 1:
         return twice(pair)
     if pair.got and not pair.standing:
