@@ -12,12 +12,10 @@ from typing import Any
 
 from analysis.ways.getting import DELIVERED, disorder, twice, unasked
 from analysis.ways.missing import LOST_IT, UNDER_WAY, missed
-from analysis.ways.owed import NOT_WANTED, owed
+from analysis.ways.owed import NOT_DELIVERED, NOT_WANTED, owed
 from analysis.ways.pair import Decision, Pair, plain
 from analysis.ways.steps import steps
 from analysis.ways.told import Row
-
-NOT_DELIVERED = "not delivered"
 
 
 def decided(pair: Pair) -> Decision:

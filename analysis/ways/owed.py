@@ -13,7 +13,7 @@ from analysis.ways.pair import Decision, Pair, when
 from analysis.ways.ranking import WRONGLY, named_wrongly, not_named, undecided
 from protocols.explaining import EXCUSED, FREE, Due
 
-NOT_WANTED = "not wanted"
+NOT_WANTED, NOT_DELIVERED = "not wanted", "not delivered"
 _IGNORANT = {WITHHELD, NEVER_TOLD, TOO_LATE, WITHDREW, FORGOT}
 
 
@@ -36,8 +36,10 @@ def _decided(pair: Pair, due: Due) -> Decision:
         return _wrongly(pair, due)
     if pair.got:
         return disorder(pair) or Decision(DELIVERED, [], pair.home)
-    if not due.may or not pair.standing:
+    if not due.may:
         return Decision(NOT_WANTED, [], pair.home)
+    if not pair.standing:
+        return Decision(NOT_DELIVERED, [], pair.home)
     return _missing(pair, due)
 
 

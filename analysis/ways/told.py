@@ -82,6 +82,8 @@ class Told:
     service: int
     ends: int = 1 << 62  # what arrives from then on is not handled any more
     promises: Callable[[], Guarantees] = Guarantees
+    options: Mapping[str, Any] = field(default_factory=dict)  # of the protocol
+    seed: int = 1
     _changes: dict[int, Row | None] = field(default_factory=dict)
 
     @classmethod
@@ -90,16 +92,17 @@ class Told:
         scenario = run.manifest["scenario"]
         return cls(
             lambda table, equal: rows_of(run, table, equal), service.kind, service.number,
-            scenario["duration"] + scenario["drain"], lambda: service.guarantees(Network.of(run)),
+            scenario["duration"] + scenario["drain"], lambda: service.guarantees(Network.of(run)), service.options,
+            run.manifest["seed"],
         )  # fmt: skip
 
     @classmethod
     def of_tables(
         cls, tables: Mapping[str, Mapping[str, Any]], kind: Kind, ends: int = 1 << 62,
-        promises: Callable[[], Guarantees] = Guarantees,
+        promises: Callable[[], Guarantees] = Guarantees, options: Mapping[str, Any] | None = None, seed: int = 1,
     ) -> Told:  # fmt: skip
         """Of the only service of a run in memory."""
-        return cls(lambda table, equal: _of(tables.get(table, {}), equal), kind, 0, ends, promises)
+        return cls(lambda table, equal: _of(tables.get(table, {}), equal), kind, 0, ends, promises, options or {}, seed)
 
     def rows(self, table: str, **equal: Any) -> list[Row]:
         """Rows of a table whose columns have these values, or one of a set; `since` and `until` bound time_ns."""
@@ -112,7 +115,10 @@ class Told:
 
     def columns(self, table: str, **equal: Any) -> Columns:
         """The same by column, as judges take tables."""
-        rows = self.rows(table, **equal)
+        return self.as_columns(table, self.rows(table, **equal))
+
+    def as_columns(self, table: str, rows: list[Row]) -> Columns:
+        """Rows of a table by column."""
         names = [column.name for column in (TABLES.get(table) or self.kind.tables[table]).columns]
         return {name: _column([row[name] for row in rows]) for name in names}
 
@@ -236,6 +242,9 @@ class Told:
 
     def message(self, id: int) -> str:
         """The name of a message; the change of what stood from the beginning is less than nothing."""
+        server = id >> 32
+        if self.kind.server and 0 < server < self.nodes:
+            return f"{self.names[server]}#{id & 0xFFFFFFFF}"
         return message_name(abs(id), self.nodes)
 
     def client(self, entity: int) -> str:

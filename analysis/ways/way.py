@@ -50,6 +50,9 @@ class Way:
             before = hop.time_ns - link["delay_ns"]
             done = [each for each in self.at[link["from"]] if each.finish_ns <= before and each.time_ns < hop.time_ns]
             exact = [each for each in done if each.finish_ns == before]
+            alike = [each for each in self.at[hop.broker] if (each.link, each.time_ns) == (hop.link, hop.time_ns)]
+            if 1 < len(exact) <= len(alike):  # links keep their order
+                return exact[alike.index(hop) * len(exact) // len(alike)]
             return max(exact or done, default=None)
         if hop.kind == MESSAGE:
             return None

@@ -6,7 +6,9 @@ Brokers 0 to 3 lie in a line, a link of 1 ms between two. What goes wrong goes w
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, NamedTuple
+from unittest.mock import ANY
 
 from protocols.channels.plain import PlainChannels
 from protocols.channels.server import ANSWER
@@ -161,8 +163,9 @@ class TellsOnce(PlainChannels):
     """Broker 1 tells those below it only once who listens."""
 
     def listen(self, message: Any) -> None:
-        if self.node.broker != 1 or not any(self.told.values()):
-            super().listen(message)
+        if self.node.broker == 1 and any(self.told.values()):
+            self.told = dict.fromkeys(self.told, ANY)
+        super().listen(message)
 
 
 class AnswersTwice(PlainChannels):
@@ -179,7 +182,7 @@ class LosesAnObject(PlainChannels):
 
     def sift(self, message: Any, client: int, query: int, came: Any) -> None:
         if self.node.broker == 0:
-            short = came.answer._replace(objects=came.answer.objects[1:], points=came.answer.points[1:])
+            short = replace(came.answer, objects=came.answer.objects[1:], points=came.answer.points[1:])
             came = came._replace(answer=short)
         super().sift(message, client, query, came)
 
@@ -240,6 +243,15 @@ def _spatial(wrong: type, *acts: Act) -> Case:
     return _case(wrong, "spatial", (0, 3, 2), act(10, 0, "subscribe", 0, (0.0, 0.0, 3.0)), *acts)
 
 
+def query(width: float, period_ms: int = 100) -> tuple[float, ...]:
+    return (period_ms * MS, 0.0, width, 0.0, width)
+
+
+def _channels(wrong: type, *acts: Act) -> Case:
+    """The server is behind broker 0."""
+    return _case(wrong, "channels", (3, 0, 3), act(10, 0, "subscribe", 0, query(500)), *acts, objects=50)
+
+
 PLANTED = (
     Planted(
         AsksOneSide, "topk-gather", _topk(AsksOneSide), "3#0", 0, ("not asked", "b1", "b0", "0#0", None), "missed",
@@ -297,5 +309,20 @@ PLANTED = (
     Planted(
         DoublesObjects, "spatial-flooding", _spatial(DoublesObjects, act(100, 2, "publish", 0, thing(2.0))), "2#0", 0,
         ("delivered twice", "b1", "b0", None, None), "duplicated",
+    ),
+    Planted(
+        AnswersStay, "channels", _channels(AnswersStay), "0#0 at 200", 0, ("withheld", "b1", "b2", "0#0", None), "missed",
+    ),
+    Planted(
+        TellsOnce, "channels", _channels(TellsOnce, act(50, 2, "subscribe", 0, query(400))), "2#0 at 200", 2,
+        ("never told", "b2", "b3", "2#0", "b1"), "missed",
+    ),
+    Planted(
+        AnswersTwice, "channels", _channels(AnswersTwice), "0#0 at 200", 0, ("answered twice", "b1", "b2", None, None),
+        "duplicated",
+    ),
+    Planted(
+        LosesAnObject, "channels", _channels(LosesAnObject, act(12, 1, "subscribe", 0, query(600))), "1#0 at 200", 1,
+        ("answered wrongly", "b0", None, None, None), "unwanted",
     ),
 )  # fmt: skip
