@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from analysis.ways.answering import decided
 from analysis.ways.pair import Decision, plain
 from analysis.ways.rounds import Part, Round
-from analysis.ways.told import Hop, Row
+from analysis.ways.told import Hop, Row, Told, why_lost
 from analysis.ways.way import Way
 
 _OBJECTS_MOST = 20
@@ -29,6 +30,62 @@ def told_of(round: Round) -> dict[str, Any]:
     }  # fmt: skip
 
 
+class Answer:
+    """A message that a server sent in a round."""
+
+    def __init__(self, told: Told, row: Row) -> None:
+        self.told, self.row = told, row
+
+    @property
+    def any_round(self) -> Round | None:
+        """A query in its round, whosever it is."""
+        return next(self._rounds(None), None)
+
+    def round_for(self, client: int | None) -> Round | None:
+        """The query of a client that it has something for; else one of the client's with that period."""
+        rounds = list(self._rounds(client))
+        mine = [
+            each for each in rounds
+            for message in each.messages or ()
+            if message.publication == self.row["publication"] and each.query in message.lines
+        ]  # fmt: skip
+        return next(iter(mine or rounds), None)
+
+    def _rounds(self, client: int | None) -> Iterator[Round]:
+        told = self.told
+        of = {} if client is None else {"client": client}
+        seen: set[int] = set()
+        for row in told.rows("changes", service=told.service, **of):
+            if row["interest"] in seen or row["operation"] not in told.kind.interests:
+                continue
+            if told.explaining.period_of(row) == self.row["period_ns"]:
+                seen.add(row["interest"])
+                yield Round(told, row["interest"], self.row["time_ns"])
+
+    def told_of(self) -> dict[str, Any]:
+        """It as plain data."""
+        told, row, round = self.told, self.row, self.any_round
+        way = Way(told, {"publication": row["publication"]})
+        link = told.links
+        return {
+            "broker": told.names[row["broker"]], "sent_ns": row["time_ns"], "round": row["round"],
+            "period_ns": row["period_ns"], "plan": None if round is None else _plan_of(round),
+            "sent": _sent(told, row, None if round is None else round.messages),
+            "hops": [
+                {
+                    "broker": told.names[hop.broker], "time_ns": hop.time_ns, "finish_ns": hop.finish_ns,
+                    "from": told.names[link[hop.link]["from"]] if hop.link >= 0 else None,
+                }
+                for hop in way.hops
+            ],
+            "losses": [
+                {"time_ns": lost["time_ns"], "from": told.names[link[lost["link"]]["from"]],
+                 "to": told.names[link[lost["link"]]["to"]], "reason": why_lost(lost)}
+                for lost in way.losses if lost["link"] >= 0
+            ],
+        }  # fmt: skip
+
+
 def _plan_of(round: Round) -> dict[str, Any] | None:
     if not round.plans:
         return None
@@ -38,16 +95,22 @@ def _plan_of(round: Round) -> dict[str, Any] | None:
 
 
 def _answer(round: Round, row: Row) -> dict[str, Any]:
-    """A message of the round."""
-    told = round.told
-    heard = sorted({each["client"] - told.nodes for each in told.rows("deliveries", publication=row["publication"])})
+    """A message of the round, and whether it has something for the query."""
     known = next((each for each in round.messages or () if each.publication == row["publication"]), None)
+    return {
+        **_sent(round.told, row, round.messages), "for_it": None if known is None else round.query in known.lines,
+    }  # fmt: skip
+
+
+def _sent(told: Told, row: Row, messages: list[Any] | None) -> dict[str, Any]:
+    """What the server sent, and who heard it."""
+    heard = sorted({each["client"] - told.nodes for each in told.rows("deliveries", publication=row["publication"])})
+    known = next((each for each in messages or () if each.publication == row["publication"]), None)
     return {
         "message": told.message(row["publication"]), "channel": row["channel"], "objects": row["objects"],
         "size_bytes": row["size_bytes"], "heard": heard,
         "listeners": None if known is None else sorted(known.listeners),
         "queries": None if known is None else [told.message(query) for query in sorted(known.lines)],
-        "for_it": None if known is None else round.query in known.lines,
     }  # fmt: skip
 
 

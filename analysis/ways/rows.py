@@ -106,6 +106,28 @@ def of_pair(pair: Pair, decision: Decision | None = None) -> Picture:
     return replace(drawn, elsewhere=elsewhere)
 
 
+def of_messages(told: Told, title: str, ways: list[Way], changes: set[int], types: set[int], client: Row) -> Picture:
+    """Messages of a server to a client, with what of some changes matters: messages of some types.
+
+    `client` is a change of its own.
+    """
+    hops = {hop for hop in told.hops(cause=changes) if hop.type in types} if changes else set()
+    hops |= {hop for way in ways for hop in way.hops}
+    count = len(hops)
+    if count > EVENTS_FEW:
+        _, following = told.nearer(client["broker"])
+        at, near = max(hop.broker for hop in hops), {client["broker"]}
+        while at in following and at not in near:
+            near.add(at)
+            at = following[at]
+        hops = {hop for hop in hops if hop.broker in near}
+    losses = [row for way in ways for row in way.losses]
+    deliveries = [row for way in ways for row in way.deliveries if row["client"] == client["client"]]
+    between = min((hop.time_ns for hop in hops), default=0), max((hop.time_ns for hop in hops), default=0)
+    drawn = _picture(told, title, hops, losses, deliveries, between, ways, client["broker"])
+    return replace(drawn, elsewhere=count - len(hops))
+
+
 def of_way(way: Way) -> Picture:
     """A publication by itself."""
     told = way.told

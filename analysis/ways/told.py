@@ -210,6 +210,11 @@ class Told:
         target = self.kind.manifest.explains
         return load_as("explanations", target)(self.kind) if target else None
 
+    @property
+    def answers(self) -> bool:
+        """Whether a server answers queries again and again, and the kind explains that."""
+        return hasattr(self.explaining, "answered")
+
     @cached_property
     def in_wholes(self) -> bool:
         """Whether answers are right or wrong as wholes, by the audit rule."""

@@ -311,7 +311,8 @@ PLANTED = (
         ("delivered twice", "b1", "b0", None, None), "duplicated",
     ),
     Planted(
-        AnswersStay, "channels", _channels(AnswersStay), "0#0 at 200", 0, ("withheld", "b1", "b2", "0#0", None), "missed",
+        AnswersStay, "channels", _channels(AnswersStay), "0#0 at 200", 0, ("withheld", "b1", "b2", "0#0", None),
+        "missed",
     ),
     Planted(
         TellsOnce, "channels", _channels(TellsOnce, act(50, 2, "subscribe", 0, query(400))), "2#0 at 200", 2,
