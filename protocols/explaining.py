@@ -85,6 +85,7 @@ class Explaining(Protocol):
     carries: ClassVar[frozenset[int]]  # types of messages that bring a publication to who gets it
     asks: ClassVar[frozenset[int]]  # that ask who should, and are answered
     answers: ClassVar[frozenset[int]]  # that answer
+    called: ClassVar[Mapping[int, str]]  # what other messages of the kind's protocols are called
 
     def due(self, asked: Asked) -> Due:
         """What the definition says."""

@@ -89,8 +89,8 @@ def of_pair(pair: Pair, decision: Decision | None = None) -> Picture:
     interests = {row["interest"] for row in pair.standing or pair.wanting} | {each.about["interest"] for each in heard}
     changes = {row["change"] for row in told.rows("changes", interest=interests)} if interests else set()
     changes |= {each.hop.cause for each in heard if each.hop is not None}
-    if decision is not None and decision.last is not None:
-        changes.add(decision.last)
+    if decision is not None:
+        changes |= {each for each in (decision.last, decision.change) if each is not None}
     hops = {*pair.way.hops, *(told.hops(cause=changes) if changes else [])}
     count = len(hops)
     if count > EVENTS_FEW:

@@ -258,6 +258,8 @@ class Told:
     def type_name(self, type: int) -> str:
         """What a message is called; those of protocols have a number only."""
         names = {number: name for name, number in self.kind.types.items()}
+        if self.explaining is not None:
+            names |= self.explaining.called
         return names.get(type, f"message of type {type}")
 
     def over(self, link: int) -> str:

@@ -55,6 +55,7 @@ class ChannelsExplained:
     carries: ClassVar[frozenset[int]] = frozenset({ANSWER})
     asks: ClassVar[frozenset[int]] = NO_TYPES
     answers: ClassVar[frozenset[int]] = NO_TYPES
+    called: ClassVar[Mapping[int, str]] = {ANSWER: "answer", LISTEN: "listeners"}
     listens: ClassVar[int] = LISTEN  # the messages that say who listens to what
     planned_type: ClassVar[int] = PLANNED
     round_type: ClassVar[int] = ROUND

@@ -32,6 +32,7 @@ class SpatialExplained:
     carries: ClassVar[frozenset[int]] = frozenset({PUBLISH})
     asks: ClassVar[frozenset[int]] = NO_TYPES
     answers: ClassVar[frozenset[int]] = NO_TYPES
+    called: ClassVar[Mapping[int, str]] = {}
 
     def __init__(self, kind: Kind) -> None:
         assert isinstance(kind, Spatial)

@@ -31,6 +31,7 @@ class TopKExplained:
     carries: ClassVar[frozenset[int]] = frozenset({PUBLISH, DELIVERY})
     asks: ClassVar[frozenset[int]] = frozenset({QUESTION})
     answers: ClassVar[frozenset[int]] = frozenset({ANSWER})
+    called: ClassVar[Mapping[int, str]] = {QUESTION: "question", ANSWER: "answer", DELIVERY: "delivery"}
 
     def __init__(self, kind: Kind) -> None:
         assert isinstance(kind, TopK)
