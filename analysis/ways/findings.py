@@ -17,9 +17,11 @@ from analysis.spark.explain import explain, opened, text
 from analysis.spark.trace import services_of
 from analysis.ways.leaving import staying
 from analysis.ways.picturing import as_text, picture, write_svg
+from analysis.ways.stopping import stopping
 from analysis.ways.told import Told
 from brokers.errors import BrokerlabError
 from brokers.names import table
+from scenarios.hunt.stopped import Stopped
 from scenarios.loader import from_data
 from scenarios.running import run
 
@@ -56,6 +58,15 @@ def explained(judge: str, told: str, kept: Path, folder: Path, scenario: Mapping
     why = found["to"]["why"]
     said = [f"{why['verdict']}: {why['said'][0]}" if why["said"] else why["verdict"], *why["said"][1:]]
     return said + (found["beside"]["said"][:1] if "beside" in found else [])
+
+
+def cut_short(found: Stopped, folder: Path) -> list[str]:
+    """The same of a case that does not come to its end, from its trace up to there."""
+    why = stopping(found)
+    (folder / "explanation.txt").write_text("\n".join(why.lines) + "\n", "utf-8")
+    (folder / "diagram.txt").write_text(as_text(why.picture) + "\n", "utf-8")
+    write_svg(why.picture, folder / "diagram.svg")
+    return why.decision.said[1:]
 
 
 def named(told: str, nodes: int) -> tuple[str | None, int | None, int | None]:

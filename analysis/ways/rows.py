@@ -128,6 +128,16 @@ def of_messages(told: Told, title: str, ways: list[Way], changes: set[int], type
     return replace(drawn, elsewhere=count - len(hops))
 
 
+def of_events(told: Told, title: str, hops: Iterable[Hop], more: Iterable[Line] = ()) -> Picture:
+    """Some events, and what else there is to show."""
+    hops = set(hops)
+    between = min((hop.time_ns for hop in hops), default=0), max((hop.time_ns for hop in hops), default=0)
+    drawn = _picture(told, title, hops, [], [], between, [], None)
+    lines = sorted([*drawn.lines, *more])
+    columns = sorted({*drawn.columns, *(line.broker for line in more)})
+    return replace(drawn, lines=lines, columns=columns, names={each: told.names[each] for each in columns})
+
+
 def of_way(way: Way) -> Picture:
     """A publication by itself."""
     told = way.told
