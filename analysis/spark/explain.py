@@ -59,8 +59,8 @@ def explain(
     publications, changes = _rows(run, "publications", "publication", key), _rows(run, "changes", "change", key)
     if not publications and not changes:
         raise InvalidInput(
-            f"{run.path}: nobody sent a message {message_name(key, nodes)} ({key}); say client#number, as in 37#5, or "
-            "an id from the table publications or changes"
+            f"{run.path}: nobody sent a message {message if '#' in message else message_name(key, nodes)} ({key}); say "
+            "client#number, as in 37#5, or an id from the table publications or changes"
         )
     clients = _clients(run, nodes)
     if client is not None and not 0 <= client < clients:

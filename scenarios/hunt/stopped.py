@@ -22,6 +22,7 @@ from scenarios.hunt.case import Case
 from scenarios.hunt.running import EVENTS_MOST, said
 from scenarios.hunt.shared import Shared
 
+_WINDOW_NS = 1  # what was handled in a window is in the trace once that is over
 _WAYS = ("one", "horizon")  # of cutting: some mistakes show in stretches only
 
 
@@ -52,7 +53,7 @@ def _stopped(case: Case, cutting: Cutting) -> Stopped | None:
     traces, shared = MemoryTraces("full", tables_of(model)), Shared(spec.protocol_class)
     try:
         with lowered(case.thresholds):
-            simulate(model, trace=traces, cutting=cutting)
+            simulate(model, trace=traces, cutting=cutting, max_window_ns=_WINDOW_NS)
     except Interrupted:
         raise KeyboardInterrupt from None
     except Exception as error:  # of the protocol, which may raise anything
