@@ -95,16 +95,19 @@ def told_round(found: dict[str, Any]) -> list[str]:
         f"round {found['round']}, due at {when(found['at_ns'])}",
     ]
     if found["plan"] is not None:
-        plan = found["plan"]
-        begun = f"begun at {when(plan['began_ns'])}, in force from {when(plan['in_force_ns'])}"
-        because = f", because of {plan['cause']}" if plan["cause"] else ""
-        lines.append(f"plan {plan['number']}: {begun}{because}")
+        lines.append(_told_plan(found["plan"]))
     if found["owed"] is not None:
         ids = ", ".join(map(str, found["owed"]["ids"]))
         more = ", …" if found["owed"]["objects"] > len(found["owed"]["ids"]) else ""
         lines.append(f"owed: {found['owed']['objects']} objects" + (f" ({ids}{more})" if ids else ""))
     received = f"{' and '.join(map(str, found['received']))} objects" if found["received"] else "nothing"
     return [*lines, f"received: {received}", *(_told_sent(each) for each in found["answers"])]
+
+
+def _told_plan(plan: dict[str, Any]) -> str:
+    begun = f"begun at {when(plan['began_ns'])}, in force from {when(plan['in_force_ns'])}"
+    because = f", because of {plan['cause']}" if plan["cause"] else ""
+    return f"plan {plan['number']}: {begun}{because}"
 
 
 def _told_sent(each: dict[str, Any]) -> str:
@@ -126,6 +129,7 @@ def told_answer(found: dict[str, Any]) -> list[str]:
         f"{found['message']} ({found['id']}): answer of service {found['service']}, {sent}, round {found['round']} of "
         f"every {when(found['period_ns'])}",
         _told_sent({**found["sent"], "for_it": None}),
+        *([] if found["plan"] is None else [_told_plan(found["plan"])]),
         "queries in its header: " + ("unknown" if found["sent"]["queries"] is None else _few(found["sent"]["queries"])),
     ]
     if found["sent"]["listeners"] is not None:
