@@ -24,6 +24,7 @@ from brokers.engine.runfolder import open_run
 from brokers.errors import InvalidInput
 from brokers.faults import AWAY, EXPIRED, REASONS
 from brokers.naming import message_name
+from protocols.explaining import NOT_OWED
 from topology.overlay import broker_label
 
 if TYPE_CHECKING:
@@ -110,6 +111,8 @@ def explain(
         result["to"] = _why(run, service, publications[0], client, hops, deliveries, names, result)
         pair = Pair(Told.of_run(run, service), publications[0], client + nodes)
         result["to"]["why"] = told_of(pair)
+        if pair.told.explaining is not None:
+            result["to"]["said"] = _said_of(result["to"])
     if beside is not None:
         result["beside"] = _beside(run, service, publications[0], client, beside, trust)
     return result
@@ -296,6 +299,18 @@ def _said(
         return f"client {client} did not get it: it never reached broker {home}; copies were lost from {where}"
     last = names[hops[-1]["broker"]] if hops else "nowhere"
     return f"client {client} did not get it: it never reached broker {home}, and was handled last at {last}; {because}"
+
+
+def _said_of(to: dict[str, Any]) -> str:
+    """The same of a kind that says itself what the definition gives."""
+    rightly = to["why"]["due"] == NOT_OWED
+    reasons = "; ".join(f"interest {each['name']} ({each['when']}) {each['reason']}" for each in to["interests"][:5])
+    told = f": {reasons}" if reasons else ": it never asked for anything in this service"
+    if to["delivered_ns"]:
+        count = len(to["delivered_ns"])
+        times = f", {count} times" if count > 1 else ""
+        return f"client {to['client']} got it{times}{', wrongly' if rightly else ''}{told}"
+    return f"client {to['client']} did not get it{', rightly' if rightly else ''}{told}"
 
 
 def _told_fallen(fallen: list[dict[str, Any]]) -> list[str]:
