@@ -131,7 +131,10 @@ def _not_heard(round: Round, part: Part) -> Decision:
     held, sentence = _word_stops(round, stop, since)
     if held is None:
         return Decision(WITHHELD, said, stop, decision.towards, change, sure=first)
-    return Decision(NEVER_TOLD, [*said, sentence], stop, decision.towards, change, held=held, sure=first)
+    if before and not first:
+        said += [sentence, "That may be as it should: who listens to what is told on where it has changed."]
+        return Decision(WITHHELD, said, stop, decision.towards, change, sure=False)
+    return Decision(NEVER_TOLD, [*said, sentence], stop, decision.towards, change, held=held)
 
 
 def _word_stops(round: Round, target: int, since: int) -> tuple[int | None, str]:

@@ -14,6 +14,7 @@ from analysis.ways.pair import Pair, when
 from analysis.ways.told import Hop, Row, Told
 from brokers.contract import MESSAGE, TIMER
 from brokers.errors import InvalidInput
+from protocols.explaining import NOT_OWED
 
 _WHOLE = ("brokers", "changes", "dependencies", "losses", "doubled", "faults", "publications")
 
@@ -41,6 +42,7 @@ class Round:
     told: Told
     query: int
     at_ns: int
+    of_ns: int | None = None  # the period of its versions that are meant; None: that of what is due then
 
     # ---- what the trace has ------------------------------------------------------------------------------
 
@@ -53,18 +55,25 @@ class Round:
 
     @cached_property
     def period_ns(self) -> int:
-        """The period in whose rounds the time is."""
+        """The period in whose rounds the time is; of several that the query had, that by which something is due."""
+        if self.of_ns is not None:
+            return self.of_ns
         if not self.versions:
             raise InvalidInput(f"{self.name}: no query has this name; say the message that asked for it first")
         periods = [self.told.explaining.period_of(row) for row in self.versions]
-        found = next((period for period in reversed(periods) if self.at_ns % period == 0 and self.at_ns > 0), None)
-        if found is None:
+        found = [period for period in dict.fromkeys(reversed(periods)) if self.at_ns % period == 0 and self.at_ns > 0]
+        if not found:
             last = periods[-1]
             below = self.at_ns // last * last
             near = " or ".join(when(each) for each in (below, below + last) if each > 0)
             due = f"query {self.name} is due every {when(last)}"
             raise InvalidInput(f"{due}, and {when(self.at_ns)} is no multiple of that; say {near}")
-        return found
+        return found[0] if len(found) == 1 else min(found, key=self._unlike)
+
+    def _unlike(self, period_ns: int) -> tuple[bool, bool]:
+        """The less, the more a period is the one that matters."""
+        due = Round(self.told, self.query, self.at_ns, period_ns).due
+        return due.due == NOT_OWED, not due.received
 
     @property
     def number(self) -> int:
@@ -90,7 +99,7 @@ class Round:
         tables["received"] = told.columns("received", service=told.service, query=self.query, round=self.number)
         listening = told.rows("hops", service=told.service, type={explaining.listens, explaining.planned_type})
         tables["hops"] = told.as_columns("hops", listening + (told.rows("hops", body=ids) if ids else []))
-        return explaining.answered(tables, told.promises(), told.service, self.query, self.at_ns)
+        return explaining.answered(tables, told.promises(), told.service, self.query, self.at_ns, self.period_ns)
 
     @cached_property
     def server(self) -> int:

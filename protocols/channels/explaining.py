@@ -83,26 +83,21 @@ class ChannelsExplained:
         ids: list[int] = self.kind.answer(self.kind.asked(np.asarray(change["values"], np.float64))).tolist()
         return ids
 
-    def answered(self, tables: Tables, guarantees: Guarantees, service: int, query: int, at_ns: int) -> RoundDue:
-        """What a query was owed at a multiple of its period, as the judge has it."""
-        rounds = Rounds(tables, self.kind, guarantees, service)
-        periods = [period for period in rounds.periods(query) if at_ns % period == 0]
-        received = received_of(tables["received"], service)
-        found = RoundDue(NOT_OWED, ["At that time it was not due: it had ended, began later, or had another period."])
-        for period in periods:
-            owed = rounds.owed(query, period, at_ns)
-            got = received.get((query, period, at_ns // period), [])
-            if not owed.right:
-                found.received += got
-                continue
-            due = FREE if not owed.certain else EXCUSED if owed.excused else OWED
-            counts = sorted({count for count, _ in owed.right})
-            said = [f"It is due at that time, and {' or '.join(map(str, counts))} objects answer it."]
-            if due == FREE:
-                said.append("A change of it was in flight, so that it may be answered so or not at all.")
-            changes = [each.change for each in reversed(owed.versions)]
-            return RoundDue(due, said, changes, owed.right, got)
-        return found
+    def answered(
+        self, tables: Tables, guarantees: Guarantees, service: int, query: int, at_ns: int, period_ns: int
+    ) -> RoundDue:
+        """What a query was owed at a multiple of a period of its, as the judge has it."""
+        owed = Rounds(tables, self.kind, guarantees, service).owed(query, period_ns, at_ns)
+        got = received_of(tables["received"], service).get((query, period_ns, at_ns // period_ns), [])
+        if not owed.right:
+            said = "At that time it was not due: it had ended, began later, or had another period."
+            return RoundDue(NOT_OWED, [said], received=got)
+        due = FREE if not owed.certain else EXCUSED if owed.excused else OWED
+        counts = sorted({count for count, _ in owed.right})
+        found = [f"It is due at that time, and {' or '.join(map(str, counts))} objects answer it."]
+        if due == FREE:
+            found.append("A change of it was in flight, so that it may be answered so or not at all.")
+        return RoundDue(due, found, [each.change for each in reversed(owed.versions)], owed.right, got)
 
     def messages(
         self, hops: Sequence[Any], changes: Mapping[int, Row], answers: Sequence[Row], standing: Sequence[Row],

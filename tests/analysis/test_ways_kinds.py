@@ -194,6 +194,20 @@ def test_every_round_of_a_right_server_is_explained_as_right(faults):
     assert "answered" in verdicts
 
 
+def test_what_is_owed_in_rounds_is_what_the_judge_forces():
+    seen = 0
+    for outcome, told in drawn_runs(["channels"], range(4), faults=False):
+        last, owed = int(outcome.tables["samples"]["time_ns"].max()), 0
+        for query_ in {row["interest"] for row in told.rows("changes")}:
+            versions = Round(told, query_, 0).versions
+            for period in {told.explaining.period_of(row) for row in versions}:
+                dues = [Round(told, query_, at, period).due.due for at in range(period, last, period)]
+                owed += dues.count("owed")
+        assert owed == audit(outcome.tables, outcome.kind, outcome.guarantees).forced
+        seen += owed
+    assert seen
+
+
 # ---- single verdicts ---------------------------------------------------------------------------------------
 
 
@@ -341,6 +355,14 @@ def test_a_plan_that_does_not_fit_what_was_sent_is_not_believed():
     round = round_in(told_by(outcome, tables), "2#0", 200)
     found = round_told(round)["why"]
     assert round.messages is None and not found["sure"] and found["broker"] == "b2" and found["held"] == "b1"
+
+
+def test_of_two_periods_that_a_time_fits_the_one_counts_by_which_it_is_due():
+    case = _channels(TellsOnce, act(210, 0, "subscribe", 0, query(300, period_ms=50))).but(protocol="channels")
+    told = told_by(run(case))
+    one, two = (round_told(round_in(told, "0#0", at_ms)) for at_ms in (200, 300))
+    assert (one["period_ns"], one["why"]["verdict"]) == (100 * MS, "answered")
+    assert (two["period_ns"], two["why"]["verdict"]) == (50 * MS, "answered")
 
 
 def test_a_time_that_is_none_of_the_rounds_is_refused():
