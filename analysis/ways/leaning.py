@@ -14,6 +14,8 @@ from analysis.ways.told import Hop, why_lost
 from brokers.contract import FIRST_PROTOCOL_TYPE, MESSAGE
 from protocols.explaining import Lean
 
+_LOOKED_AT = 200  # changes
+
 
 def ignorant(pair: Pair, broker: int, leans: Sequence[Lean], place: Sequence[int]) -> Decision | None:
     """What a broker had not handled of that before a place in its order; None if it had handled all of it."""
@@ -67,6 +69,15 @@ def stops(pair: Pair, change: int, target: int) -> tuple[int | None, str]:
         f"The way of {name} stops at {pair.at(near.broker)}, which handled it at {when(near.time_ns)} and passed it "
         f"on to {pair.several(to)}, not to {pair.at(following[near.broker])}."
     )
+
+
+def tell_others(pair: Pair) -> bool:
+    """Whether in this run any broker told another of an interest: of the first ones, for there may be many."""
+    told = pair.told
+    asks = told.kind.wants() - told.kind.publications  # objects of `spatial` are told of as publications are
+    rows = told.rows("changes", service=told.service, operation=set(asks))
+    changes = {row["change"] for row in rows[:_LOOKED_AT]}
+    return bool(changes) and any(hop.link >= 0 for hop in told.hops(cause=changes, kind=MESSAGE))
 
 
 def beneath(decision: Decision, said: list[str], verdict: str | None = None) -> Decision:

@@ -6,8 +6,10 @@ it. Where the way stops, what the decision leans on is asked about too: changes 
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from analysis.ways.getting import DELIVERED, disorder, twice, unasked
-from analysis.ways.leaning import beneath, ignorant
+from analysis.ways.leaning import beneath, ignorant, tell_others
 from analysis.ways.missing import FORGOT, NEVER_TOLD, TOO_LATE, UNDER_WAY, WITHDREW, WITHHELD, missed
 from analysis.ways.pair import Decision, Pair, when
 from analysis.ways.ranking import WRONGLY, named_wrongly, not_named, undecided
@@ -48,7 +50,7 @@ def _decided(pair: Pair, due: Due) -> Decision:
 
 def _missing(pair: Pair, due: Due) -> Decision:
     if not pair.told.explaining.decides_first:
-        return _leaning(pair, due, missed(pair))
+        return _untold(pair, _leaning(pair, due, missed(pair)))
     if due.decided is None:
         return undecided(pair)
     if not due.decided.named:
@@ -69,6 +71,15 @@ def _not_brought(pair: Pair, due: Due) -> Decision:
         if due.decided.time_ns + delay >= pair.told.ends:
             return Decision(UNDER_WAY, [named, "The run ended before it can have come there."], root, decision.towards)
     return decision
+
+
+def _untold(pair: Pair, decision: Decision) -> Decision:
+    """Where no broker ever told another of an interest, maybe none has to be told: what was not, withheld nothing."""
+    at_home = decision.held == pair.home is not None and set(pair.informed) <= {pair.home}
+    if decision.verdict != NEVER_TOLD or not at_home or decision.change not in pair.mine or tell_others(pair):
+        return decision
+    said = "In this run no broker told another of any interest: if none has to be told, this one withheld it."
+    return replace(decision, verdict=WITHHELD, sure=False).but(said)
 
 
 def _leaning(pair: Pair, due: Due, decision: Decision) -> Decision:

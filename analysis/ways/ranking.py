@@ -23,6 +23,7 @@ from analysis.ways.missing import (
 )
 from analysis.ways.pair import Decision, Pair, when
 from analysis.ways.told import Hop, Row, why_lost
+from brokers.contract import MESSAGE
 from protocols.explaining import Due
 
 UNDECIDED, LEFT_OUT, NOT_ASKED, NOT_ANSWERED = "undecided", "left out", "not asked", "not answered"
@@ -164,7 +165,7 @@ def _without(pair: Pair, due: Due) -> Decision:
     said = [f"{pair.at(root)} decided who gets {pair.name} at {when(decided.time_ns)}, without {_interest(pair)}."]
     if pair.home == root:
         return _left_out(pair, due, root, None, first, said)
-    if not asking.asked and _spread(pair):
+    if not asking.asked and (_spread(pair) or not _asks(pair)):
         _, following = pair.told.nearer(pair.home)
         return _left_out(pair, due, root, following[root], first, said)
     if pair.home in asking.at:
@@ -180,6 +181,11 @@ def _spread(pair: Pair) -> bool:
     """Whether brokers tell others of interests as clients send them."""
     changing = pair.told.kind.interests | pair.told.kind.revocations
     return any(hop.link >= 0 and hop.type in changing for hop in pair.told.hops(cause=pair.mine))
+
+
+def _asks(pair: Pair) -> bool:
+    """Whether in this run any broker asked another."""
+    return bool(pair.told.hops(type=set(pair.told.explaining.asks), kind=MESSAGE))
 
 
 def _left_out(pair: Pair, due: Due, broker: int, towards: int | None, hop: Hop, said: list[str]) -> Decision:

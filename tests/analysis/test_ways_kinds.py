@@ -27,7 +27,10 @@ from tests.planted.kinds import (
     AsksOneSide,
     KeepsItsAnswer,
     OldValues,
+    OldWeights,
+    SmallObjects,
     TellsOnce,
+    _case,
     _channels,
     _context,
     _spatial,
@@ -222,6 +225,18 @@ def test_where_all_answered_and_one_was_left_out_the_trace_does_not_tell_who_did
     found = why(_topk(ForgetsTheBest), "3#0", 1)
     assert found["verdict"] == "left out" and found["broker"] == "b1" and not found["sure"]
     assert found["said"][-1].endswith("its answer came by b1 - b2. Which of them left it out, the trace does not tell.")
+
+
+def test_where_nobody_tells_of_interests_who_stopped_it_may_have_withheld_it():
+    found = why(_spatial(SmallObjects, act(100, 1, "publish", 0, thing(1.0, payload=0))), "1#0", 0)
+    assert brief(found) == ("withheld", "b1", "b0", "0#0", "b0") and not found["sure"] and found["due"] == "owed"
+    assert found["said"][-1].startswith("In this run no broker told another of any interest")
+
+
+def test_where_nobody_asks_who_decided_was_never_told():
+    acts = (act(50, 0, "reweight", 0, filter_(0.5)), act(100, 1, "publish", None, (0.5, 0.5)))
+    found = why(_case(OldWeights, "topk", (0, 2), *acts, attributes=2, k=2), "1#0", 0)
+    assert brief(found) == ("never told", "b2", "b1", "0#0", "b0")
 
 
 def test_a_rank_names_score_and_who_is_before():
