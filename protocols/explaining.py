@@ -14,16 +14,16 @@ has to have handled. Where somebody decides before anything is delivered (`topk`
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple
 
 from brokers.contract import Guarantees, Kind
 from protocols.judging import Audit, Published, published
 from protocols.standing import Tables
 
 OWED, EXCUSED, FREE, NOT_OWED = "owed", "excused", "free", "not owed"
-NO_TYPES: frozenset[int] = frozenset()
 
 
 class Lean(NamedTuple):
@@ -78,22 +78,22 @@ class Asked:
         return found, one
 
 
-class Explaining(Protocol):
-    """What `explains` names: a class that is called with the kind."""
+class Explaining(ABC):
+    """What `explains` names: a class that is called with the kind. Types are those of the protocols that come along."""
 
-    decides_first: ClassVar[bool]  # whether a broker decides who gets it before anybody is sent it
+    decides_first: ClassVar[bool] = False  # whether a broker decides who gets it before anybody is sent it
     carries: ClassVar[frozenset[int]]  # types of messages that bring a publication to who gets it
-    asks: ClassVar[frozenset[int]]  # that ask who should, and are answered
-    answers: ClassVar[frozenset[int]]  # that answer
-    called: ClassVar[Mapping[int, str]]  # what other messages of the kind's protocols are called
+    asks: ClassVar[frozenset[int]] = frozenset()  # that ask who should, and are answered
+    answers: ClassVar[frozenset[int]] = frozenset()  # that answer
+    called: ClassVar[Mapping[int, str]] = {}  # what messages of the protocols are called
 
+    @abstractmethod
     def due(self, asked: Asked) -> Due:
         """What the definition says."""
-        ...
 
+    @abstractmethod
     def may_want(self, publication: Mapping[str, Any], change: Mapping[str, Any]) -> bool:
         """Whether what a change begins may want a publication, by the values of both; rows of the trace."""
-        ...
 
 
 def ordinal(number: int) -> str:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from analysis.ways.getting import twice
-from analysis.ways.leaning import beneath, ignorant
+from analysis.ways.leaning import beneath, ignorant, judged
 from analysis.ways.missing import LOST_IT, NEVER_TOLD, UNDER_WAY, WITHHELD, missed
 from analysis.ways.pair import Decision, listed, when
 from analysis.ways.ranking import LEFT_OUT
 from analysis.ways.rounds import Part, Round
 from analysis.ways.told import Row
-from protocols.explaining import EXCUSED, FREE, NOT_OWED, Lean
+from protocols.explaining import NOT_OWED, Lean
 
 ANSWERED, NOT_ANSWERED, NOT_DUE = "answered", "not answered", "not due"
 WRONGLY, TWICE = "answered wrongly", "answered twice"
@@ -17,14 +17,7 @@ WRONGLY, TWICE = "answered wrongly", "answered twice"
 
 def decided(round: Round) -> Decision:
     """What became of a query in a round."""
-    due = round.due
-    decision = _decided(round)
-    decision.due, decision.rule = due.due, due.said
-    if not due.received and due.due == FREE:
-        decision.but("That breaks no promise by itself: a change of the query was in flight.")
-    if not due.received and due.due == EXCUSED:
-        decision.but("What was lost excuses it.")
-    return decision
+    return judged(_decided(round), round.due.due, round.due.said, came=bool(round.due.received))
 
 
 def _decided(round: Round) -> Decision:

@@ -12,7 +12,7 @@ from analysis.ways.missing import LOST_IT, NEVER_TOLD, TOO_LATE, fault_of, lost_
 from analysis.ways.pair import Decision, Pair, when
 from analysis.ways.told import Hop, why_lost
 from brokers.contract import FIRST_PROTOCOL_TYPE, MESSAGE
-from protocols.explaining import Lean
+from protocols.explaining import EXCUSED, FREE, Lean
 
 _LOOKED_AT = 200  # changes
 
@@ -78,6 +78,16 @@ def tell_others(pair: Pair) -> bool:
     rows = told.rows("changes", service=told.service, operation=set(asks))
     changes = {row["change"] for row in rows[:_LOOKED_AT]}
     return bool(changes) and any(hop.link >= 0 for hop in told.hops(cause=changes, kind=MESSAGE))
+
+
+def judged(decision: Decision, due: str, rule: list[str], came: bool) -> Decision:
+    """The same with what the definition says of it."""
+    decision.due, decision.rule = due, rule
+    if not came and due == FREE:
+        decision.but("That breaks no promise by itself: what it leans on was in flight or ending.")
+    if not came and due == EXCUSED:
+        decision.but("What was lost excuses it.")
+    return decision
 
 
 def beneath(decision: Decision, said: list[str], verdict: str | None = None) -> Decision:

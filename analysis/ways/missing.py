@@ -33,7 +33,7 @@ def missed(pair: Pair) -> Decision:
     if stop == pair.home:
         return _at_home(pair, stop)
     towards = _towards(pair, stop, following)
-    return short(pair, stop, towards)
+    return _short(pair, stop, towards)
 
 
 def _not_advertised(pair: Pair) -> Decision:
@@ -140,7 +140,7 @@ def _fell(pair: Pair, hop: Hop) -> Fault | None:
     )  # fmt: skip
 
 
-def short(pair: Pair, stop: int, towards: int) -> Decision:
+def _short(pair: Pair, stop: int, towards: int) -> Decision:
     """It came to a broker that did not pass it on to where the client is."""
     hop = pair.carried.at[stop][0]
     to = [each for each in pair.carried.passed_on(stop) if each != towards]

@@ -9,11 +9,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from analysis.ways.getting import DELIVERED, disorder, twice, unasked
-from analysis.ways.leaning import beneath, ignorant, tell_others
+from analysis.ways.leaning import beneath, ignorant, judged, tell_others
 from analysis.ways.missing import FORGOT, NEVER_TOLD, TOO_LATE, UNDER_WAY, WITHDREW, WITHHELD, missed
 from analysis.ways.pair import Decision, Pair, when
 from analysis.ways.ranking import WRONGLY, named_wrongly, not_named, undecided
-from protocols.explaining import EXCUSED, FREE, Due
+from protocols.explaining import Due
 
 NOT_WANTED, NOT_DELIVERED = "not wanted", "not delivered"
 _IGNORANT = {WITHHELD, NEVER_TOLD, TOO_LATE, WITHDREW, FORGOT}
@@ -21,14 +21,7 @@ _IGNORANT = {WITHHELD, NEVER_TOLD, TOO_LATE, WITHDREW, FORGOT}
 
 def owed(pair: Pair) -> Decision:
     """What became of a pair, by the definition of its kind."""
-    due = pair.due
-    decision = _decided(pair, due)
-    decision.due, decision.rule = due.due, due.said
-    if not pair.got and due.due == FREE:
-        decision.but("That breaks no promise by itself: what it leans on was in flight or ending.")
-    if not pair.got and due.due == EXCUSED:
-        decision.but("What was lost excuses it.")
-    return decision
+    return judged(_decided(pair, pair.due), pair.due.due, pair.due.said, came=bool(pair.got))
 
 
 def _decided(pair: Pair, due: Due) -> Decision:

@@ -16,8 +16,6 @@ from brokers.contract import MESSAGE, TIMER
 from brokers.errors import InvalidInput
 from protocols.explaining import NOT_OWED
 
-_WHOLE = ("brokers", "changes", "dependencies", "losses", "doubled", "faults", "publications")
-
 
 class Part(Pair):
     """An answer of a server and a client, for one of its queries."""
@@ -94,7 +92,7 @@ class Round:
         """What the definition says."""
         told, explaining = self.told, self.told.explaining
         ids = {row["publication"] for row in self.answers}
-        tables = {name: told.columns(name) for name in _WHOLE}
+        tables = dict(told.whole)
         tables["answers"] = told.columns("answers", service=told.service, period_ns=self.period_ns, round=self.number)
         tables["received"] = told.columns("received", service=told.service, query=self.query, round=self.number)
         listening = told.rows("hops", service=told.service, type={explaining.listens, explaining.planned_type})

@@ -131,8 +131,12 @@ class Told:
         ]  # fmt: skip
         alone = {name: self.columns(name, publication=id_) for name in ("publications", "deliveries", *own)}
         alone["hops"] = self.columns("hops", body=id_)
-        whole = {name: self.columns(name) for name in _WHOLE}
-        return Asked({**alone, **whole}, {**whole, **alone}, self.promises(), self.service, id_, client)
+        return Asked({**alone, **self.whole}, {**self.whole, **alone}, self.promises(), self.service, id_, client)
+
+    @cached_property
+    def whole(self) -> dict[str, Columns]:
+        """The tables that judges ask about all of a run, but what brokers handled."""
+        return {name: self.columns(name) for name in _WHOLE}
 
     # ---- the overlay ---------------------------------------------------------------------------------
 

@@ -22,7 +22,7 @@ from protocols.channels.judge import Rounds, received_of
 from protocols.channels.kind import SUBSCRIBE, UNSUBSCRIBE, Asked, Channels
 from protocols.channels.plans import Job, Options, Planned, plan_all
 from protocols.channels.server import ANSWER, BEGIN, LISTEN, PLANNED, ROUND
-from protocols.explaining import EXCUSED, FREE, NO_TYPES, NOT_OWED, OWED
+from protocols.explaining import EXCUSED, FREE, NOT_OWED, OWED
 from protocols.standing import Tables
 
 Row = Mapping[str, Any]
@@ -51,10 +51,9 @@ class RoundDue:
 class ChannelsExplained:
     """See the module."""
 
-    decides_first: ClassVar[bool] = False
     carries: ClassVar[frozenset[int]] = frozenset({ANSWER})
-    asks: ClassVar[frozenset[int]] = NO_TYPES
-    answers: ClassVar[frozenset[int]] = NO_TYPES
+    asks: ClassVar[frozenset[int]] = frozenset()
+    answers: ClassVar[frozenset[int]] = frozenset()
     called: ClassVar[Mapping[int, str]] = {ANSWER: "answer", LISTEN: "listeners"}
     listens: ClassVar[int] = LISTEN  # the messages that say who listens to what
     planned_type: ClassVar[int] = PLANNED

@@ -11,7 +11,7 @@ from brokers.contract import Kind
 from brokers.indexes.context.contract import Atom, Profile, checked_profile, references
 from protocols.context.judge import History, Value, holds
 from protocols.context.kind import PUBLISH, SUBSCRIBE, Context, value_word
-from protocols.explaining import EXCUSED, FREE, NO_TYPES, NOT_OWED, OWED, Asked, Due, Lean, listed
+from protocols.explaining import EXCUSED, FREE, NOT_OWED, OWED, Asked, Due, Explaining, Lean, listed
 from protocols.judging import Audit, Published
 from protocols.standing import Version
 from topology.units import format_duration
@@ -19,14 +19,10 @@ from topology.units import format_duration
 _RANK = (OWED, EXCUSED, FREE, NOT_OWED)
 
 
-class ContextExplained:
+class ContextExplained(Explaining):
     """See the module."""
 
-    decides_first: ClassVar[bool] = False
     carries: ClassVar[frozenset[int]] = frozenset({PUBLISH})
-    asks: ClassVar[frozenset[int]] = NO_TYPES
-    answers: ClassVar[frozenset[int]] = NO_TYPES
-    called: ClassVar[Mapping[int, str]] = {}
 
     def __init__(self, kind: Kind) -> None:
         assert isinstance(kind, Context)

@@ -9,7 +9,7 @@ import numpy as np
 
 from brokers.contract import Kind
 from brokers.words import KEYWORDS, word_of, words_of
-from protocols.explaining import EXCUSED, FREE, NO_TYPES, NOT_OWED, OWED, Asked, Due, Lean, listed, ordinal
+from protocols.explaining import EXCUSED, FREE, NOT_OWED, OWED, Asked, Due, Explaining, Lean, listed, ordinal
 from protocols.judging import Audit, Published
 from protocols.spatial.judge import Nearness
 from protocols.spatial.kind import (
@@ -25,14 +25,10 @@ from protocols.standing import Version
 _LEANS_MOST = 16
 
 
-class SpatialExplained:
+class SpatialExplained(Explaining):
     """See the module."""
 
-    decides_first: ClassVar[bool] = False
     carries: ClassVar[frozenset[int]] = frozenset({PUBLISH})
-    asks: ClassVar[frozenset[int]] = NO_TYPES
-    answers: ClassVar[frozenset[int]] = NO_TYPES
-    called: ClassVar[Mapping[int, str]] = {}
 
     def __init__(self, kind: Kind) -> None:
         assert isinstance(kind, Spatial)

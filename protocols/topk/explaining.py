@@ -14,7 +14,19 @@ import numpy as np
 
 from brokers.contract import Kind
 from brokers.indexes.topk.contract import Query, ranked
-from protocols.explaining import EXCUSED, FREE, NOT_OWED, OWED, Asked, Decided, Due, Lean, listed, ordinal
+from protocols.explaining import (
+    EXCUSED,
+    FREE,
+    NOT_OWED,
+    OWED,
+    Asked,
+    Decided,
+    Due,
+    Explaining,
+    Lean,
+    listed,
+    ordinal,
+)
 from protocols.judging import Audit, Published
 from protocols.standing import Standing, Version
 from protocols.topk.asking_record import ANSWER, DELIVERY, QUESTION
@@ -24,7 +36,7 @@ from protocols.topk.kind import PUBLISH, TopK
 _AHEAD_MOST = 3  # filters that rank before, which are named
 
 
-class TopKExplained:
+class TopKExplained(Explaining):
     """See the module."""
 
     decides_first: ClassVar[bool] = True
