@@ -23,7 +23,11 @@ def decided(pair: Pair) -> Decision:
     if pair.told.explaining is not None:
         return owed(pair)
     if len(pair.got) > 1:
-        return twice(pair)
+        decision = twice(pair)
+        if pair.told.kind.counts_copies:
+            decision.sure = False
+            decision.but("A client may get several copies in this service; `brokerlab audit` tells how many are right.")
+        return decision
     if pair.got and not pair.standing:
         return unasked(pair)
     if pair.got:

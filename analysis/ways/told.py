@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from analysis.spark.graph import Network
+from analysis.spark.trace import network_of
 from brokers.contract import Guarantees, Kind
 from brokers.engine.parts import read_part
 from brokers.engine.trace_schema import TABLES
@@ -92,8 +92,8 @@ class Told:
         scenario = run.manifest["scenario"]
         return cls(
             lambda table, equal: rows_of(run, table, equal), service.kind, service.number,
-            scenario["duration"] + scenario["drain"], lambda: service.guarantees(Network.of(run)), service.options,
-            run.manifest["seed"],
+            scenario["duration"] + scenario["drain"], lambda: service.guarantees(network_of(run, [service])),
+            service.options, run.manifest["seed"],
         )  # fmt: skip
 
     @classmethod

@@ -99,6 +99,7 @@ def _completed(model: Any, traces: MemoryTraces) -> dict[str, dict[str, Any]]:
     found["brokers"] = {"broker": np.arange(overlay.nodes), "name": np.array(overlay.names)}
     found["links"] = {
         "link": np.arange(source.size), "from": source, "to": target, "delay_ns": np.repeat(overlay.delay_ns, 2),
+        "latent": np.repeat(np.asarray(overlay.latent if overlay.has_latent else np.zeros(overlay.delay_ns.size)), 2),
     }  # fmt: skip
     found["faults"] = fault_columns(model.faults)
     spec = model.services[0]
