@@ -29,7 +29,7 @@ from scenarios.hunt.case import Case
 from scenarios.hunt.rest import all_gone
 from scenarios.hunt.rounds import ends_all, played
 from scenarios.hunt.running import Outcome
-from scenarios.hunt.sizes import Sizes, sizes_of
+from scenarios.hunt.sizes import ALL, Sizes, sizes_of
 
 WINDOW = 1_000  # things: what grew by less may be a window that is not full yet
 _FIRST = (2, 4)  # after so many rounds it is looked for the first time
@@ -48,7 +48,7 @@ class Grown(NamedTuple):
 
     case: Case  # that is played
     attribute: str
-    broker: int  # that in which it grows most; -1: it is that of all brokers
+    broker: int  # that in which it grows most, or ALL
     sizes: tuple[int, ...]  # after so many rounds each
     rounds: tuple[int, ...]
 
@@ -80,7 +80,7 @@ def grows_soon(outcome: Outcome) -> Iterator[tuple[str, str]]:
 
 def _told(outcome: Outcome, grown: Grown) -> str:
     *before, last = (f"{size:,} after {rounds:,}" for size, rounds in zip(grown.sizes, grown.rounds))
-    where = "" if grown.broker < 0 else f" in broker {outcome.model.overlay.names[grown.broker]}"
+    where = "" if grown.broker == ALL else f" in broker {outcome.model.overlay.names[grown.broker]}"
     return (
         f"{grown.attribute!r} grows for ever{where}: played again and again, with nothing left to do after each round, "
         f"it holds {', '.join(before)} and {last} rounds"
@@ -145,10 +145,9 @@ def _growing_at(case: Case, looks: Sequence[int], each_ns: int) -> list[Grown]:
         if sizes is None:
             return []
         seen.append(sizes)
-    alone = len(seen[0]) == 1
     every = [
-        Grown(case, attribute, -1 if alone else broker, tuple(each[broker][attribute] for each in seen), tuple(looks))
-        for broker, sizes in enumerate(seen[-1])
+        Grown(case, attribute, broker, tuple(each[broker][attribute] for each in seen), tuple(looks))
+        for broker, sizes in sorted(seen[-1].items())
         for attribute in sorted(sizes)
     ]
     most: dict[str, Grown] = {}
@@ -162,13 +161,13 @@ def _steady(sizes: Sequence[int]) -> bool:
     return steps[0] > 0 and all(after >= 2 * _STEADY * before for before, after in pairwise(steps))
 
 
-def _sizes(model: Model, rounds: int, each_ns: int) -> list[Sizes] | None:
+def _sizes(model: Model, rounds: int, each_ns: int) -> dict[int, Sizes] | None:
     """What is remembered after so many rounds; None where they come to no end."""
-    found: list[Sizes] = []
+    found: dict[int, Sizes] = {}
 
     def look(shards: object) -> None:
         (shard,) = shards.shards  # type: ignore[attr-defined]
-        found.extend(sizes_of(shard.services.protocols[0]))
+        found.update(sizes_of(shard.services.protocols[0]))
 
     try:
         with lowered(_TIDIED_FROM):

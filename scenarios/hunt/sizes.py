@@ -24,15 +24,16 @@ _GIVEN = (ShardEnv, Node, Outgoing, Bodies, type)  # to a protocol: not what it 
 _NOT_ITS_OWN = ("brokers.engine.", "topology.", "builtins", "numba.", "weakref")
 
 Sizes = Counter[str]
+ALL = -1
 
 
-def sizes_of(protocol: Any) -> list[Sizes]:
-    """Of the protocol of a shard, broker by broker; of one that serves arrays, all brokers as one."""
+def sizes_of(protocol: Any) -> dict[int, Sizes]:
+    """Of the protocol of a shard, by broker; under `ALL` of one that serves arrays, all brokers as one."""
     if isinstance(protocol, Served):
-        return [*sizes_of(protocol.rest), *sizes_of(protocol.office)]
+        return {**sizes_of(protocol.rest), **sizes_of(protocol.office)}
     if isinstance(protocol, PlainAdaptor):
-        return [_of_broker(each, protocol.shared) for _, each in sorted(protocol.brokers.items())]
-    return [_counted(protocol, set())]
+        return {number: _of_broker(each, protocol.shared) for number, each in protocol.brokers.items()}
+    return {ALL: _counted(protocol, set())}
 
 
 def _of_broker(broker: BrokerProtocol, shared: Mapping[str, Any]) -> Sizes:

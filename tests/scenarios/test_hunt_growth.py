@@ -21,7 +21,7 @@ from scenarios.hunt.judges import JUDGES, judged
 from scenarios.hunt.replaying import replay
 from scenarios.hunt.rounds import ends_all, played
 from scenarios.hunt.running import run
-from scenarios.hunt.sizes import sizes_of
+from scenarios.hunt.sizes import ALL, sizes_of
 from scenarios.hunt.telling import write
 from tests.planted.leaking import LEAKS, RIGHT, Buries, Recalls
 
@@ -219,7 +219,7 @@ class Remembers:
 
 
 def test_things_are_counted_by_their_attributes_and_once():
-    (found,) = sizes_of(Remembers())
+    found = sizes_of(Remembers())[ALL]
     assert {name: found[name] for name in sorted(found)} == {
         "again": 0, "bounded": 51, "call": 0, "data": 8, "env": 0, "inner.deep": 4, "nested": 8, "number": 1, "open": 3,
         "records": 1 + 2 * (1 + 4), "rows": 12, "slotted.kept": 3, "text": 1,
