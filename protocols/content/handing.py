@@ -82,6 +82,8 @@ class HandOver:
         if client in self.awaited:
             self.held.setdefault(client, []).append([node.keep(message), node.key(message), ids, False])
             return
+        if client not in self.last and not node.env.unsure:
+            self._forget_over(message.time)
         self._note(client, node.key(message))
         if client in self.kept:
             self._keep(message, client, [node.keep(message), node.key(message), ids, False])
@@ -92,6 +94,18 @@ class HandOver:
         if self.sessions.keep_ns[stay]:
             last = self.last.setdefault(stay, {})
             last[key >> 32] = max(last.get(key >> 32, -1), key)
+
+    def _forget_over(self, now: int) -> None:
+        """Stays that are over for longer than anything of them is kept: nobody fetches anything there any more."""
+        over = [
+            stay
+            for stay in self.last
+            if stay not in self.kept
+            and stay not in self.awaited
+            and int(self.sessions.end[stay]) + int(self.sessions.keep_ns[stay]) < now
+        ]
+        for stay in over:
+            del self.last[stay]
 
     def _keep(self, message: Message, client: int, one: _Kept) -> None:
         kept = self.kept[client]
