@@ -721,6 +721,11 @@ class BrokerProtocol(ABC):
         """Whether brokers are told of faults; by default where there is an `on_fault`."""
         return cls.on_fault is not None
 
+    @classmethod
+    def wants_load(cls, options: Any) -> bool:
+        """Whether brokers read `node.load` with these options; by default as `sees_load` says."""
+        return cls.sees_load
+
     def on_standing(self, id: int, client: int, broker: int, row: Floats) -> None:
         """Set up the table for an interest that stands at time 0 (`subscriptions: settled`)."""
         raise ProtocolFault(

@@ -20,6 +20,7 @@ from analysis.bench import (
     routing_practice,
     routing_reliable,
     routing_retained,
+    routing_trees,
 )
 from analysis.bench.models import SUBSCRIPTION, Setting, model
 from analysis.bench.rows import REPEATS, Row, medians, row
@@ -41,6 +42,7 @@ class Sizes:
     adverts: routing_adverts.Sizes = field(default=routing_adverts.Sizes())
     merging: routing_merging.Sizes = field(default=routing_merging.Sizes())
     reliable: routing_reliable.Sizes = field(default=routing_reliable.Sizes())
+    trees: routing_trees.Sizes = field(default=routing_trees.Sizes())
     neighbourhood: routing_neighbourhood.Sizes = field(default=routing_neighbourhood.Sizes())
     plumtree: routing_plumtree.Sizes = field(default=routing_plumtree.Sizes())
     compared: routing_compared.Sizes = field(default=routing_compared.Sizes())
@@ -85,6 +87,11 @@ def reliable_delivery(sizes: Sizes) -> Iterator[Row]:
     yield from routing_reliable.rows(sizes.reliable)
 
 
+def trees(sizes: Sizes) -> Iterator[Row]:
+    """Trees of advertisements on overlays with cycles, kept and re-chosen by load."""
+    yield from routing_trees.rows(sizes.trees)
+
+
 def past_outages(sizes: Sizes) -> Iterator[Row]:
     """What comes past brokers that are down."""
     yield from routing_neighbourhood.rows(sizes.neighbourhood)
@@ -118,6 +125,6 @@ def topic_model(setting: Setting, names: int, wildcards: float) -> Model:
 
 
 PARTS: tuple[Callable[[Sizes], Iterator[Row]], ...] = (
-    topic_networks, topic_indexes, advertisements, merging_and_leases, reliable_delivery, past_outages,
+    topic_networks, topic_indexes, advertisements, merging_and_leases, reliable_delivery, past_outages, trees,
     *routing_practice.PARTS, *routing_retained.PARTS, gossip, all_compared,
 )  # fmt: skip

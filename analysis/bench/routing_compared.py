@@ -163,13 +163,21 @@ def _sweep(service: str, protocol: str, sizes: Sizes) -> Sweep:
         said = base, ADVERSITIES[name].overrides, OVERLAYS.get(protocol, ("", {}))[1]
         data: dict[str, Any] = {key: value for each in said for key, value in each.items()} | {"expect": []}
         data["links"] = {key: value for each in said for key, value in each.get("links", {}).items()}
-        data["services"] = [{**alone, "protocol": protocol, "options": options}]
+        data["services"] = [{**_heeded(service, alone, protocol), "protocol": protocol, "options": options}]
         variants.append(({"protocol": protocol, "adversity": name}, from_data(data)))
     points = tuple(points_of(protocol, variants, sizes.seeds, base["seed"]))
     return Sweep(
         f"{SCENARIO}-{protocol}", "", SCENARIO, base["seed"], sizes.seeds, ("protocol", "adversity"), (), points, 0,
         identity(base, base["seed"], (service, protocol)),
     )  # fmt: skip
+
+
+def _heeded(service: str, alone: dict[str, Any], protocol: str) -> dict[str, Any]:
+    """The service; of names, with advertisements of all names for a protocol that requires them."""
+    if service != "names" or not load_as("protocols", SERVICES[service].protocols[protocol].target).requires:
+        return alone
+    press = [{"source": "topic-advertise", "clients": clients} for clients in ("north-press", "south-press")]
+    return {**alone, "adverts": True, "workload": [*alone["workload"], *press]}  # behind, so that all others draw alike
 
 
 def _options(service: str, protocol: str) -> dict[str, Any]:

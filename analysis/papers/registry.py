@@ -52,12 +52,13 @@ PAPERS: dict[str, Entry] = {
     ),
     "routing": Entry(
         "analysis.papers.routing:advertisements",
-        "routing among brokers: closed forms and printed numbers of advertisements, merging, leases, clusters, crashes",
+        "routing among brokers: closed forms and printed numbers of advertisements, trees, merging, leases, crashes",
         {
             "further": [
                 "analysis.papers.routing:merging", "analysis.papers.routing:leases",
                 "analysis.papers.routing:rendezvous", "analysis.papers.routing:practice",
                 "analysis.papers.routing:reliable", "analysis.papers.routing:neighbourhood",
+                "analysis.papers.routing:trees",
             ],
             "kind": "content",
             "tiny": "analysis.papers.tiny:routing",

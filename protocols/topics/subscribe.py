@@ -30,7 +30,7 @@ from protocols.topics.tree import USUALLY_WILD, FilterParameters, Tree
 from topology.draws import uniform_each
 from topology.units import Duration
 
-_NUMBER_MAX = 1_000_000
+NUMBER_MAX = 1_000_000
 _GROUP_DRAW = 1 << 40  # of a client's stream: behind all of its subscriptions
 _HANDLINGS = {"always": 0, "if-new": IF_NEW, "never": NEVER_KEPT}
 _SAMPLE = 512  # names and subscriptions that stand for all
@@ -55,8 +55,8 @@ class TopicSubscribeParameters(FilterParameters):
 
     @model_validator(mode="after")
     def _not_too_many(self) -> TopicSubscribeParameters:
-        if self.number[1] > _NUMBER_MAX:
-            raise ValueError(f"`number` is at most {_NUMBER_MAX:,} subscriptions per client (got {self.number[1]})")
+        if self.number[1] > NUMBER_MAX:
+            raise ValueError(f"`number` is at most {NUMBER_MAX:,} subscriptions per client (got {self.number[1]})")
         return self
 
     @classmethod

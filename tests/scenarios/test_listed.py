@@ -102,7 +102,9 @@ def carried_out(
 
 def advertised(service: dict[str, Any]) -> dict[str, Any]:
     """The same, in which whoever publishes says so before."""
-    adverts = [{**each, "source": "advertise"} for each in service["workload"] if each["source"] == "publish"]
+    sources = {"publish": "advertise", "topic-publish": "topic-advertise"}
+    workload = [each for each in service["workload"] if each["source"] in sources]
+    adverts = [{**each, "source": sources[each["source"]]} for each in workload]
     known = ("source", "clients", "domain")
     adverts = [{key: each[key] for key in known if key in each} for each in adverts]
     return {**service, "adverts": True, "workload": [*adverts, *service["workload"]]}
@@ -153,7 +155,7 @@ def test_every_workload_drives_a_service_of_each_kind_that_it_is_for(name, tmp_p
         mine = next((each for each in service["workload"] if each["source"] == name), None)
         if mine is None:
             mine = {"source": name, "clients": service["workload"][0]["clients"], **WORKLOAD.get(name, {})}
-            service = advertised(service) if name == "advertise" else {**service, "workload": [mine]}
+            service = advertised(service) if name.endswith("advertise") else {**service, "workload": [mine]}
         assert carried_out(tmp_path, service)["deliveries"] > 0
 
 
