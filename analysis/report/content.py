@@ -117,13 +117,13 @@ def _hops(found: Gathered, ids: Array, columns: Columns) -> None:
     columns.add("hop_at", np.where(rows["link"] >= 0, rows["link"], links + rows["broker"])[order])
     columns.add("hop_service", rows["service"][order])
     columns.add("hop_type", rows["type"][order])
-    columns.add("hop_payload", payload(found, rows)[order])
+    columns.add("hop_payload", found.carries(rows["body"])[order])
     columns.add("hop_cause", _index(ids, rows["cause"])[order])
     columns.add("hop_body", _index(ids, rows["body"])[order])
 
 
-def payload(found: Gathered, rows: Rows) -> NDArray[np.bool_]:
-    """Which events carry a publication between brokers."""
+def _passed_on(found: Gathered, rows: Rows) -> NDArray[np.bool_]:
+    """Which events are messages that pass a publication on, and no question or answer about one."""
     carries = np.zeros(rows["service"].size, np.bool_)
     for each in found.kinds or ():
         types = sorted(each.kind.publications)
@@ -172,7 +172,7 @@ def _waste(found: Gathered) -> dict[str, Array]:
     on_links = np.zeros((services, network.source.size), np.int64)
     at_brokers = np.zeros((services, network.brokers), np.int64)
     rows = found.rows("hops")
-    carries = payload(found, rows) & (rows["body"] >= 0)
+    carries = _passed_on(found, rows) & (rows["body"] >= 0)
     if carries.any():
         body, broker, link, time = (rows[name][carries] for name in ("body", "broker", "link", "time_ns"))
         service = rows["service"][carries]

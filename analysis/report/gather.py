@@ -58,6 +58,7 @@ class Gathered:
     notes: list[str] = field(default_factory=list)
     kept: dict[str, Rows] = field(default_factory=dict)
     counts: dict[str, Array] = field(default_factory=dict)
+    published: Array = field(default_factory=lambda: np.empty(0, np.int64))  # ids of all publications, in order
 
     @property
     def names(self) -> list[str]:
@@ -85,6 +86,13 @@ class Gathered:
     def at(self, time_ns: Array, stretches: int = STRETCHES) -> Array:
         """The stretch of each time."""
         return np.clip((time_ns * (stretches / max(1, self.span_ns))).astype(np.int64), 0, stretches - 1)
+
+    def carries(self, body: Array) -> NDArray[np.bool_]:
+        """Whether what messages carry are publications."""
+        if not self.published.size:
+            return np.zeros(body.size, np.bool_)
+        place = np.minimum(np.searchsorted(self.published, body), self.published.size - 1)
+        return self.published[place] == body
 
     def has(self, table: str) -> bool:
         return table in self.run.manifest["tables"]
@@ -184,8 +192,6 @@ def _hops(found: Gathered) -> None:
     spent = found.count("spent_ns", STRETCHES)
     on_links = found.count("on_links", services, found.network.source.size, many)
     at_brokers = found.count("at_brokers", services, found.network.brokers, many)
-    payload = [sorted(each.kind.publications) for each in found.kinds or ()]
-
     def chosen() -> Iterator[Rows]:
         for rows in blocks(found.run, "hops", WANTED["hops"]):
             stretch, service = found.at(rows["time_ns"]), rows["service"]
@@ -194,9 +200,7 @@ def _hops(found: Gathered) -> None:
                 stretch, (rows["finish_ns"] - rows["time_ns"]).astype(np.float64), STRETCHES
             ).astype(np.int64)
             came = (rows["link"] >= 0) & (rows["kind"] == MESSAGE)
-            carries = np.zeros(service.size, np.bool_)
-            for number, types in enumerate(payload):
-                carries |= (service == number) & np.isin(rows["type"], types)
+            carries = found.carries(rows["body"])
             _add(carried, service[came & carries], stretch[came & carries])
             _add(other, service[came & ~carries], stretch[came & ~carries])
             long = found.at(rows["time_ns"], many)
@@ -220,13 +224,16 @@ def _in_sample(sample: Sample, rows: Rows) -> NDArray[np.bool_]:
 
 def _publications(found: Gathered) -> None:
     published = found.count("published", found.services, STRETCHES)
+    ids: list[Array] = []
 
     def chosen() -> Iterator[Rows]:
         for rows in blocks(found.run, "publications", WANTED["publications"]):
             _add(published, rows["service"], found.at(rows["time_ns"]))
+            ids.append(rows["publication"])
             yield _where(rows, found.sample.has(rows["publication"]))
 
     _kept(found, "publications", chosen())
+    found.published = np.unique(np.concatenate(ids)) if ids else found.published
 
 
 def _deliveries_of(found: Gathered) -> None:
@@ -321,6 +328,6 @@ def _whole(table: str) -> Callable[[Gathered], None]:
 
 
 _LOOKS = {
-    "hops": _hops, "publications": _publications, "deliveries": _deliveries_of, "losses": _losses,
+    "publications": _publications, "hops": _hops, "deliveries": _deliveries_of, "losses": _losses,
     "changes": _changes, "samples": _samples, "faults": _whole("faults"), "stays": _whole("stays"),
 }  # fmt: skip

@@ -88,7 +88,7 @@ def _overlay(found: Gathered, where: Places) -> str:
     network = found.network
     shows = [("traffic", "traffic and load")] if "on_links" in found.counts else []
     shows += [("tables", "table sizes")] if "entries" in found.counts else []
-    shows += [("waste", "waste: copies that came for nothing")] if "on_links" in found.counts else []
+    shows += [("waste", "waste: copies that came for nothing")] if found.kinds and "on_links" in found.counts else []
     known = options([(name_of(network, at), "") for at in range(min(network.brokers, _NAMED_MOST))])
     what = f"Overlay of {network.brokers:,} brokers and servers and {network.links:,} links, coloured by what is chosen."
     return (

@@ -1,7 +1,7 @@
 """Where brokers are drawn: where the topology has them on a map or a plane, else where a layout puts them.
 
-A tree is laid out in rings around its middle, each branch with as much of the circle as it has leaves. What has cycles
-begins there, and is moved by springs along its links where it is small enough for that.
+A layout begins with rings around a middle, in which each branch of a tree of shortest ways has as much of the circle as it
+has leaves. Where there are not too many brokers, springs along links and a push between any two move them from there.
 """
 
 from __future__ import annotations
@@ -40,10 +40,9 @@ def places(run: RunFolder, network: Network, *, trust: bool = False) -> Places:
     known = _geography(run, network.names, trust)
     if known is not None:
         return Places(_fitted(_with_servers(known, a, b)), "Brokers lie where the topology has them.", order)
-    if network.links < network.brokers:
-        return Places(_fitted(rings), "The topology has no places: branches of the tree lie in rings.", order)
-    moved = _springs(rings, a, b) if network.brokers <= SPRINGS_MOST else rings
-    how = "by springs along links" if network.brokers <= SPRINGS_MOST else "in rings around a middle"
+    moves = network.brokers <= SPRINGS_MOST
+    how = "by springs along links" if moves else "in rings around a middle"
+    moved = _springs(rings, a, b) if moves else rings
     return Places(_fitted(moved), f"The topology has no places: brokers are laid out {how}.", order)
 
 

@@ -24,7 +24,8 @@ function tableOf(caption, heads, rows) {
     const line = body.insertRow();
     for (const each of row) line.insertCell().textContent = each;
   }
-  const box = element("div", undefined, "scroll");
+  const box = element("div", undefined, "scroll steps");
+  box.tabIndex = 0;
   box.append(table);
   return box;
 }
