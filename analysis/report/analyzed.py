@@ -10,8 +10,8 @@ from brokers.engine.parts import parquet_faults
 from brokers.engine.runfolder import RunFolder
 
 TABLES = {
-    "services": "Services", "stretch": "Latency over that of the quickest path", "hops": "Links that deliveries came over",
-    "cost": "What a delivery cost", "balance": "How even the load is",
+    "services": "Services", "stretch": "Latency over that of the quickest path",
+    "hops": "Links that deliveries came over", "cost": "What a delivery cost", "balance": "How even the load is",
 }  # fmt: skip
 _ROWS_MOST, _COLUMNS_MOST, _BYTES_MAX = 40, 16, 50_000_000
 

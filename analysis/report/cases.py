@@ -145,7 +145,12 @@ def _slowest(found: Gathered) -> Iterator[tuple[int, int, int, str]]:
         mine = np.flatnonzero((rows["service"] == service) & published)
         if mine.size:
             at = mine[np.argmax(took[mine])]
-            yield service, int(rows["publication"][at]), int(rows["client"][at]), f"the slowest, {time(int(took[at]))}"
+            yield (
+                service,
+                int(rows["publication"][at]),
+                int(rows["client"][at]),
+                f"the slowest, {time(int(took[at]))}",
+            )
 
 
 def _case(asked: Cases, service: Service, publication: int, client: int, why: str) -> dict[str, Any] | None:

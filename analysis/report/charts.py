@@ -45,13 +45,15 @@ def _charts(found: Gathered) -> Iterator[Chart]:
             for name, got, sent in zip(names, counts["answered"], counts.get("published", counts["answered"] * 0))
         ]
         svg = lines("Deliveries per publication", seconds.axis, Axis("ratio"), ratio, seconds.shades)
-        yield Chart(svg, "By when they were published: where it dips beside a fault, clients may have missed something.")
+        yield Chart(
+            svg, "By when they were published: where it dips beside a fault, clients may have missed something."
+        )
     if "lost" in counts and counts["lost"].any():
         lost = [Line(name, seconds.per_s(row)) for name, row in zip(names, counts["lost"])]
-        yield Chart(
-            stacked("Lost messages", seconds.axis, Axis("per second"), seconds.begins, seconds.width, lost, seconds.shades),
-            "Every message that a link, a queue or a crash took.", *_totals(names, counts["lost"], "lost"),
-        )  # fmt: skip
+        axes = seconds.axis, Axis("per second")
+        svg = stacked("Lost messages", *axes, seconds.begins, seconds.width, lost, seconds.shades)
+        told = "Every message that a link, a queue or a crash took."
+        yield Chart(svg, told, *_totals(names, counts["lost"], "lost"))
     if "carried" in counts:
         parts = [
             Line(f"{name}, {what}", seconds.per_s(row[at]))

@@ -1,7 +1,7 @@
 """Columns of whole numbers, packed for a page: differences, zigzag, byte planes, deflate, base64.
 
-Bytes of one weight lie together, so that deflate sees like beside like: 10 columns of 89,541 events take 318 kB as text.
-`columns.js` takes them apart again.
+Bytes of one weight lie together, so that deflate sees like beside like: eight columns of 89,541 events take some 320 kB
+as text. `columns.js` takes them apart again.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What a page needs of a trace, in one look at each table: counts over time, and the rows of a sample of messages.
 
-Counts are of all that happened. Rows are of messages that are in the sample, each whole. Tables are read in blocks, so that
-ten million events need no more memory than the block and what is kept.
+Counts are of all that happened. Rows are of messages that are in the sample, each whole. Tables are read in blocks, so
+that ten million events need no more memory than the block and what is kept.
 """
 
 from __future__ import annotations
@@ -38,7 +38,8 @@ WANTED = {
     "deliveries": ("service", "publication", "broker", "client", "published_ns", "time_ns"),
     "losses": ("link", "time_ns", "service", "type", "body", "cause", "reason", "client"),
     "changes": (
-        "change", "service", "operation", "broker", "client", "issued_ns", "settled_ns", "revoked_ns", "gone_ns", "lost",
+        "change", "service", "operation", "broker", "client", "issued_ns", "settled_ns", "revoked_ns", "gone_ns",
+        "lost",
     ),
     "samples": ("time_ns", "broker", "backlog_ns", "queued", "service", "entries"),
     "faults": ("what", "broker", "link", "begin_ns", "end_ns"),
@@ -100,7 +101,7 @@ class Gathered:
 
 def gather(run: RunFolder, hops_most: int, *, trust: bool = False) -> Gathered:
     """Look through a run."""
-    run.check([name for name in ("brokers", "links", *WANTED) if name in run.tables()])
+    run.check(run.tables())
     notes = []
     try:
         kinds: list[Service] | None = services_of(run, trust=trust)
@@ -192,6 +193,7 @@ def _hops(found: Gathered) -> None:
     spent = found.count("spent_ns", STRETCHES)
     on_links = found.count("on_links", services, found.network.source.size, many)
     at_brokers = found.count("at_brokers", services, found.network.brokers, many)
+
     def chosen() -> Iterator[Rows]:
         for rows in blocks(found.run, "hops", WANTED["hops"]):
             stretch, service = found.at(rows["time_ns"]), rows["service"]
@@ -217,7 +219,7 @@ def _in_sample(sample: Sample, rows: Rows) -> NDArray[np.bool_]:
         return np.ones(rows["body"].size, np.bool_)
     neither = (rows["body"] < 0) & (rows["cause"] == -1)
     return np.where(
-        neither, sample.has(rows["time_ns"] ^ rows["broker"]),
+        neither, sample.has(rows["time_ns"] ^ rows["link"]),
         ((rows["body"] >= 0) & sample.has(rows["body"])) | ((rows["cause"] != -1) & sample.has(rows["cause"])),
     )  # fmt: skip
 
@@ -289,29 +291,27 @@ def _samples(found: Gathered) -> None:
     many, brokers = found.stretches, found.network.brokers
     entries = found.count("entries", found.services, brokers, many)
     seen = np.zeros(many, np.bool_)
-    series: dict[int, Array] = {}  # by time: per service sum and most of entries, then of the queue
+    times: Array = np.empty(0, np.int64)
+    totals: Array = np.zeros((0, found.services + 1, 2), np.int64)  # by time: of entries, then of the queue
     for rows in blocks(found.run, "samples", WANTED["samples"]):
         stretch = found.at(rows["time_ns"], many)
         entries[rows["service"], rows["broker"], stretch] = rows["entries"]
         seen[np.unique(stretch)] = True
-        for time in np.unique(rows["time_ns"]).tolist():
-            now = rows["time_ns"] == time
-            kept = series.setdefault(time, np.zeros((found.services + 1, 2), np.int64))
-            for service in range(found.services):
-                of_service = rows["entries"][now & (rows["service"] == service)]
-                kept[service] += (of_service.sum(), 0)
-                kept[service, 1] = max(kept[service, 1], of_service.max(initial=0))
-            first = now & (rows["service"] == 0)  # the queue is told once for each service
-            kept[-1] += (rows["queued"][first].sum(), 0)
-            kept[-1, 1] = max(kept[-1, 1], rows["queued"][first].max(initial=0))
-    for stretch in range(1, many):
-        if not seen[stretch]:
-            entries[:, :, stretch] = entries[:, :, stretch - 1]
-    times = sorted(series)
-    found.counts["sampled_ns"] = np.array(times, np.int64)
-    found.counts["sampled"] = (
-        np.array([series[time] for time in times]) if times else np.zeros((0, found.services + 1, 2), np.int64)
-    )
+        known, times = times, np.union1d(times, rows["time_ns"])
+        grown = np.zeros((times.size, found.services + 1, 2), np.int64)
+        grown[np.searchsorted(times, known)] = totals
+        totals, at = grown, np.searchsorted(times, rows["time_ns"])
+        first = rows["service"] == 0  # the queue is told once for each service
+        for of, where, value in (
+            (rows["service"], at, rows["entries"]),
+            (np.full(int(first.sum()), found.services), at[first], rows["queued"][first]),
+        ):
+            np.add.at(totals[:, :, 0], (where, of), value)
+            np.maximum.at(totals[:, :, 1], (where, of), value)
+    for late in range(1, many):
+        if not seen[late]:
+            entries[:, :, late] = entries[:, :, late - 1]
+    found.counts["sampled_ns"], found.counts["sampled"] = times, totals
 
 
 def _whole(table: str) -> Callable[[Gathered], None]:

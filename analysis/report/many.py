@@ -40,11 +40,17 @@ def _about(found: Comparison) -> str:
 
 def _points(found: Comparison) -> str:
     rows = [
-        [plain(label, 200), str(len(seeds)), ", ".join(plain(Path(run).name, 60) for run in runs[:3]) + (", …" if runs[3:] else "")]
+        [
+            plain(label, 200),
+            str(len(seeds)),
+            ", ".join(plain(Path(run).name, 60) for run in runs[:3]) + (", …" if runs[3:] else ""),
+        ]
         for label, seeds, runs in zip(found.labels, found.seeds, found.runs)
     ]
     notes = listed([plain(each, 400) for each in found.notes]) if found.notes else ""
-    return table("Variants, the first of which the others are compared with", ("variant", "seeds", "runs"), rows) + notes
+    return (
+        table("Variants, the first of which the others are compared with", ("variant", "seeds", "runs"), rows) + notes
+    )
 
 
 def _section(found: Comparison, section: Section) -> str:
@@ -64,22 +70,32 @@ def _row(found: Comparison, row: Row) -> list[Chart]:
     ]
     left = len(found.labels) - len(labels)
     more = f" {left} more variants are in brokerlab compare." if left else ""
-    charts = [Chart(intervals(plain(row.metric), _unit(row.metric), means), f"Means with intervals.{more}", *_figures(found, row))]
+    charts = [
+        Chart(
+            intervals(plain(row.metric), _unit(row.metric), means),
+            f"Means with intervals.{more}",
+            *_figures(found, row),
+        )
+    ]
     apart = [
         (Interval(label, each.estimate.mean, each.estimate.half_width), each)
         for label, each in zip(labels, row.differences) if each is not None
     ]  # fmt: skip
     if apart:
-        hows = ", ".join(sorted({_HOW.get(each.how, each.how) for _, each in apart}))
+        hows = " and ".join(sorted({_HOW.get(each.how, each.how) for _, each in apart}))
         clear = [interval.name for interval, each in apart if each.estimate.clear_of_zero]
         said = f"Clear of zero: {', '.join(clear)}." if clear else "No interval leaves out zero."
-        svg = intervals(f"{plain(row.metric)}: difference from the first", _unit(row.metric), [one for one, _ in apart], zero=True)
-        charts.append(Chart(svg, f"{hows}. {said}"))
+        svg = intervals(
+            f"{plain(row.metric)}: difference from the first", _unit(row.metric), [one for one, _ in apart], first=1
+        )
+        charts.append(Chart(svg, f"Differences {hows}. {said}"))
     return charts
 
 
 def _unit(metric: str) -> str:
-    return {"duration": metric.rpartition("_")[2], "size": "bytes", "rate": "per second"}.get(sort_of(metric), "count")
+    return {"duration": metric.rpartition("_")[2], "size": "bytes", "rate": "per second"}.get(
+        sort_of(metric), "count"
+    )
 
 
 def _figures(found: Comparison, row: Row) -> tuple[tuple[str, ...], tuple[tuple[str, ...], ...]]:

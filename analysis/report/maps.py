@@ -69,9 +69,7 @@ def difference_map(
         said = f"{name_of(network, at)}: {brokers[at]:+,.0f}"
         radius = _radius(network) * (0.6 + 0.12 * levels[at])
         css = f"node {_sort(brokers[at])}-node"
-        parts.append(
-            tag("circle", _title(said), class_=css, cx=f"{x[at]:.1f}", cy=f"{y[at]:.1f}", r=f"{radius:.1f}")
-        )
+        parts.append(tag("circle", _title(said), class_=css, cx=f"{x[at]:.1f}", cy=f"{y[at]:.1f}", r=f"{radius:.1f}"))
     if first >= 0:
         parts.append(
             tag("circle", class_="first", cx=f"{x[first]:.1f}", cy=f"{y[first]:.1f}", r=_radius(network) + 7)

@@ -13,7 +13,16 @@ from analysis.report.charts import charts
 from analysis.report.content import content, window_us
 from analysis.report.gather import Gathered, gather
 from analysis.report.page import (
-    badge, block, dictionary, figures, listed, options, page, paragraph, table, text_block,
+    badge,
+    block,
+    dictionary,
+    figures,
+    listed,
+    options,
+    page,
+    paragraph,
+    table,
+    text_block,
 )  # fmt: skip
 from analysis.report.places import Places, places
 from analysis.report.sampling import HOPS_MOST
@@ -57,7 +66,9 @@ def report_of(run: RunFolder, hops_most: int = HOPS_MOST, *, trust: bool = False
 def _summary(found: Gathered, told: dict[str, Any]) -> str:
     parts = []
     if told["verdict"] == NOT_AUDITED:
-        parts.append(paragraph("Whether what was delivered is what had to be, nobody has asked: brokerlab audit RUN."))
+        parts.append(
+            paragraph("Whether what was delivered is what had to be, nobody has asked: brokerlab audit RUN.")
+        )
     for each in told["verdicts"]:
         parts.append(f"<p>{escape(each['service'])}: {badge(each['verdict'])} {escape(each['reason'])}</p>")
     if told["expected"]:
@@ -90,7 +101,10 @@ def _overlay(found: Gathered, where: Places) -> str:
     shows += [("tables", "table sizes")] if "entries" in found.counts else []
     shows += [("waste", "waste: copies that came for nothing")] if found.kinds and "on_links" in found.counts else []
     known = options([(name_of(network, at), "") for at in range(min(network.brokers, _NAMED_MOST))])
-    what = f"Overlay of {network.brokers:,} brokers and servers and {network.links:,} links, coloured by what is chosen."
+    what = (
+        f"Overlay of {network.brokers:,} brokers and servers and {network.links:,} links, coloured by what is chosen. "
+        "Arrow keys move time, space plays."
+    )
     return (
         '<p id="waiting">The pictures are being unpacked; they need scripts.</p><div id="live" hidden>'
         '<fieldset><legend class="dim">What is shown</legend>'
@@ -103,8 +117,9 @@ def _overlay(found: Gathered, where: Places) -> str:
         f'<label>Speed <select id="speed">{options(_speeds(found))}</select></label>'
         '<input type="range" id="time" min="0" max="1000" step="1" value="0" aria-label="Simulated time">'
         '<output id="clock" for="time"></output></fieldset>'
-        f'<canvas id="map" tabindex="0" role="img" aria-label="{escape(what)} Arrow keys move time, space plays."></canvas>'
-        '<p class="dim" id="legend"></p><p id="said" role="status" aria-live="polite">Press a broker to read about it.</p>'
+        f'<canvas id="map" tabindex="0" role="img" aria-label="{escape(what)}"></canvas>'
+        '<p class="dim" id="legend"></p>'
+        '<p id="said" role="status" aria-live="polite">Press a broker to read about it.</p>'
         f"{_explained_map(found, where)}</div>{_busiest(found)}"
     )
 
@@ -121,13 +136,14 @@ def _speeds(found: Gathered) -> list[tuple[float, str]]:
 def _explained_map(found: Gathered, where: Places) -> str:
     said = [
         where.how,
-        "Colour and width of links tell messages, colour and size of brokers the events that they handled or the entries "
-        "of their tables, in the stretch of time around the slider; both directions of a link are one line, as the busier.",
-        "Squares are messages under way, filled if they carry a publication; a message is drawn as long as its link's "
-        "delay. Crosses and dashes are what fails, small crosses messages that were lost.",
+        "Colour and width of links tell messages, colour and size of brokers the events that they handled or the "
+        "entries of their tables, in the stretch of time around the slider. Both directions of a link are one line, "
+        "as the busier.",
+        "Squares are messages under way, filled if they carry a publication; a message is drawn as long as its "
+        "link's delay. Crosses and dashes are what fails, small crosses messages that were lost.",
         "A message that is chosen below lights up its way, a change its spreading.",
-        "A copy of a publication came for nothing if its broker had handled one before, or neither delivered it nor sent "
-        "it on; that is counted over the whole run.",
+        "A copy of a publication came for nothing if its broker had handled one before, or neither delivered it nor "
+        "sent it on; that is counted over the whole run.",
     ]  # fmt: skip
     if not found.sample.whole:
         said.append(f"Messages under way and waste are of {share(found.sample.share)} of all messages.")
@@ -183,7 +199,9 @@ def _why(found: Gathered, explained: list[dict[str, Any]]) -> str:
             why = f"the run has more than {EVENTS_MOST:,} events"
         else:
             why = "nothing was published"
-        parts.append(paragraph(f"No case is explained in this file: {why}. Ask: brokerlab explain RUN MESSAGE --client N."))
+        parts.append(
+            paragraph(f"No case is explained in this file: {why}. Ask: brokerlab explain RUN MESSAGE --client N.")
+        )
     losses = _losses(found)
     hidden = "" if losses else " hidden"
     parts.append(
@@ -197,10 +215,10 @@ def _why(found: Gathered, explained: list[dict[str, Any]]) -> str:
     )
     windows = [(f"{value:g}", time(value * 1000)) for value in _windows(found)]
     parts.append(
-        f'<h3>Space and time</h3><fieldset class="screen"><label>Without a message, from the slider on for <select id="window">'
-        f"{options(windows)}</select></label></fieldset>"
-        '<canvas id="diagram" role="img" aria-label="Diagram: a row for each broker, time from left to right, a line for '
-        'each message; the table below tells the same of a chosen message."></canvas>'
+        '<h3>Space and time</h3><fieldset class="screen"><label>Without a message, from the slider on for '
+        f'<select id="window">{options(windows)}</select></label></fieldset>'
+        '<canvas id="diagram" role="img" aria-label="Diagram: a row for each broker, time from left to right, a line '
+        'for each message; the table below tells the same of a chosen message."></canvas>'
         '<p class="dim" id="diagram-said" role="status"></p><div id="answer" aria-live="polite"></div>'
     )
     return "".join(parts)
@@ -208,7 +226,14 @@ def _why(found: Gathered, explained: list[dict[str, Any]]) -> str:
 
 def _hidden_controls() -> str:
     """What the scripts look for and a page without ways has no use for."""
-    names = {"case": "select", "loss": "select", "window": "select", "explained": "div", "answer": "div", "diagram": "canvas"}
+    names = {
+        "case": "select",
+        "loss": "select",
+        "window": "select",
+        "explained": "div",
+        "answer": "div",
+        "diagram": "canvas",
+    }
     rest = {"earlier": "button", "later": "button", "clear": "button", "diagram-said": "p", "message": "input"}
     tags = "".join(f'<{tag} id="{name}"></{tag}>' for name, tag in {**names, **rest}.items() if tag != "input")
     return f'<div hidden>{tags}<form id="find"><input id="message"><input id="client"></form></div>'

@@ -1,4 +1,4 @@
-"""One HTML file: text, pictures, scripts and styles, under a policy that lets in these scripts and styles and nothing else.
+"""One HTML file: text, pictures, scripts and styles, under a policy that lets in these scripts and styles only.
 
 Whatever comes from a run is text: escaped here and in `svg.py`, or JSON in which no `<` stands.
 """
@@ -26,7 +26,9 @@ def asset(name: str) -> str:
     return (_FOLDER / name).read_text(encoding="utf-8")
 
 
-def page(title: str, sections: Sequence[tuple[str, str, str]], head: str, data: str = "", scripts: bool = False) -> str:
+def page(
+    title: str, sections: Sequence[tuple[str, str, str]], head: str, data: str = "", scripts: bool = False
+) -> str:
     """A whole page: sections are (id, name, HTML); `data` are blocks for the scripts."""
     style = "".join(map(asset, STYLES))
     script = "".join(asset(name).replace('"use strict";\n', "", 1) for name in SCRIPTS) if scripts else ""
@@ -35,15 +37,19 @@ def page(title: str, sections: Sequence[tuple[str, str, str]], head: str, data: 
     policy += f"; script-src '{_hash(script)}'" if script else "; script-src 'none'"
     links = "".join(f'<a href="#{name}">{escape(shown)}</a>' for name, shown, _ in sections)
     body = "".join(
-        f'<section id="{name}" aria-labelledby="{name}-head"><h2 id="{name}-head">{escape(shown)}</h2>{inside}</section>\n'
+        f'<section id="{name}" aria-labelledby="{name}-head"><h2 id="{name}-head">{escape(shown)}</h2>'
+        f"{inside}</section>\n"
         for name, shown, inside in sections
     )
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{escape(policy)}">\n'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n<meta name="referrer" content="no-referrer">\n'
-        f'<link rel="icon" href="data:,">\n<title>{escape(title)}</title>\n<style>{style}</style>\n</head>\n<body>\n'
-        f'<a class="skip" href="#main">To the report</a>\n<header>{head}<nav aria-label="Parts">{links}</nav></header>\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        '<meta name="referrer" content="no-referrer">\n'
+        f'<link rel="icon" href="data:,">\n<title>{escape(title)}</title>\n'
+        f"<style>{style}</style>\n</head>\n<body>\n"
+        '<a class="skip" href="#main">To the report</a>\n'
+        f'<header>{head}<nav aria-label="Parts">{links}</nav></header>\n'
         f'<main id="main">\n{body}</main>\n{data}{f"<script>{script}</script>" if script else ""}\n</body>\n</html>\n'
     )
 

@@ -18,6 +18,7 @@ from brokers.errors import InvalidInput
 
 _MAP = 560.0
 _BESIDE = 2  # charts
+_TITLE = "Messages over links, events at brokers"
 
 
 def picture(run: RunFolder, *, trust: bool = False) -> str:
@@ -37,8 +38,7 @@ def picture(run: RunFolder, *, trust: bool = False) -> str:
     parts = [
         tag("style", style), tag("rect", class_="back", width=f"{width:.0f}", height=f"{height:.0f}"),
         text(8, 20, title, class_="title"),
-        tag("g", "".join(map_parts("Messages over links, events at brokers", where, found.network, links, brokers, _MAP)),
-            transform="translate(0 34)"),
+        tag("g", "".join(map_parts(_TITLE, where, found.network, links, brokers, _MAP)), transform="translate(0 34)"),
     ]  # fmt: skip
     for at, each in enumerate(beside):
         inner = each.svg.replace("<svg ", f'<svg x="{_MAP + 16:.0f}" y="{34 + at * HEIGHT}" ', 1)

@@ -1,7 +1,7 @@
 """Where brokers are drawn: where the topology has them on a map or a plane, else where a layout puts them.
 
-A layout begins with rings around a middle, in which each branch of a tree of shortest ways has as much of the circle as it
-has leaves. Where there are not too many brokers, springs along links and a push between any two move them from there.
+A layout begins with rings around a middle, in which each branch of a tree of shortest ways has as much of the circle as
+it has leaves. Where brokers are not too many, springs along links and a push between any two move them from there.
 """
 
 from __future__ import annotations
@@ -52,7 +52,9 @@ def _geography(run: RunFolder, names: Sequence[str], trust: bool) -> Floats | No
     A run folder may come from anybody. It gets no file read that it names, unless it is trusted.
     """
     section = run.manifest["scenario"]["topology"]
-    if not trust and (":" in section["kind"] or "/" in str(section.get("path", "")) or "." in str(section.get("path"))):
+    if not trust and (
+        ":" in section["kind"] or "/" in str(section.get("path", "")) or "." in str(section.get("path"))
+    ):
         return None
     try:
         scenario = scenario_of(run, trust=trust)

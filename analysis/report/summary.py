@@ -107,7 +107,7 @@ def _scenario(found: Gathered) -> list[list[str]]:
         ["clients", groups],
         ["simulated", f"{time(scenario['duration'])}, then up to {time(scenario['drain'])} until all is quiet"],
         ["seed", str(manifest["seed"])],
-        ["engine", f"{plain(engine.get('engine', ''))}, {engine.get('actors', 1)} actors"],
+        ["engine", f"{plain(engine.get('engine', ''))}, actors: {engine.get('actors', 1)}"],
         ["trace level", manifest["trace_level"]],
         ["digest", manifest["digest"]],
     ]

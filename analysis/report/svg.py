@@ -73,7 +73,9 @@ def document(name: str, told: str, parts: Sequence[str], width: float = WIDTH, h
     size = f'width="{width:.0f}" height="{height:.0f}" viewBox="0 0 {width:.0f} {height:.0f}"'
     inside = "".join(parts)
     label = escape(f"{name}. {told}" if told else name)
-    return f'<svg xmlns="http://www.w3.org/2000/svg" class="chart" role="img" aria-label="{label}" {size}>{inside}</svg>'
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" class="chart" role="img" aria-label="{label}" {size}>{inside}</svg>'
+    )
 
 
 class Plane:
@@ -163,12 +165,16 @@ def stacked(
     return document(name, told, [*parts, *_legend([each.name for each in series], plane, filled=True)])
 
 
-def intervals(name: str, label: str, rows: Sequence[Interval], told: str = "", zero: bool = False) -> str:
-    """Means with their intervals, one below the other; with `zero` around a line at nothing."""
+def intervals(name: str, label: str, rows: Sequence[Interval], told: str = "", first: int | None = None) -> str:
+    """Means with their intervals, one below the other. With `first`, the number of the first colour, differences."""
+    zero = first is not None
     ends = [row.mean + sign * (row.half_width or 0.0) for row in rows for sign in (-1, 1)]
     width, step, top = 380.0, 22.0, 34.0
     left = min(170.0, 12.0 + 6.4 * max((len(shorter(row.name)) for row in rows), default=0))
-    low, high = min([*ends, *([0.0] if zero else [])], default=0.0), max([*ends, *([0.0] if zero else [])], default=1.0)
+    low, high = (
+        min([*ends, *([0.0] if zero else [])], default=0.0),
+        max([*ends, *([0.0] if zero else [])], default=1.0),
+    )
     room = (high - low) * 0.06 or abs(high) * 0.1 or 1.0
     low, high = low - room, high + room
     bottom = top + step * len(rows)
@@ -191,7 +197,7 @@ def intervals(name: str, label: str, rows: Sequence[Interval], told: str = "", z
         if half is not None:
             begin, end = x(row.mean - half), x(row.mean + half)
             bar = tag("path", class_="way", d=f"M{begin:.1f} {y - 4}v8M{begin:.1f} {y}H{end:.1f}M{end:.1f} {y - 4}v8")
-        dot = tag("circle", class_=f"f{at % _CLASSES}", cx=f"{x(row.mean):.1f}", cy=y, r=4)
+        dot = tag("circle", class_=f"f{(at + (first or 0)) % _CLASSES}", cx=f"{x(row.mean):.1f}", cy=y, r=4)
         parts.append(tag("g", f"<title>{escape(said)}</title>{bar}{dot}"))
     parts.append(text(width - 10, bottom + 28, label, "end", "dim"))
     return document(name, told, parts, width, bottom + 34)
@@ -207,9 +213,9 @@ def ticks(axis: Axis, low: float, high: float, wanted: int = 5) -> list[float]:
         first, last = math.ceil(math.log10(low) - 1e-9), math.floor(math.log10(high) + 1e-9)
         step = max(1, (last - first) // 6)
         return [10.0**power for power in range(first, last + 1, step)]
-    step = _round_step((high - low) / wanted)
-    first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
-    return [at * step for at in range(first, min(last, first + 20) + 1)]
+    apart = _round_step((high - low) / wanted)
+    first, last = math.ceil(low / apart - 1e-9), math.floor(high / apart + 1e-9)
+    return [at * apart for at in range(first, min(last, first + 20) + 1)]
 
 
 def _round_step(step: float) -> float:

@@ -56,7 +56,7 @@ def _differs(found: RunDifference, labels: Sequence[str], told: Sequence[dict[st
     if found.equal:
         parts.append(paragraph(f"They are equal, event by event: both have the digest {found.digests[0]}."))
     else:
-        parts.append(paragraph(f"The first difference: {plain(found.parted or 'their digests differ', 1000)}"))
+        parts.append(paragraph(_sentence(found.parted or "their digests differ")))
     heads = ("", f"A: {labels[0]}", f"B: {labels[1]}")
     model = [_row(name, *sides) for name, sides in found.model.items()]
     if model:
@@ -81,6 +81,11 @@ def _differs(found: RunDifference, labels: Sequence[str], told: Sequence[dict[st
             parts.append(paragraph(f"{label} was not audited.", "dim"))
         parts += [dictionary(f"{label} in short", each["scenario"])]
     return "".join(parts)
+
+
+def _sentence(text: str) -> str:
+    shown = plain(text, 1000)
+    return f"{shown[:1].upper()}{shown[1:]}."
 
 
 def _table(caption: str, heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -125,12 +130,15 @@ def _said(title: str, first: int, found: Gathered) -> str:
     return f"Orange and solid: more {title} in B; blue and dashed: fewer; grey: as many.{where}"
 
 
-def _most(found: Gathered, change: tuple[Array, Array], links: bool) -> tuple[tuple[str, ...], tuple[tuple[str, ...], ...]]:
+def _most(found: Gathered, change: tuple[Any, Any], links: bool) -> tuple[tuple[str, ...], tuple[tuple[str, ...], ...]]:
     """Where the differences are largest, as figures."""
     rows: list[tuple[str, ...]] = []
     if links:
         for at in np.argsort(-np.abs(change[0]), kind="stable")[:10].tolist():
-            ends = name_of(found.network, int(found.network.source[at])), name_of(found.network, int(found.network.target[at]))
+            ends = (
+                name_of(found.network, int(found.network.source[at])),
+                name_of(found.network, int(found.network.target[at])),
+            )
             rows.append((f"{ends[0]} to {ends[1]}", f"{int(change[0][at]):+,}"))
     for at in np.argsort(-np.abs(change[1]), kind="stable")[:10].tolist():
         rows.append((name_of(found.network, at), f"{int(change[1][at]):+,}"))
@@ -152,7 +160,11 @@ def _charts(found: Sequence[Gathered], labels: Sequence[str]) -> list[Chart]:
         if len(rows) == 2:
             drawn = list(latency([f"A: {labels[0]}", f"B: {labels[1]}"], np.array(rows)))
             charts += [each._replace(said=f"{title}. {each.said}") for each in drawn]
-        for key, what in (("delivered", "deliveries"), ("carried", "messages with publications"), ("other", "other messages")):
+        for key, what in (
+            ("delivered", "deliveries"),
+            ("carried", "messages with publications"),
+            ("other", "other messages"),
+        ):
             if all(key in each.counts for each in found):
                 series = [
                     Line(f"{label}: {run}", _per_s(each, each.counts[key][number]))

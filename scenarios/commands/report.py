@@ -11,9 +11,9 @@ def command(arguments: list[str]) -> int:
     result = parser(
         "report",
         "Write one HTML file that anybody can open offline. Of a run: what matters, the overlay over time, why a "
-        "client got a message or did not, charts. Of two runs: what differs, where they part, maps of differences. Of a "
-        "sweep: means with intervals and differences from the first. Needs neither Spark nor Java; what analyze and audit "
-        "left is shown as well.",
+        "client got a message or did not, charts. Of two runs: what differs, where they part, maps of differences. "
+        "Of a sweep: means with intervals and differences from the first. Needs neither Spark nor Java; what analyze "
+        "and audit left is shown as well.",
         """
         brokerlab report runs/latest
         brokerlab report runs/latest --out report.html --svg picture.svg

@@ -17,7 +17,7 @@ class Page {
   constructor(facts, columns) {
     this.facts = facts;
     this.model = new Model(facts, columns);
-    this.state = { time: 0, stretch: 0, whole: true, service: -1, show: "traffic", message: -1, hops: [], broker: -1, home: -1, window: facts.window_us };
+    this.state = { time: 0, stretch: 0, whole: true, service: -1, show: $("show").value, message: -1, hops: [], broker: -1, home: -1, window: facts.window_us };
     this.map = new OverlayMap($("map"), this.model, this.state);
     this.diagram = new Diagram($("diagram"), this.map, this.model, this.state);
     this.why = new Why(this.model, this.state);
