@@ -36,6 +36,7 @@ BY_STRING = {
     "scenarios.commands.audit": {"analysis.spark.audit", "analysis.spark.audit_text"},
     "scenarios.commands.bench": {"analysis.bench.registry"},
     "scenarios.commands.demo": {
+        "analysis.report.making",
         "analysis.spark.audit",
         "analysis.spark.audit_text",
         "analysis.spark.session",

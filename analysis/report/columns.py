@@ -17,6 +17,10 @@ _TRIED = 1 << 16  # values by which it is decided whether differences are smalle
 _EXACT = 1 << 53  # from which on a number of JavaScript is not exact
 
 
+class TooLarge(ValueError):
+    """A number that no run has, and that a page could not hold."""
+
+
 class Columns:
     """Columns under way to one page."""
 
@@ -29,7 +33,7 @@ class Columns:
         column = np.ascontiguousarray(values, np.int64)
         most = int(np.abs(column).max()) if column.size else 0
         if most >= _EXACT:
-            raise ValueError(f"column {name}: {most} is not exact in a page")
+            raise TooLarge(f"column {name}: {most} is not exact in a page")
         running = _smaller(np.diff(column[:_TRIED], prepend=0), column[:_TRIED])
         coded = _zigzag(np.diff(column, prepend=0) if running else column)
         planes = _planes(coded)

@@ -32,6 +32,8 @@ DECADES = 10
 _CELLS_MOST = 2_000_000  # counts by service, place and stretch of time
 _BLOCK = 1 << 18
 _ROWS_MOST = 200_000  # of losses, faults, changes
+_SORTS_OF_FAULTS = 4
+_TIME_MOST = 1 << 60  # ns
 WANTED = {
     "hops": ("broker", "time_ns", "kind", "link", "service", "type", "body", "cause", "finish_ns"),
     "publications": ("publication", "time_ns", "service", "broker", "client"),
@@ -155,15 +157,28 @@ def blocks(run: RunFolder, table: str, columns: Sequence[str]) -> Iterator[Rows]
     """A table in blocks of rows, every number of which is one that there can be."""
     import pyarrow.parquet as pq
 
-    limits = {"service": len(run.manifest["scenario"]["services"]), "broker": run.rows("brokers")}
-    limits |= {"link": run.rows("links"), "reason": len(REASONS)}
+    limits = {
+        "service": (0, len(run.manifest["scenario"]["services"])),
+        "broker": (-1 if table == "faults" else 0, run.rows("brokers")),
+        "link": (-1, run.rows("links")),
+        "reason": (0, len(REASONS)),
+        "what": (0, _SORTS_OF_FAULTS),
+    }
     for part in run.parts(table):
         with reading(run.path, part), pq.ParquetFile(part) as file:
             for batch in file.iter_batches(_BLOCK, columns=list(columns)):
+                for name in columns:
+                    if batch.column(name).null_count:
+                        told = f"{part.relative_to(run.path)} has nothing in a row of column {name!r}"
+                        raise RunDamaged.at(run.path, told)
                 rows = {name: batch.column(name).to_numpy(zero_copy_only=False).astype(np.int64) for name in columns}
-                for name, limit in limits.items():
-                    if name in rows and rows[name].size and not -1 <= rows[name].min() <= rows[name].max() < limit:
+                for name, (least, limit) in limits.items():
+                    if name in rows and rows[name].size and not least <= rows[name].min() <= rows[name].max() < limit:
                         raise RunDamaged.at(run.path, f"table {table!r} has a {name} that is none of {limit}")
+                for name in columns:
+                    column = rows[name]
+                    if name.endswith("_ns") and column.size and not -_TIME_MOST < column.min() <= column.max() < _TIME_MOST:
+                        raise RunDamaged.at(run.path, f"table {table!r} has a time {name} that no run comes to")
                 yield rows
 
 

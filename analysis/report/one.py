@@ -10,6 +10,7 @@ import numpy as np
 from analysis.report.analyzed import analyzed
 from analysis.report.cases import CASES_MOST, EVENTS_MOST, cases
 from analysis.report.charts import charts
+from analysis.report.columns import TooLarge
 from analysis.report.content import content, window_us
 from analysis.report.gather import Gathered, gather
 from analysis.report.page import (
@@ -29,6 +30,7 @@ from analysis.report.sampling import HOPS_MOST
 from analysis.report.summary import NOT_AUDITED, name_of, summary
 from analysis.report.words import plain, share, time
 from brokers.engine.runfolder import RunFolder
+from brokers.errors import RunDamaged
 from brokers.faults import REASONS
 
 _BUSIEST, _LOSSES_MOST, _NAMED_MOST = 20, 400, 2_000
@@ -45,7 +47,10 @@ def report_of(run: RunFolder, hops_most: int = HOPS_MOST, *, trust: bool = False
     if drawn:
         where = places(run, found.network, trust=trust)
         explained = cases(found)
-        facts, columns = content(found, where, explained)
+        try:
+            facts, columns = content(found, where, explained)
+        except TooLarge as error:
+            raise RunDamaged.at(run.path, str(error)) from None
         data = block("facts", facts) + text_block("columns", columns.packed())
         sections.append(("overlay", "The overlay", _overlay(found, where)))
         sections.append(("why", "Why", _why(found, explained)))

@@ -183,6 +183,7 @@ async function start() {
   page.map.fit();
   page.redraw();
   page.redrawDiagram();
+  performance.mark("ready");
   document.documentElement.dataset.ready = "yes";
 }
 

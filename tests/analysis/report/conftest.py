@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import shutil
-
 import pytest
 
+from analysis.bench import browsing
 from analysis.report.making import report
 from scenarios.loader import load
 from scenarios.running import run
-
-BROWSERS = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
 
 
 @pytest.fixture(scope="session")
@@ -51,14 +48,11 @@ def reported(tmp_path_factory):
 @pytest.fixture(scope="session")
 def browser():
     """A headless Chromium; skipped by name where there is none."""
-    programs = [found for name in BROWSERS if (found := shutil.which(name))]
-    if not programs:
-        pytest.skip(f"no browser on PATH: none of {', '.join(BROWSERS)}")
-    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    with playwright.sync_playwright() as driver:
-        started = driver.chromium.launch(executable_path=programs[0], args=["--no-sandbox"])
+    why = browsing.missing()
+    if why is not None:
+        pytest.skip(why)
+    with browsing.browser() as started:
         yield started
-        started.close()
 
 
 class Opened:

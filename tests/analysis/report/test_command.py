@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+import random
 import re
 import shutil
 from xml.etree import ElementTree
 
 import pytest
 
+from analysis.report.gather import WANTED
 from analysis.report.making import report
 from scenarios.cli import main
 
+DICE = random.Random(4)
 SECTIONS = re.compile(r'<section id="([\w-]+)"')
 
 
@@ -75,6 +78,29 @@ def test_numbers_that_cannot_be_are_damage(made, tampered, capsys):
 
     assert main(["report", str(tampered(made("news", "duration=2 s"), publications=elsewhere))]) == 2
     assert "has a broker that is none of" in capsys.readouterr().err
+
+
+def test_whatever_stands_in_a_column_a_report_is_made_or_refused(made, tampered, tmp_path, capsys):
+    """The largest, the least and nothing, in the first row of each column that a report reads, however well sealed."""
+    import pyarrow as pa
+
+    run = made("partition-heals", "trace.level=full", "duration=3 s")
+    codes = set()
+    for table, columns in WANTED.items():
+        for name in columns if run.rows(table) else ():
+
+            def spoilt(rows, name=name):
+                column = rows[name].to_pylist()
+                bits = rows.schema.field(name).type.bit_width - 1
+                column[0] = DICE.choice([2**bits - 1, -(2**bits), 2 ** (bits - 1), None])
+                place = rows.column_names.index(name)
+                return rows.set_column(place, name, pa.array(column, rows.schema.field(name).type))
+
+            folder = tampered(run, **{table: spoilt})
+            codes.add(main(["report", str(folder), "--out", str(tmp_path / "r.html")]))
+            shutil.rmtree(folder)
+    assert codes == {0, 2}
+    assert "Traceback" not in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
