@@ -115,7 +115,7 @@ def gather(run: RunFolder, hops_most: int, *, trust: bool = False) -> Gathered:
     sample = Sample.of(max(hops, _deliveries(run) // 2), hops_most)
     found = Gathered(run, network, kinds, sample, _span(run), notes)
     found.notes += [
-        f"The trace has no table {name!r}: it needs level {TABLES[name].level!r}, and the run had {level!r}."
+        f"The trace has no table {name}: it needs level {TABLES[name].level}, and the run had {level}."
         for level in [run.manifest["trace_level"]]
         for name in ("hops", "deliveries", "samples")
         if not found.has(name)
@@ -175,9 +175,9 @@ def blocks(run: RunFolder, table: str, columns: Sequence[str]) -> Iterator[Rows]
                 for name, (least, limit) in limits.items():
                     if name in rows and rows[name].size and not least <= rows[name].min() <= rows[name].max() < limit:
                         raise RunDamaged.at(run.path, f"table {table!r} has a {name} that is none of {limit}")
-                for name in columns:
-                    column = rows[name]
-                    if name.endswith("_ns") and column.size and not -_TIME_MOST < column.min() <= column.max() < _TIME_MOST:
+                for name in columns if rows[columns[0]].size else ():
+                    least, most = rows[name].min(), rows[name].max()
+                    if name.endswith("_ns") and not -_TIME_MOST < least <= most < _TIME_MOST:
                         raise RunDamaged.at(run.path, f"table {table!r} has a time {name} that no run comes to")
                 yield rows
 

@@ -188,7 +188,7 @@ def _why(found: Gathered, explained: list[dict[str, Any]]) -> str:
     ]
     parts = []
     if not found.has("hops"):
-        return paragraph("Ways of messages need trace level 'full'.") + _hidden_controls()
+        return paragraph("Ways of messages need trace level full.") + _hidden_controls()
     if explained:
         parts.append(
             '<fieldset><legend class="dim">Explained</legend>'

@@ -22,7 +22,8 @@ def command(arguments: list[str]) -> int:
     result = parser(
         "demo",
         "Run the quickstart scenario on Ray where it is installed, then once more in one process, and compare the "
-        "digests; then audit what was delivered, and write a report of it. Exit code 1 if the digests differ, else that of the audit.",
+        "digests; then audit what was delivered, and write a report of it. Exit code 1 if the digests differ, else "
+        "that of the audit.",
         "brokerlab demo",
     )
     result.add_argument("--out", metavar="DIR", help="where run folders are made; default: runs")

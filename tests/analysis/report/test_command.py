@@ -6,6 +6,7 @@ import json
 import random
 import re
 import shutil
+from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
@@ -14,6 +15,7 @@ from analysis.report.gather import WANTED
 from analysis.report.making import report
 from scenarios.cli import main
 
+ROOT = Path(__file__).parents[3]
 DICE = random.Random(4)
 SECTIONS = re.compile(r'<section id="([\w-]+)"')
 
@@ -49,7 +51,7 @@ def test_a_thin_trace_gives_the_report_it_can_and_says_what_is_missing(made, rep
     file = reported(made("news", "duration=2 s", f"trace.level={level}"))
     assert sections(file) == there
     text = file.read_text("utf-8")
-    assert re.findall(r"The trace has no table &#x27;(\w+)&#x27;", text) == missing
+    assert re.findall(r"The trace has no table (\w+): it needs level \w+, and the run had ", text) == missing
 
 
 def test_a_damaged_run_is_refused_as_by_the_audit(made, tmp_path, capsys):
@@ -198,6 +200,18 @@ def test_the_picture_is_a_whole_svg_with_every_broker(quickstart, tmp_path):
     circles = root.findall(".//{http://www.w3.org/2000/svg}circle")
     assert len(circles) == quickstart.rows("brokers") == 33
     assert len(root.findall("{http://www.w3.org/2000/svg}svg")) == 2
+
+
+def test_the_picture_of_the_readme_is_the_quickstarts(quickstart, tmp_path):
+    """Its structure: the last digits of a layout may be others on another machine."""
+    report([quickstart.path], tmp_path / "r.html", svg=tmp_path / "p.svg")
+
+    def structure(file):
+        parts = ElementTree.parse(file).iter()
+        return [(each.tag, each.get("class"), each.text if "text" in each.tag else "") for each in parts]
+
+    assert structure(tmp_path / "p.svg") == structure(ROOT / "docs" / "quickstart.svg")
+    assert "docs/quickstart.svg" in (ROOT / "README.md").read_text("utf-8")
 
 
 def test_the_quickstart_fits(quickstart, reported):
