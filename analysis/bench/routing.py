@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from analysis.bench import (
     filters_of_topics,
     routing_adverts,
+    routing_compared,
     routing_merging,
     routing_practice,
     routing_reliable,
@@ -36,6 +37,7 @@ class Sizes:
     adverts: routing_adverts.Sizes = field(default=routing_adverts.Sizes())
     merging: routing_merging.Sizes = field(default=routing_merging.Sizes())
     reliable: routing_reliable.Sizes = field(default=routing_reliable.Sizes())
+    compared: routing_compared.Sizes = field(default=routing_compared.Sizes())
 
 
 def rows(sizes: Sizes | None = None) -> Iterator[Row]:
@@ -76,6 +78,11 @@ def reliable_delivery(sizes: Sizes) -> Iterator[Row]:
     yield from routing_reliable.rows(sizes.reliable)
 
 
+def all_compared(sizes: Sizes) -> Iterator[Row]:
+    """Every protocol beside the others: the table of docs/routing.md."""
+    yield from routing_compared.rows(sizes.compared)
+
+
 def topic_model(setting: Setting, names: int, wildcards: float) -> Model:
     """The model of a setting with filters over a tree of so many names in the place of ranges."""
     base = model(setting)
@@ -104,5 +111,5 @@ def _speed(built: Model) -> Callable[[], float]:
 
 PARTS: tuple[Callable[[Sizes], Iterator[Row]], ...] = (
     topic_networks, topic_indexes, advertisements, merging_and_leases, reliable_delivery,
-    *routing_practice.PARTS,
+    *routing_practice.PARTS, all_compared,
 )  # fmt: skip
