@@ -13,30 +13,15 @@ Rules:
 
 from __future__ import annotations
 
-import json
 import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from analysis.bench.browsing import browser, missing
+from analysis.bench.browsing import missing, opened
 from analysis.bench.rows import Row, row
 from analysis.bench.spark import Cost, cost_of
-
-_FRAMES = """(() => {
-  const times = [], { span } = brokerlab.model;
-  for (let i = 0; i < 200; i++) {
-    const begun = performance.now();
-    brokerlab.state.whole = false;
-    brokerlab.playing = true;
-    brokerlab.setTime(span * (0.2 + i / 400), false);
-    brokerlab.map.pen.getImageData(0, 0, 1, 1); // so that what is drawn is drawn, not only asked for
-    times.push(performance.now() - begun);
-  }
-  brokerlab.playing = false;
-  return times.sort((a, b) => a - b)[100];
-})()"""
 
 
 class Case(NamedTuple):
@@ -105,16 +90,6 @@ def _making(case: Case, cost: Cost) -> Iterator[Row]:
     yield row(f"{case.name}: made in", cost.wall_s, "s", most=case.made_most_s)
     yield row(f"{case.name}: made in, CPU time", cost.cpu_s, "s")
     yield row(f"{case.name}: memory", cost.peak_bytes / 1e9, "GB", most=case.made_most_gb)
-
-
-def opened(file: Path) -> dict[str, Any]:
-    """What a browser says of a page: when it was ready, and how long a frame takes."""
-    with browser() as started:
-        page = started.new_page(viewport={"width": 1200, "height": 900})
-        page.goto(file.resolve().as_uri())
-        page.wait_for_selector("html[data-ready=yes]", state="attached", timeout=120_000)
-        ready = page.evaluate("performance.getEntriesByName('ready')[0].startTime")
-        return {"opened_s": ready / 1e3, "frame_ms": json.loads(str(page.evaluate(_FRAMES)))}
 
 
 def _kilo(value: float | None) -> float | None:

@@ -45,9 +45,8 @@ def _charts(found: Gathered) -> Iterator[Chart]:
             for name, got, sent in zip(names, counts["answered"], counts.get("published", counts["answered"] * 0))
         ]
         svg = lines("Deliveries per publication", seconds.axis, Axis("ratio"), ratio, seconds.shades)
-        yield Chart(
-            svg, "By when they were published: where it dips beside a fault, clients may have missed something."
-        )
+        told = "By when they were published: where it dips beside a fault, clients may have missed something."
+        yield Chart(svg, told, *_least(ratio))
     if "lost" in counts and counts["lost"].any():
         lost = [Line(name, seconds.per_s(row)) for name, row in zip(names, counts["lost"])]
         axes = seconds.axis, Axis("per second")
@@ -158,7 +157,14 @@ def _sampled(found: Gathered, names: Sequence[str], seconds: _Seconds) -> Iterat
         Line("longest", list(zip(at, queue[:, 1].tolist()))),
     ]
     svg = lines("Events waiting in brokers' queues", seconds.axis, Axis("events"), series, seconds.shades)
-    yield Chart(svg, "Sampled; a queue that fills and empties between two samples is not seen.")
+    told = "Sampled; a queue that fills and empties between two samples is not seen."
+    yield Chart(svg, told, *_least(series))
+
+
+def _least(series: Sequence[Line]) -> tuple[tuple[str, ...], tuple[tuple[str, ...], ...]]:
+    """How far lines go down and up."""
+    values = [(line.name, [y for _, y in line.points]) for line in series if line.points]
+    return ("", "lowest", "highest"), tuple((name, number(min(ys)), number(max(ys))) for name, ys in values)
 
 
 def _totals(names: Sequence[str], counts: Array, what: str) -> tuple[tuple[str, ...], tuple[tuple[str, ...], ...]]:

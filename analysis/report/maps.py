@@ -17,17 +17,10 @@ _NAMED_MOST = 60
 LEVELS = 8
 
 
-def overlay_map(
-    name: str, where: Places, network: Network, links: Any, brokers: Any, size: float = 420.0, told: str = ""
-) -> str:
-    """Links by width and colour, brokers by size and colour."""
-    return document(name, told, map_parts(name, where, network, links, brokers, size), size, size)
-
-
 def map_parts(
     name: str, where: Places, network: Network, links: Any, brokers: Any, size: float, left: float = 0.0
 ) -> list[str]:
-    """The same as parts of another picture."""
+    """Links by width and colour, brokers by size and colour, as parts of a picture."""
     x, y = _scaled(where, size, left)
     busier = np.maximum(np.asarray(links)[::2], np.asarray(links)[1::2]) if network.links else np.zeros(0)
     level = _levels(busier)

@@ -184,7 +184,7 @@ class OverlayMap {
           pen.setLineDash([]);
           pen.moveTo(x - r, y - r); pen.lineTo(x + r, y + r); pen.moveTo(x + r, y - r); pen.lineTo(x - r, y + r);
         } else pen.arc(x, y, r, 0, 7);
-      } else if (on[row] >= 0) this.line(on[row]);
+      } else if (on[row] >= 0) this.line(on[row] & ~1); // the same dashes for both directions
       pen.stroke();
     }
     pen.setLineDash([]);
@@ -250,6 +250,7 @@ class OverlayMap {
     pen.lineWidth = 2;
     pen.beginPath();
     let shown = 0;
+    this.lossPlaces = [];
     for (let row = 0; row < time.length && shown < 500; row++) {
       if (time[row] < since || time[row] > until || on[row] < 0) continue;
       if (state.service >= 0 && service[row] !== state.service) continue;
@@ -257,10 +258,17 @@ class OverlayMap {
       const from = model.columns.link_from[on[row]], to = model.columns.link_to[on[row]];
       const x = this.x[from] * .35 + this.x[to] * .65, y = this.y[from] * .35 + this.y[to] * .65;
       pen.moveTo(x - 4, y - 4); pen.lineTo(x + 4, y + 4); pen.moveTo(x + 4, y - 4); pen.lineTo(x - 4, y + 4);
+      this.lossPlaces.push([x, y, row]);
       shown++;
     }
     pen.stroke();
-    this.lossesShown = shown;
+  }
+
+  // The loss that is drawn at a place, -1 if none is. Where several lie on one another it is the last.
+  lossAt(x, y) {
+    for (const [across, down, row] of [...this.lossPlaces].reverse())
+      if (Math.abs(across - x) <= 6 && Math.abs(down - y) <= 6) return row;
+    return -1;
   }
 
   drawMarks() {

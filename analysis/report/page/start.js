@@ -33,7 +33,7 @@ class Page {
     $("whole").addEventListener("change", event => { state.whole = event.target.checked; this.redraw(); });
     $("service").addEventListener("change", event => { state.service = +event.target.value; this.redraw(); this.redrawDiagram(); });
     $("show").addEventListener("change", event => { state.show = event.target.value; this.redraw(); });
-    $("map").addEventListener("click", event => this.pick(this.map.nearest(event.offsetX, event.offsetY)));
+    $("map").addEventListener("click", event => this.press(event.offsetX, event.offsetY));
     $("map").addEventListener("keydown", event => this.key(event));
     $("broker").addEventListener("change", event => this.pick(this.facts.brokers.indexOf(event.target.value)));
     $("case").addEventListener("change", () => this.showCase());
@@ -96,10 +96,16 @@ class Page {
     $("clock").textContent = this.state.whole ? "the whole run" : timeText(Math.round(this.state.time));
     const { told } = this.map, number = value => value.toLocaleString("en", { maximumFractionDigits: 0 });
     const what = { traffic: ["messages on a link", "events at a broker"], tables: ["", "entries at a broker"], waste: ["wasted copies on a link", "at a broker"] }[this.state.show];
-    $("legend").textContent = [what[0] && `darkest and widest: ${number(told.linkMost)} ${what[0]}`, `${number(told.atMost)} ${what[1]}`].filter(Boolean).join(", ");
+    $("legend").textContent = [what[0] && `strongest and widest: ${number(told.linkMost)} ${what[0]}`, `${number(told.atMost)} ${what[1]}`].filter(Boolean).join(", ");
   }
 
   redrawDiagram() { $("diagram-said").textContent = this.diagram.draw(); }
+
+  press(x, y) {
+    const loss = this.map.lossAt(x, y);
+    if (loss >= 0) this.showLoss(loss);
+    else this.pick(this.map.nearest(x, y));
+  }
 
   pick(broker) {
     this.state.broker = broker;

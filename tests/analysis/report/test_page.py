@@ -389,6 +389,13 @@ def test_faults_show_when_they_are(opened, made, reported):
     page.page.select_option("#loss", index=3)
     assert "Lost at" in page.page.inner_text("#answer") and ": cut." in page.page.inner_text("#answer")
     assert any(each["verdict"] == "lost" for each in page("brokerlab.facts.cases"))
+    page("brokerlab.select(-1, -1), brokerlab.setTime(3e6, false)")
+    x, y, row = page("brokerlab.map.lossPlaces[0]")
+    page.page.click("#map", position={"x": x, "y": y})
+    chosen = page("brokerlab.state.message")
+    there = page("brokerlab.map.lossPlaces.map(place => brokerlab.model.columns.lost_message[place[2]])")
+    assert chosen == page(f"brokerlab.model.columns.lost_message[{row}]") or chosen in there
+    assert "Lost at" in page.page.inner_text("#answer")
     assert page.is_quiet()
 
 
