@@ -1,7 +1,7 @@
 """A real browser for pages of our own, headless, where this machine has one.
 
-`python -m analysis.bench.browsing FILE` opens a report and prints what that takes, as JSON: in a process of its own, since a
-process drives one browser at a time.
+`python -m analysis.bench.browsing FILE` opens a report and prints what that takes, as JSON: in a process of its own,
+since one process drives one browser at a time.
 """
 
 from __future__ import annotations
