@@ -11,6 +11,9 @@
 A link that is open carries messages in both directions. Who opens or closes one tells the broker at the other end by a
 message over it, which `on_fault` gets as OPENED or CLOSED; so do both ends where the scenario's schedule does it. A
 broker that may not have one more open closes it again at once.
+
+Of a latent link that is closed a protocol is not told that it is down, unless it `watches` all of them: then it knows
+whom not to open a link to.
 """
 
 from __future__ import annotations
@@ -45,15 +48,16 @@ class Latent(NamedTuple):
 class OpeningNode(Node):
     """A broker that may open links."""
 
-    __slots__ = ("_most", "_open", "latent")
+    __slots__ = ("_most", "_open", "_watches", "latent")
 
-    def __init__(self, latent: Latent, *more: Any) -> None:
+    def __init__(self, latent: Latent, watches: bool, *more: Any) -> None:
         super().__init__(*more)
         table = latent.links
         mine = table.out_link[table.out_start[self.broker] : table.out_start[self.broker + 1]]
         self.latent: tuple[int, ...] = tuple(mine[latent.mask[mine]].tolist())  # by neighbour
         self._most = latent.most
         self._open: dict[int, None] = {}
+        self._watches = watches
 
     @property
     def opened(self) -> tuple[int, ...]:
@@ -106,7 +110,7 @@ class OpeningNode(Node):
         if message.kind == FAULT:
             if message.type in (OPENED, CLOSED):
                 return self._became(message, message.type == OPENED, message)
-            known = message.type == RESTART or link not in self.latent or link in self._open
+            known = self._watches or message.type == RESTART or link not in self.latent or link in self._open
             return message if known or message.type not in (LINK_DOWN, LINK_UP) else None
         if message.type not in (OPEN, CLOSE):
             return message

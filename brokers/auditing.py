@@ -33,7 +33,9 @@ and is then asked in NumPy, in tasks of Spark, which is several times as quick. 
 A rule that inherits a matcher is asked in Spark: it may have changed what is right.
 
 A rule may also answer `reason(publication, change) -> str`: in words, whether the change of a client wants
-the publication and why; both are rows of the trace as dictionaries.
+the publication and why; both are rows of the trace as dictionaries. And `more(rows, names) -> list[str]`: what
+`explain` tells of the client besides, by `rows(table)` of the kind's own tables that name both; `names` are those of
+its interests.
 
 A rule lies in the folder of its kind and imports pyspark inside its functions only. What it needs of the audit it is
 handed with the question: nothing here knows Spark but by the names of its types.
@@ -190,7 +192,9 @@ class Judge(Protocol):
     `decisions` are those of a `Rule`, with publications as their rows, some publications at a time: what `by_client`
     makes. `judged` sees what was delivered too, and rows of more tables of the trace: a row for every pair that is
     allowed or was delivered, with publication, client, times (0: not at all), first_ns, allowed, forced, excused,
-    missed, unwanted. One that is `together` gets all of its service in one task, with hops and losses among the tables.
+    missed, unwanted; and where it `counts_copies`, as a client may get several, `more`: how many are too many. Rows
+    with a column `later` are of what came when the publication was under way no more. One that is `together` gets all
+    of its service in one task, with hops and losses among the tables.
     `brokers.padded.Padded` has the rest.
     """
 

@@ -204,6 +204,11 @@ class Kind(ABC):
         """Whether each interest by itself, and `oracle`, say who gets a publication."""
         return not self.manifest.judge
 
+    @property
+    def counts_copies(self) -> bool:
+        """Whether a client may rightly get a publication several times: its judge, and its rule, say then how often."""
+        return False
+
     def ranges(self, rows: Floats) -> Floats:
         """Interests as conjunctions of closed ranges, `[attribute, low, high] * k`, where they are such.
 
@@ -518,6 +523,14 @@ class ShardProtocol(ABC):
         return []
 
     @classmethod
+    def latent_hops(cls, options: Any) -> int:
+        """At most how many links apart any two brokers are that have to have a latent link; 0: it needs none.
+
+        Kit and hunts supply them; a scenario names them, and where it does not `misfits` says so.
+        """
+        return 0
+
+    @classmethod
     def expected_events(cls, demand: Demand) -> float:
         """How many messages and timers brokers are expected to handle per simulated second, for `brokerlab plan`."""
         return everywhere(demand)
@@ -620,6 +633,7 @@ class BrokerProtocol(ABC):
     Options: ClassVar[type[BaseModel] | None] = None
     server: ClassVar[type[BrokerProtocol] | None] = None  # what the server of a service runs, if there is one
     opens: ClassVar[bool] = False  # whether it opens latent links, and is told of them (`brokers.arising`)
+    watches: ClassVar[bool] = False  # whether it is told of latent links that go down while they are closed, too
     sees_load: ClassVar[bool] = False  # whether it reads `node.load`; its brokers get their events one at a time
     timer_min_ns: int = NEVER
     hands_over: ClassVar[bool] = False  # whether it heeds `env.sessions`
@@ -659,6 +673,14 @@ class BrokerProtocol(ABC):
     def misfits(cls, options: Any, overlay: Any, params: Mapping[str, Any]) -> list[tuple[str, str]]:
         """What does not go together, as (key in the service, what is wrong); `params` are the kind's."""
         return []
+
+    @classmethod
+    def latent_hops(cls, options: Any) -> int:
+        """At most how many links apart any two brokers are that have to have a latent link; 0: it needs none.
+
+        Kit and hunts supply them; a scenario names them, and where it does not `misfits` says so.
+        """
+        return 0
 
     @classmethod
     def expected_events(cls, demand: Demand) -> float:

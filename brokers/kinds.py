@@ -51,8 +51,12 @@ def kinds_told(names: Sequence[str]) -> str:
 
 
 def all_that(protocol: Any, kind: Any) -> dict[str, Any]:
-    """The parameters of a service of a kind that asks for all that a protocol needs to be said, and can do."""
-    can = {key: True for key in sorted(getattr(protocol, "meets", ())) if key in kind.Params.model_fields}
+    """The parameters of a service of a kind that asks for all that a protocol needs to be said, and can do.
+
+    Of what it can do the parameters that are yes or no: which of several is asked is for others to say, and to draw.
+    """
+    asked = {key for key, field in kind.Params.model_fields.items() if field.annotation is bool}
+    can = {key: True for key in sorted(getattr(protocol, "meets", ())) if key in asked}
     return {**can, **getattr(protocol, "requires", {})}
 
 

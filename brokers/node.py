@@ -97,10 +97,14 @@ class Node:
         self, message: Message, link: int, type: int, row: Any, word: int = 0, cause: int = SAME
     ) -> None:
         """Send a message of a type whose body is a row of numbers."""
+        self.send(message, link, type, self.row_body(message, type, row), word, cause=cause)
+
+    def row_body(self, message: Message, type: int, row: Any, stands: bool = True) -> Body:
+        """A body of numbers, to be sent or delivered now: it stands for what the message carries, if it `stands`."""
         bodies = self.env.bodies
         numbers = np.asarray(row, np.float64)[None, :]
-        handle = int(bodies.add_rows(self.env.service, type, numbers, *bodies.stands_for(message[6]))[0])
-        self.send(message, link, type, Body(handle), word, cause=cause)
+        behind = bodies.stands_for(message[6] if stands else -1)
+        return Body(int(bodies.add_rows(self.env.service, type, numbers, *behind)[0]))
 
     def deliver(self, message: Message, client: int, body: Body | None = None) -> None:
         """Hand the message's body (or another) to a client, by client number."""

@@ -61,11 +61,14 @@ class Faced:
             "delay_ns": [f.delay if isinstance(f, Worn) else 0 for f in faults],
             "twice": [f.twice if isinstance(f, Worn) else 0.0 for f in faults],
         }
-        return cls.read(columns, schedule.detect_ns, overlay.link_a, overlay.link_b, overlay.delay_ns)
+        links = overlay.link_a, overlay.link_b, overlay.delay_ns, overlay.latent
+        return cls.read(columns, schedule.detect_ns, *links)
 
     @classmethod
-    def read(cls, faults: Mapping[str, Any], detect_ns: int, link_a: Any, link_b: Any, delay_ns: Any) -> Faced:
-        """Of the table `faults` of a trace, and its links."""
+    def read(
+        cls, faults: Mapping[str, Any], detect_ns: int, link_a: Any, link_b: Any, delay_ns: Any, latent: Any = None
+    ) -> Faced:
+        """Of the table `faults` of a trace, and its links, of which ways take none that are `latent`."""
         end = np.asarray(faults["end_ns"], np.int64)
         if not end.size:
             return cls()
@@ -82,9 +85,11 @@ class Faced:
             for far in (link_a[link], link_b[link])
         )
         late = int(np.max(faults["delay_ns"]))
+        ways = slice(None) if latent is None else ~latent
         return cls(
             True, detect_ns, NEVER if (end < 0).any() else int(end.max()), unnoticed,
-            2 * farthest_ns(link_a, link_b, delay_ns) + late, int(np.max(delay_ns, initial=0)) + late,
+            2 * farthest_ns(link_a[ways], link_b[ways], delay_ns[ways]) + late,
+            int(np.max(delay_ns[ways], initial=0)) + late,
             bool(np.any(np.asarray(faults["twice"]) > 0)),
         )  # fmt: skip
 
@@ -108,7 +113,8 @@ def promised(protocol: Any, options: Any, overlay: Any, faced: Faced) -> Guarant
     made = options if model is None or isinstance(options, model) else model(**options)
     declared = getattr(protocol, "guarantees_with", None)
     guarantees: Guarantees = declared(made, overlay) if declared is not None else protocol.guarantees
-    asked = None if overlay.has_latent else getattr(protocol, "recovery", None)  # ways would not be known
+    opens = overlay.has_latent and getattr(protocol, "opens", False)
+    asked = None if opens else getattr(protocol, "recovery", None)  # ways would not be known
     if not faced.any or asked is None or guarantees.under_faults != NOTHING_PROMISED:
         return guarantees
     found: Recovery | None = asked(made, overlay, faced)

@@ -14,7 +14,7 @@ from brokers.errors import InvalidInput
 if TYPE_CHECKING:
     import pyarrow as pa
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 LEVELS = ("none", "summary", "deliveries", "full")
 
 _ENCODING = {

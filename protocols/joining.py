@@ -14,7 +14,7 @@ from brokers.engine.simulate import MemoryTraces, Result, simulate, tables_of
 from brokers.errors import InvalidInput
 from brokers.promises import Faced, promised
 from protocols.judging import Audit, audit
-from protocols.rehearsing import SCRIPT, service_of
+from protocols.rehearsing import SCRIPT, options_of, service_of, with_needed
 from topology.overlay import Overlay
 
 
@@ -108,6 +108,12 @@ class Joined:
         )
         return [d for d in every if client is None or d.client == client]
 
+    def table(self, name: str) -> list[dict[str, Any]]:
+        """The rows of a table of the trace."""
+        self._run()
+        columns = self._traces.tables()[name]
+        return [dict(zip(columns, row)) for row in zip(*(column.tolist() for column in columns.values()))]
+
     def describe(self, broker: int) -> dict[str, Any]:
         """A broker's tables after everything."""
         self._run()
@@ -194,6 +200,7 @@ def join(
     >>> [(d.client, d.publication == sent) for d in pair.deliveries()]
     [(1, True)]
     """
-    overlay = overlay_of(links, delay_ns)
+    spec = service_of(protocol, **service)
+    overlay = with_needed(overlay_of(links, delay_ns), spec.protocol_class, options_of(spec))
     at = range(overlay.brokers) if clients is None else clients
-    return Joined(overlay, at, service_of(protocol, **service))
+    return Joined(overlay, at, spec)

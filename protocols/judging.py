@@ -117,10 +117,17 @@ class Published(NamedTuple):
     lost: bool  # a link lost a copy, and the protocol declares nothing under loss
     gone: frozenset[int] = frozenset()  # clients that had left when it came to them
     came: tuple[tuple[int, int], ...] = ()  # what of it came: (client, time), by time
+    doubled: bool = False  # a link delivered a copy twice
+    forgotten: bool = False  # a broker may have forgotten that it had delivered it
 
 
-def published(found: Audit, tables: Tables, kind: Kind, service: int) -> Iterator[Published]:
-    """Every publication of a service. What is wrong with deliveries whatever was asked for goes into `found`."""
+def published(
+    found: Audit, tables: Tables, kind: Kind, service: int, all_stand: bool = True
+) -> Iterator[Published]:
+    """Every publication of a service. What is wrong with deliveries whatever was asked for goes into `found`.
+
+    Unless `all_stand` for publications, some that are delivered stand for none, and are judged elsewhere.
+    """
     losses, gone = tables["losses"], dict[int, set[int]]()
     for row in np.flatnonzero((losses["service"] == service) & (losses["reason"] == AWAY)).tolist():
         gone.setdefault(int(losses["body"][row]), set()).add(int(losses["client"][row]))
@@ -143,8 +150,9 @@ def published(found: Audit, tables: Tables, kind: Kind, service: int) -> Iterato
         served = sorted(client for client, _ in came)
         found.publications += 1
         end = max(handled.get(id_, sent), sent)
-        again = sorted({a for a, b in pairwise(served) if a == b})
-        if excuse.anything(sent, end):  # a broker may have forgotten that it had delivered it
+        again = [] if kind.counts_copies else sorted({a for a, b in pairwise(served) if a == b})
+        forgotten = excuse.anything(sent, end)
+        if forgotten:
             again = []
         if id_ in twice:
             found.doubled, again = found.doubled + len(again), []
@@ -153,8 +161,9 @@ def published(found: Audit, tables: Tables, kind: Kind, service: int) -> Iterato
                 f"{found.client(client)} got publication {found.message(id_)} {served.count(client)} times"
             )
         left = frozenset(gone.get(id_, ()))
-        yield Published(id_, sent, end, table["values"][row], served, id_ in lost, left, came)
-    for id_ in got:
+        values = table["values"][row]
+        yield Published(id_, sent, end, values, served, id_ in lost, left, came, id_ in twice, forgotten)
+    for id_ in got.keys() - (set() if all_stand else {-1}):
         found.unwanted.add(f"publication {found.message(id_)}, which nobody published")
     judge_order(found, ids, clients, *times)
 

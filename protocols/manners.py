@@ -36,7 +36,7 @@ def over_budget(
         if again:
             body, link = again[0]
             yield "twice", f"publication {found.message(body)} went over the link {_link(tables, link)} more than once"
-    if protocol.frugal and overlay.is_tree and not overlay.has_latent:
+    if protocol.frugal and overlay.is_tree and not (overlay.has_latent and protocol.opens):
         standing = Standing(tables, kind, service, guarantees)
         interests = {each.change: each for each in standing.versions if each.type in kind.wants()}
         rows = {change: version.values for change, version in interests.items()}
@@ -72,15 +72,21 @@ def _ends(tables: Tables) -> dict[int, tuple[int, int]]:
     return dict(zip(links["link"].tolist(), zip(links["from"].tolist(), links["to"].tolist())))
 
 
+def _standing(tables: Tables) -> list[tuple[int, int]]:
+    """The ends of those that are not latent."""
+    ends, latent = _ends(tables), tables["links"]["latent"].tolist()
+    return [ends[link] for link, each in zip(tables["links"]["link"].tolist(), latent) if not each]
+
+
 def _behind(tables: Tables, link: int) -> set[int]:
     """The brokers behind a directed link of a tree."""
-    ends = _ends(tables)
-    seen = {ends[link][1]}
-    ahead = [ends[link][1]]
+    over, standing = _ends(tables)[link], _standing(tables)
+    seen = {over[1]}
+    ahead = [over[1]]
     while ahead:
         at = ahead.pop()
-        for one, other in ends.values():
-            if one == at and other not in seen and {at, other} != set(ends[link]):
+        for one, other in standing:
+            if one == at and other not in seen and {at, other} != set(over):
                 seen.add(other)
                 ahead.append(other)
     return seen

@@ -1,7 +1,7 @@
 """The kinds that come with brokerlab, and the metrics that any service may name. A new one is one line here.
 
 The line of a kind, which is one folder, names its manifest (`brokers.kinds`), which names its protocols, workloads and
-all its other parts. Metrics lie in `protocols.measures`.
+all its other parts. Metrics lie in `protocols.measures` and `protocols.spreading`.
 """
 
 from brokers.registry import Entry
@@ -27,7 +27,30 @@ METRICS: dict[str, Entry] = {
     "stretch": Entry(
         "protocols.measures:STRETCH", "times as long as by the shortest way that a delivery to another broker took"
     ),
+    "hops.last": Entry("protocols.spreading:HOPS_LAST", "round in which the last broker is reached (level full)"),
+    "hops.most": Entry("protocols.spreading:HOPS_MOST", "latest round in which any broker is reached (level full)"),
+    "hops.half": Entry("protocols.spreading:HOPS_HALF", "round by which half of those reached have it (level full)"),
+    "hops.nearly": Entry("protocols.spreading:HOPS_NEARLY", "round by which 99 in 100 have it (level full)"),
+    "redundancy": Entry("protocols.spreading:REDUNDANCY", "copies for each broker reached, less one: RMR (level full)"),
+    "duplicates.per_delivery": Entry(
+        "protocols.spreading:DUPLICATES", "copies that came where one had come, for each delivery (level full)"
+    ),
+    "control.bytes_per_payload_byte": Entry(
+        "protocols.spreading:CONTROL_BYTES", "bytes of control for each byte of copies, of a service alone (level full)"
+    ),
+    "time_to_all_ms": Entry("protocols.spreading:TIME_TO_ALL", "from publishing to the last delivery, in the mean"),
+    "tables.churn": Entry("protocols.spreading:TABLES_CHURN", "change of a broker's entries from sample to sample"),
     "publications.outside": Entry(
         "protocols.content.measures:OUTSIDE", "dropped, as no advertisement of their publisher held them"
+    ),
+    "chosen.imbalance": Entry(
+        "protocols.topics.measures:IMBALANCE",
+        "of the group that was served least evenly, how many times the mean its busiest member was chosen",
+    ),
+    "retained.answers": Entry(
+        "protocols.topics.measures:ANSWERS", "retained publications that subscriptions were answered with"
+    ),
+    "retained.age_mean_ms": Entry(
+        "protocols.topics.measures:AGE_MEAN", "how long before they had been published, in the mean"
     ),
 }

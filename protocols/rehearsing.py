@@ -23,7 +23,8 @@ from brokers.programs.spelling import is_program, is_target
 from brokers.registry import did_you_mean
 from topology import draws
 from topology.build import build
-from topology.links import Links
+from topology.latent import with_latent
+from topology.links import Latent, Links
 from topology.servers import Server, with_servers
 
 SCRIPT = "protocols.rehearsing:Script"
@@ -204,11 +205,13 @@ def rehearse(
     links = Links.model_validate(dict(rehearsal.links))
     overlay = build(rehearsal.topology, dict(rehearsal.params), links, seed)
     if not is_program(spec.protocol_target):  # which may be asked what it does not take
-        brokers, misfits = overlay.brokers, spec.protocol_class.misfits
+        brokers, asked = overlay.brokers, spec.protocol_class
+        misfits, overlay = asked.misfits, with_needed(overlay, asked, options_of(spec))
         if misfits(options_of(spec), overlay, spec.params):
             overlay = replace(build("clusters", {"size": brokers}, links, seed), region=np.arange(brokers) // 3)
         if misfits(options_of(spec), overlay, spec.params):
             overlay = build("random-tree", {"nodes": brokers}, links, seed)
+            overlay = with_needed(overlay, asked, options_of(spec))
     kind = spec.kind_class
     if not kind.manifest.rehearsal:
         raise InvalidInput(f"the kind {kind.name!r} has no rehearsal; name a function as `rehearsal` in its manifest")
@@ -230,6 +233,12 @@ def rehearse(
         sample_every_ns=50_000_000,
         messages_max=MESSAGES_MOST * max(1, rehearsal.publications // 100, rehearsal.duration_ns // 300_000_000),
     )
+
+
+def with_needed(overlay: Any, protocol: Any, options: Any) -> Any:
+    """The overlay with the latent links that a protocol needs."""
+    hops = protocol.latent_hops(options)
+    return with_latent(overlay, Latent(hops=hops)) if hops else overlay
 
 
 def options_of(spec: ServiceSpec) -> Any:

@@ -127,7 +127,7 @@ def _overlay(scenario: Scenario) -> Overlay:
     try:
         kind, params = model.topology.kind, scenario.topology_params
         built = build(kind, params, model.links, model.seed, scenario.folder, scenario.topology.object)
-        return with_latent(built, model.links.latent)
+        return with_latent(built, model.links.latent, model.seed)
     except TopologyError as error:
         section, _, rest = str(error).partition(": ")
         path: DataPath = ("links",) if section == "links" else ("topology",)

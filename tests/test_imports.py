@@ -152,7 +152,7 @@ def test_manifests_of_kinds_import_nothing_but_what_describes_them():
     for path in (ROOT / "protocols").glob("*/manifest.py"):
         ours = {name for name in imported(path) if name.partition(".")[0] in PACKAGES}
         assert imported(path) == ours
-        described = {"protocols.content.manifest", "protocols.practice.manifest"}
+        described = {"protocols.content.manifest", "protocols.gossip.manifest", "protocols.practice.manifest"}
         assert ours <= {"brokers.kinds", "brokers.metrics", "brokers.registry", *described}
 
 

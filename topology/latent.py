@@ -11,16 +11,18 @@ from typing import Any
 
 import numpy as np
 
+from topology import draws
 from topology.distances import distances
 from topology.errors import TopologyError
+from topology.linking import delays_between
 from topology.links import Latent
 from topology.overlay import BURSTS, Overlay, broker_number, hops_from
 
 _Pairs = set[tuple[int, int]]
 
 
-def with_latent(overlay: Overlay, latent: Latent | None) -> Overlay:
-    """The overlay with candidates between its brokers.
+def with_latent(overlay: Overlay, latent: Latent | None, seed: int = 0) -> Overlay:
+    """The overlay with candidates between its brokers; what is drawn of them follows from the seed.
 
     Raises
     ------
@@ -30,10 +32,14 @@ def with_latent(overlay: Overlay, latent: Latent | None) -> Overlay:
     if latent is None:
         return overlay
     pairs = _named(overlay, latent) | (set() if latent.hops is None else _near(overlay, latent.hops))
+    pairs |= set() if latent.drawn is None else _drawn(overlay, latent.drawn, seed)
     if not pairs:
         return replace(overlay, latent=np.zeros(overlay.links, np.bool_), open_most=latent.most or 0)
     ends = np.array(sorted(pairs), np.int64)
-    delay = _delays(overlay, ends) if latent.delay is None else np.full(len(ends), latent.delay, np.int64)
+    if latent.delay is None:
+        delay = _delays(overlay, ends)
+    else:
+        delay = delays_between(latent.delay, ends[:, 0], ends[:, 1], overlay.position, overlay.on_globe, seed, [])
     link_a, link_b = (np.concatenate([known, new]) for known, new in zip((overlay.link_a, overlay.link_b), ends.T))
     order, nothing = np.lexsort((link_b, link_a)), np.zeros(len(ends))
 
@@ -72,6 +78,21 @@ def _near(overlay: Overlay, hops: int) -> _Pairs:
     for a in range(overlay.brokers):
         away = hops_from(overlay.adjacency, a)
         found |= {(a, b) for b in np.flatnonzero((away >= 2) & (away <= hops)).tolist() if b > a}
+    return found
+
+
+def _drawn(overlay: Overlay, count: int, seed: int) -> _Pairs:
+    """For each broker so many others that it has no link to. O(brokers²)."""
+    brokers = overlay.brokers
+    there = overlay.adjacency
+    found: _Pairs = set()
+    for a in range(brokers):
+        key = draws.stream(seed, a, "topology/latent")
+        lot = draws.uniforms(key, 0, brokers)
+        lot[a] = 2.0
+        lot[there.neighbour[there.start[a] : there.start[a + 1]]] = 2.0
+        nearest = np.argsort(lot, kind="stable")[:count]
+        found |= {(min(a, b), max(a, b)) for b in nearest[lot[nearest] < 1.0].tolist()}
     return found
 
 

@@ -47,12 +47,13 @@ def apply(graph: nx.Graph, model: Links, seed: int) -> Overlay:
     link_a, link_b = ends[:, 0], ends[:, 1]
     notes = list(graph.graph.get("notes", ()))
     on_globe = graph.graph.get("coordinates") == "degrees"
-    delay = _delays(model.delay, link_a, link_b, position, on_globe, seed, notes)
+    delay = delays_between(model.delay, link_a, link_b, position, on_globe, seed, notes)
     if model.regions:
         region = np.array([graph.nodes[b].get("region", -1) for b in range(n)], np.int64)
         for i, rule in enumerate(model.regions):
             mine = _links_of(rule, region, link_a, link_b, f"links: regions[{i}]")
-            delay[mine] = _delays(rule.delay, link_a[mine], link_b[mine], position, on_globe, seed, notes)
+            ends_of = link_a[mine], link_b[mine]
+            delay[mine] = delays_between(rule.delay, *ends_of, position, on_globe, seed, notes)
     size = len(ends)
     jitter = np.full(size, model.jitter, np.int64)
     bandwidth = np.full(size, model.bandwidth, np.int64)
@@ -128,7 +129,7 @@ def _links_of(
     return np.asarray(mine, np.bool_)
 
 
-def _delays(
+def delays_between(
     model: ConstantDelay | UniformDelay | NormalDelay | GeographyDelay,
     link_a: NDArray[np.int64],
     link_b: NDArray[np.int64],
@@ -137,6 +138,7 @@ def _delays(
     seed: int,
     notes: list[str],
 ) -> NDArray[np.int64]:
+    """The delay of each link, by its ends."""
     if isinstance(model, ConstantDelay):
         return np.full(len(link_a), model.delay, np.int64)
     if isinstance(model, GeographyDelay):

@@ -176,16 +176,26 @@ class Latent(Section):
     hops: Annotated[Count, Field(ge=2, le=64)] | None = Field(
         default=None, description="all pairs of brokers that are at most so many links apart"
     )
-    delay: LinkDelay | None = Field(default=None, description="of each; by default that of the quickest way there is")
+    drawn: Annotated[Count, Field(ge=1)] | None = Field(
+        default=None, description="each broker may get links to so many others, which are drawn"
+    )
+    delay: Delay | None = Field(
+        default=None, description="as `links.delay`; by default that of the quickest way there is"
+    )
     most: Annotated[Count, Field(ge=1)] | None = Field(
         default=None, description="how many a broker may have open at once; any number unless given"
     )
 
     @model_validator(mode="after")
     def _some(self) -> Latent:
-        if not self.pairs and self.hops is None:
-            raise ValueError("names no links: say `pairs` or `hops`, or leave it out")
+        if not self.pairs and self.hops is None and self.drawn is None:
+            raise ValueError("names no links: say `pairs`, `hops` or `drawn`, or leave it out")
         return self
+
+    @model_serializer(mode="wrap")
+    def _without_what_is_not_said(self, dump: Any) -> dict[str, Any]:
+        """Networks whose candidates are not drawn are told as before there was such a thing."""
+        return {key: value for key, value in dump(self).items() if key != "drawn" or value is not None}
 
 
 class Links(Section):

@@ -14,8 +14,11 @@ from analysis.bench import (
     routing_adverts,
     routing_compared,
     routing_merging,
+    routing_neighbourhood,
+    routing_plumtree,
     routing_practice,
     routing_reliable,
+    routing_retained,
 )
 from analysis.bench.models import SUBSCRIPTION, Setting, model
 from analysis.bench.rows import REPEATS, Row, medians, row
@@ -37,6 +40,8 @@ class Sizes:
     adverts: routing_adverts.Sizes = field(default=routing_adverts.Sizes())
     merging: routing_merging.Sizes = field(default=routing_merging.Sizes())
     reliable: routing_reliable.Sizes = field(default=routing_reliable.Sizes())
+    neighbourhood: routing_neighbourhood.Sizes = field(default=routing_neighbourhood.Sizes())
+    plumtree: routing_plumtree.Sizes = field(default=routing_plumtree.Sizes())
     compared: routing_compared.Sizes = field(default=routing_compared.Sizes())
 
 
@@ -78,6 +83,16 @@ def reliable_delivery(sizes: Sizes) -> Iterator[Row]:
     yield from routing_reliable.rows(sizes.reliable)
 
 
+def past_outages(sizes: Sizes) -> Iterator[Row]:
+    """What comes past brokers that are down."""
+    yield from routing_neighbourhood.rows(sizes.neighbourhood)
+
+
+def gossip(sizes: Sizes) -> Iterator[Row]:
+    """Plumtree and HyParView, beside closed forms and published bounds."""
+    yield from routing_plumtree.rows(sizes.plumtree)
+
+
 def all_compared(sizes: Sizes) -> Iterator[Row]:
     """Every protocol beside the others: the table of docs/routing.md."""
     yield from routing_compared.rows(sizes.compared)
@@ -110,6 +125,6 @@ def _speed(built: Model) -> Callable[[], float]:
 
 
 PARTS: tuple[Callable[[Sizes], Iterator[Row]], ...] = (
-    topic_networks, topic_indexes, advertisements, merging_and_leases, reliable_delivery,
-    *routing_practice.PARTS, all_compared,
+    topic_networks, topic_indexes, advertisements, merging_and_leases, reliable_delivery, past_outages,
+    *routing_practice.PARTS, *routing_retained.PARTS, gossip, all_compared,
 )  # fmt: skip

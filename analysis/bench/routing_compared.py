@@ -69,8 +69,10 @@ ADVERSITIES = {
     ),
 }  # fmt: skip
 
-# Those that cannot have the overlay of the scenario: what it is then, and what they have instead, of as many brokers.
+# Those that cannot have the overlay of the scenario as it is: what it is then, and what they have instead, of as many
+# brokers.
 OVERLAYS: dict[str, tuple[str, dict[str, Any]]] = {
+    "neighbourhood": ("rings, more links may arise", {"links": {"latent": {"hops": 2}}}),
     "cluster": ("every two linked", {"topology": {"kind": "clusters", "size": 24}}),
     "leaf": ("hub and leaves", {"topology": {"kind": "clusters", "clusters": 4, "size": 6, "between": "first"}}),
     "gateway": ("four clusters", {"topology": {"kind": "clusters", "clusters": 4, "size": 6, "between": "all"}}),
@@ -152,8 +154,9 @@ def _sweep(service: str, protocol: str, sizes: Sizes) -> Sweep:
     variants = []
     for name in sizes.adversities:
         options = {} if name == QUIET else _options(service, protocol)
-        data = {**base, **ADVERSITIES[name].overrides, **OVERLAYS.get(protocol, ("", {}))[1], "expect": []}
-        data["links"] = {**base["links"], **data["links"]}
+        said = base, ADVERSITIES[name].overrides, OVERLAYS.get(protocol, ("", {}))[1]
+        data: dict[str, Any] = {key: value for each in said for key, value in each.items()} | {"expect": []}
+        data["links"] = {key: value for each in said for key, value in each.get("links", {}).items()}
         data["services"] = [{**alone, "protocol": protocol, "options": options}]
         variants.append(({"protocol": protocol, "adversity": name}, from_data(data)))
     points = tuple(points_of(protocol, variants, sizes.seeds, base["seed"]))

@@ -17,7 +17,7 @@ import numpy as np
 
 from analysis.bench.models import SUBSCRIPTION, Setting, model
 from analysis.bench.rows import Row, row
-from brokers.faults import LOST, STORED, Crash, Schedule
+from brokers.faults import LOST, NEVER, STORED, Crash, Schedule
 from protocols.content.kind import PUBLISH
 
 RELIABLE = "protocols.content.reliable:Reliable"
@@ -55,11 +55,18 @@ def rows(sizes: Sizes) -> Iterator[Row]:
 
 
 def measured(sizes: Sizes, protocol: str, seed: int) -> dict[str, int]:
-    """One run: pairs that had to come but for losses, those that did, what was wrong, and messages over links."""
+    """One run of a protocol, as `measured_of` has it."""
+    return measured_of(struck(sizes, protocol, seed))
+
+
+def measured_of(built: Any, soon_ns: int = NEVER) -> dict[str, int]:
+    """One run: pairs that had to come but for losses, those that did, what was wrong, and messages over links.
+
+    `late` are deliveries that came no sooner than `soon_ns` after they were published.
+    """
     from brokers.engine.simulate import MemoryTraces, simulate, tables_of
     from protocols.conformance import audit
 
-    built = struck(sizes, protocol, seed)
     traces = MemoryTraces("full", tables_of(built))
     simulate(built, trace=traces)
     tables, service = traces.tables(), built.services[0]
@@ -74,6 +81,7 @@ def measured(sizes: Sizes, protocol: str, seed: int) -> dict[str, int]:
         "wrong": found.unwanted.count + found.duplicated.count + found.out_of_order.count,
         "data": int((over & (tables["hops"]["type"] == PUBLISH)).sum()),
         "messages": int(over.sum()),
+        "late": int((tables["deliveries"]["time_ns"] - tables["deliveries"]["published_ns"] >= soon_ns).sum()),
     }
 
 

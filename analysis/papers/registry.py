@@ -57,11 +57,21 @@ PAPERS: dict[str, Entry] = {
             "further": [
                 "analysis.papers.routing:merging", "analysis.papers.routing:leases",
                 "analysis.papers.routing:rendezvous", "analysis.papers.routing:practice",
-                "analysis.papers.routing:reliable",
+                "analysis.papers.routing:reliable", "analysis.papers.routing:neighbourhood",
             ],
             "kind": "content",
             "tiny": "analysis.papers.tiny:routing",
             "tiny_network": "analysis.papers.tiny:routing_in_network",
+        },
+    ),
+    "gossip": Entry(
+        "analysis.papers.gossip_plumtree:plumtree",
+        "gossip: closed forms of Plumtree, bounds of an implementation's tests over HyParView, what crashes leave",
+        {
+            "further": ["analysis.papers.gossip_plumtree:bounds", "analysis.papers.gossip_plumtree:crashes"],
+            "kind": "content",
+            "tiny": "analysis.papers.gossip_plumtree:tiny",
+            "tiny_network": "analysis.papers.gossip_plumtree:tiny_network",
         },
     ),
 }

@@ -14,7 +14,13 @@ from random import Random
 
 import networkx as nx
 
-from analysis.bench import routing_adverts, routing_merging, routing_practice, routing_reliable
+from analysis.bench import (
+    routing_adverts,
+    routing_merging,
+    routing_neighbourhood,
+    routing_practice,
+    routing_reliable,
+)
 from analysis.bench.rows import Row, number
 from analysis.papers.report import Report
 from protocols.content.kind import ADVERTISE, SUBSCRIBE
@@ -115,10 +121,20 @@ def reliable(report: Report) -> None:
     if not report.full:
         sizes = replace(sizes, brokers=100, homes=25, subscriptions=50)
     _claims(report, "reliable", "Through crashes", "derived: exactly once", routing_reliable.rows(sizes))
-    report.text(
-        "Not there yet: the survival of a chain by the recurrence for brokers that know their surroundings, and trees "
-        "per advertisement on overlays with cycles; no protocol of either is built in."
-    )
+    report.text("Not there yet: trees per advertisement on overlays with cycles; no protocol of them is built in.")
+
+
+def neighbourhood(report: Report) -> None:
+    """While brokers are down: a chain's survival by the recurrence, pair by pair; and what comes in the end."""
+    seeds = tuple(report.seed + each for each in range(SEEDS))
+    over_time = routing_reliable.Sizes()
+    sizes = routing_neighbourhood.Sizes(seeds=seeds, over_time=over_time)
+    if not report.full:
+        over_time = replace(over_time, brokers=100, homes=25, subscriptions=50)
+        sizes = replace(sizes, lines=5, tree=150, publishers=20, over_time=over_time)
+    source = "derived: the recurrence of δ-fault tolerance; printed: Kazemzadeh and Jacobsen, SRDS 2009"
+    rows = routing_neighbourhood.rows(sizes)
+    _claims(report, "neighbourhood", "Past brokers that are down", source, rows)
 
 
 # ---- counting ----------------------------------------------------------------------------------------

@@ -42,6 +42,7 @@ VERSIONS = (
     "home", "issued_ns", "settled_ns", "revoked_ns", "gone_ns", "values", "unsettled", "unheard",
 )  # fmt: skip
 SAMPLE_STEPS = 1 << 30
+COPIES = ("duplicated", "doubled")  # by a matcher that knows how many there may be
 COUNTED = ("deliveries", "audited", "forced", "free", "excused", "excused_missed", "late_missed", "missed", "unwanted")
 
 
@@ -70,6 +71,11 @@ class Judged:
     def tables(self) -> Mapping[str, Wanted]:
         """What it reads beside."""
         return getattr(self.matcher, "tables", {})
+
+    @property
+    def counts_copies(self) -> bool:
+        """Whether a client may get several, and the matcher says how many are too many."""
+        return getattr(self.matcher, "counts_copies", False)
 
     @property
     def together(self) -> bool:
@@ -102,6 +108,11 @@ class Comparing:
     def of_deliveries(self) -> tuple[str, ...]:
         """The columns that are read of them: when what came was sent matters only where a broker forgot."""
         return (*COLUMNS["deliveries"], "published_ns") if self.forgetful else COLUMNS["deliveries"]
+
+    def key_of(self, service: int, key: Array) -> Array:
+        """By what rows of a service are dealt out: the same for all where it goes to one task."""
+        judged = self.services.get(service)
+        return np.zeros_like(key) if judged is not None and judged.together else key
 
     def over(self, pieces: Sequence[Piece]) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
         """The pass over pieces of the trace, which a task is given by their numbers."""
@@ -155,7 +166,7 @@ class Comparing:
             mine = {name: tables.get(f"{name} {service}") for name in names}
             told = mine.values() if judged.together else (mine["publications"], mine["delivered"])
             if any(each is not None for each in told):
-                yield from self._compared(service, judged, mine, crossed.get(service, {}))
+                yield from self._compared(service, judged, mine, crossed.get(service, {}), twice)
 
     # ---- duplicates and order
 
@@ -167,8 +178,10 @@ class Comparing:
             sort, again, latest, late = order.looked_through(client, publication, time)
             sorted_rows = {"publication": publication[sort], "client": client[sort], "delivered_ns": time[sort]}
             free = again & False
+            if service in self.services and self.services[service].counts_copies:
+                again = free
             if twice:
-                free = again & np.isin(publication[sort], twice["body"][twice["service"] == service])
+                free = again & np.isin(publication[sort], _doubled_of(service, twice))
                 again &= ~free
             if service in self.forgetful:  # a broker may have forgotten that it had delivered it
                 again_ns, forgot_ns = self.forgetful[service]
@@ -197,7 +210,7 @@ class Comparing:
             return {}
         rows = tabled.numbers(table)
         found = crossings.by_link(rows)
-        excused = twice["body"][twice["service"] == service] if twice else np.empty(0, np.int64)
+        excused = _doubled_of(service, twice)
         if service in self.forgetful:
             excused = np.concatenate((excused, crossings.forgotten(rows, *self.forgetful[service])))
         found["more"] = np.where(np.isin(found["publication"], excused), 0, found["more"])
@@ -214,7 +227,7 @@ class Comparing:
     # ---- pairs
 
     def _compared(
-        self, service: int, judged: Judged, tables: Mapping[str, pa.Table | None], crossed: Columns
+        self, service: int, judged: Judged, tables: Mapping[str, pa.Table | None], crossed: Columns, twice: Columns
     ) -> Iterator[pa.RecordBatch]:
         """Decisions about the publications of a service beside its deliveries, some publications at a time."""
         there = tabled.numbers(tables["delivered"], "publication", "client", "time_ns")
@@ -228,13 +241,15 @@ class Comparing:
         if judged.together:
             for name, columns in (("handled", ("body", "time_ns")), ("lost", ("body", "link"))):
                 more[name] = tabled.rows(tables[{"handled": "hops", "lost": "losses"}[name]], columns)
-        totals = dict.fromkeys(COUNTED, 0)
+        totals = dict.fromkeys((*COUNTED, *(COPIES if judged.counts_copies else ())), 0)
         totals["audited"] = publications.publication.size
         for found in _found(judged.matcher, stood, more, there):
             _free(found, publications)
-            if wasting is not None:
+            if wasting is not None and "later" not in found:
                 wasting.heed(found["publication"][found["allowed"]], found["client"][found["allowed"]])
             found["late_missed"] = _late(found, publications, judged.within_ns)
+            if judged.counts_copies:
+                _several(found, publications, _doubled_of(service, twice))
             yield from self._told(service, totals, found, publications)
         yield block_of("compared", 0, {"service": [service], **{name: [count] for name, count in totals.items()}})
         if judged.frugal:
@@ -253,7 +268,7 @@ class Comparing:
             "excused": found["excused"], "excused_missed": found["excused"] & ~came,
             "late_missed": found["late_missed"], "missed": found["missed"], "unwanted": found["unwanted"],
         }  # fmt: skip
-        for name, count in counts.items():
+        for name, count in (*counts.items(), *((name, found[name]) for name in COPIES if name in totals)):
             totals[name] += int(count.sum())
         wanted = found["forced"] | found["excused"]
         if self.marks.size and wanted.any():
@@ -265,6 +280,9 @@ class Comparing:
                 times = {"delivered_ns": np.where(came, found["first_ns"], -1), "sent_ns": sent}
                 rows = {"publication": found["publication"], "client": found["client"], **times}
                 yield from self._examples(f"{name} {service}", rows, found[name])
+        if "duplicated" in totals:
+            rows = {"publication": found["publication"], "client": found["client"], "delivered_ns": found["first_ns"]}
+            yield from self._examples(f"duplicated {service}", rows, found["duplicated"])
 
     def _publications(self, judged: Judged, tables: Mapping[str, pa.Table | None]) -> Publications:
         rows = tabled.numbers(tables["publications"], "publication", "time_ns", "broker")
@@ -299,6 +317,11 @@ class Comparing:
         return Lists(starts, {name: column[link] for name, column in self.behind.items()})
 
 
+def _doubled_of(service: int, twice: Columns) -> Array:
+    """The publications of a service of which a link doubled a copy."""
+    return twice["body"][twice["service"] == service] if twice else np.empty(0, np.int64)
+
+
 def _free(found: Columns, publications: Publications) -> None:
     """Nothing is owed about what was under way while some broker may have known nothing of anybody."""
     if publications.forgotten.any():
@@ -306,6 +329,14 @@ def _free(found: Columns, publications: Publications) -> None:
         found["excused"] = found["excused"] | (found["forced"] & free)
         for name in ("forced", "missed", "unwanted"):
             found[name] = found[name] & ~free
+
+
+def _several(found: Columns, publications: Publications, doubled: Array) -> None:
+    """Of copies that are too many, those that nothing excuses."""
+    forgotten = publications.publication[publications.forgotten]
+    free = np.isin(found["publication"], doubled)
+    found["doubled"] = np.where(free, found["more"], 0)
+    found["duplicated"] = np.where(free | np.isin(found["publication"], forgotten), 0, found["more"])
 
 
 def _late(found: Columns, publications: Publications, within_ns: int) -> Array:
@@ -351,7 +382,7 @@ def _hops(task: Comparing, table: pa.Table) -> Blocks:
     yield "ended", 0, crossings.ended(rows, task.acted_ns)
     for service, types in task.carriers.items():
         carrying = crossings.carrying(rows, service, types, service in task.forgetful)
-        yield from dealt(task.tasks, f"crossed {service}", carrying, carrying["publication"])
+        yield from dealt(task.tasks, f"crossed {service}", carrying, task.key_of(service, carrying["publication"]))
     for service in task.services:
         mine = (rows["service"] == service) & (rows["body"] >= 0)
         body, time = tabled.greatest(rows["body"][mine], rows["time_ns"][mine])
@@ -388,7 +419,8 @@ def _publications(task: Comparing, table: pa.Table) -> Blocks:
         mine = np.flatnonzero((rows["service"] == service) & _sampled(judged, rows["publication"]))
         names = ("publication", "time_ns", "broker", "values")
         numbered = {"at": mine, "publication": rows["publication"][mine]}
-        for what, number, some in dealt(task.tasks, f"publications {service}", numbered, numbered["publication"]):
+        key = task.key_of(service, numbered["publication"])
+        for what, number, some in dealt(task.tasks, f"publications {service}", numbered, key):
             part = table.take(pa.array(some["at"])).combine_chunks()
             yield what, number, {name: part.column(name) for name in names}
 
@@ -428,8 +460,7 @@ def _dealt_of(task: Comparing, service: int, what: str, rows: Columns, key: str)
     """Rows of a service, and of its sample, to the tasks that merge them."""
     mine = (rows["service"] == service) & _sampled(task.services[service], rows[key])
     chosen = {name: column[mine] for name, column in rows.items() if name != "service"}
-    by = np.zeros_like(chosen[key]) if task.services[service].together else chosen[key]
-    yield from dealt(task.tasks, f"{what} {service}", chosen, by)
+    yield from dealt(task.tasks, f"{what} {service}", chosen, task.key_of(service, chosen[key]))
 
 
 def _sampled(judged: Judged, publication: Array) -> Array:

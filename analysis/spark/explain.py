@@ -10,9 +10,8 @@ from collections.abc import Sequence
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
-from analysis.spark.graph import Network
 from analysis.spark.rules import rule_of
-from analysis.spark.trace import Service, services_of
+from analysis.spark.trace import Service, network_of, services_of
 from analysis.ways.beside import beside as parted
 from analysis.ways.beside import same_case
 from analysis.ways.deciding import told_of
@@ -47,7 +46,7 @@ def explain(
     """
     run = opened(path)
     services = services_of(run, trust=trust)
-    network = Network.of(run)
+    network = network_of(run, services)
     nodes = len(network.names)
     key = message_id(message, nodes)
     publications, changes = _rows(run, "publications", "publication", key), _rows(run, "changes", "change", key)
@@ -225,7 +224,7 @@ def _why(
     reached = [h["time_ns"] for h in hops if h["broker"] == home]
     losses = found["losses"]
     if losses and home is not None:
-        network = Network.of(run)
+        network = network_of(run, [service])
         losses = [each for each in losses if network.is_behind(home, each["link"])]
     fallen = [each for each in found["fallen"] if home is not None and names[home] in each["brokers"]]
     gone = any(each["client"] == client and each["reason"] == REASONS[AWAY] for each in found["fallen"])
@@ -237,10 +236,24 @@ def _why(
         "broker": names[home] if home is not None else None,
         "reached_broker_ns": min(reached, default=None),
         "interests": interests,
+        "more": _more(run, rule, publication, client + nodes, {each["interest"]: each["name"] for each in interests}),
         "said": _said(
             client, got, interests, reached, names[home] if home is not None else "", hops, names, losses, fallen, gone
         ),
     }
+
+
+def _more(
+    run: RunFolder, rule: Any, publication: dict[str, Any], client: int, names: dict[int, str]
+) -> list[str]:
+    """What the rule of the kind tells besides, of rows of its tables."""
+    if not hasattr(rule, "more"):
+        return []
+
+    def rows(table: str) -> list[dict[str, Any]]:
+        return [row for row in _rows(run, table, "publication", publication["publication"]) if row["client"] == client]
+
+    return [f"client {client - len(run.read('brokers', ['broker']))} {each}" for each in rule.more(rows, names)]
 
 
 def _when(change: dict[str, Any], sent: int, end: int) -> str:
@@ -331,7 +344,7 @@ def text(found: dict[str, Any]) -> str:
     if "deliveries" in found:
         lines.append(f"delivered to {found['deliveries']} clients")
     if "to" in found:
-        lines += [found["to"]["said"], *_told_why(found["to"]["why"])]
+        lines += [found["to"]["said"], *found["to"]["more"], *_told_why(found["to"]["why"])]
     if "beside" in found:
         lines += ["beside the other run:", *(f"  {each}" for each in found["beside"]["said"])]
     return "\n".join("".join(each if each.isprintable() else "?" for each in line) for line in lines)

@@ -86,21 +86,24 @@ class Network:
     slack_ns: Ints  # per link: how much longer than its delay a message can take
     work_ns: Ints  # per broker: how long its queue was at work in all
     kept_ns: int = 0  # how much longer it may take what brokers keep for clients that are away
-    has_latent: bool = False  # whether some of the links were there only at times
+    latent: NDArray[np.bool_] | None = None  # per link: whether it is there only at times; None: none is
+    opens: bool = True  # whether anybody may open those
     loss: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))  # per link: the share that it loses
 
     @classmethod
-    def of(cls, run: RunFolder) -> Network:
-        """Read from the run's tables."""
+    def of(cls, run: RunFolder, opens: bool = True) -> Network:
+        """Read from the run's tables. Where nobody `opens` latent links, nothing goes over any."""
         links, brokers = run.read("links").sort_by("link"), run.read("brokers").sort_by("broker")
         _refuse_impossible(run, links, brokers)
-        column = {name: links[name].to_numpy().astype(np.int64) for name in ("from", "to", "delay_ns", "busy_ns")}
+        names = ("from", "to", "delay_ns", "busy_ns", "latent")
+        column = {name: links[name].to_numpy().astype(np.int64) for name in names}
+        latent = column["latent"] != 0
         slack = column["busy_ns"] + _jitter_max(run.manifest["scenario"])
         work = brokers["busy_ns"].to_numpy().copy()
         _add_faults(run, slack, work)
         return cls(
             tuple(brokers["name"].to_pylist()), column["from"], column["to"], column["delay_ns"], slack, work,
-            _kept_max(run.manifest["scenario"]), bool(run.manifest["scenario"].get("links", {}).get("latent")),
+            _kept_max(run.manifest["scenario"]), latent if latent.any() else None, opens,
             _losses(run.manifest["scenario"], brokers["name"].to_pylist(), column["from"][::2], column["to"][::2]),
         )  # fmt: skip
 
@@ -124,15 +127,28 @@ class Network:
         return self.target[::2]
 
     @property
+    def has_latent(self) -> bool:
+        """Whether some of the links are there only at times."""
+        return self.latent is not None
+
+    @property
     def is_tree(self) -> bool:
-        """Whether there is one path between any two brokers; a run's overlay is connected."""
-        return self.source.size == 2 * (self.brokers - 1)
+        """Whether there is one path between any two brokers, but for latent links; a run's overlay is connected."""
+        latent = 0 if self.latent is None else int(self.latent.sum())
+        return self.source.size - latent == 2 * (self.brokers - 1)
+
+    @cached_property
+    def _carrying(self) -> Ints:
+        """The links that may carry anything."""
+        carries = np.ones(self.source.size, np.bool_) if self.latent is None or self.opens else ~self.latent
+        return np.flatnonzero(carries)
 
     @cached_property
     def _start(self) -> tuple[Ints, Ints]:
-        order = np.lexsort((self.target, self.source))
+        links = self._carrying
+        order = links[np.lexsort((self.target[links], self.source[links]))]
         start = np.zeros(self.brokers + 1, np.int64)
-        np.cumsum(np.bincount(self.source, minlength=self.brokers), out=start[1:])
+        np.cumsum(np.bincount(self.source[links], minlength=self.brokers), out=start[1:])
         return start, order
 
     def distances(self, source: int, by: str = "delay") -> Ints:
@@ -204,7 +220,7 @@ class Network:
         was transmitting. On a tree the bound is its longest path; else that of a path over all brokers.
         """
         weight = (self.delay_ns + self.slack_ns).reshape(-1, 2).max(axis=1)
-        if not self.is_tree:
+        if self._carrying.size != 2 * (self.brokers - 1):
             return int(np.sort(weight)[::-1][: self.brokers - 1].sum() + self.work_ns.sum()) + self.kept_ns
         ends, far = 0, 0
         for _ in range(2):  # the farthest from the farthest

@@ -30,7 +30,7 @@ def frugal(trace: Trace, service: Service) -> bool:
         said
         and trace.has("hops")
         and trace.network.is_tree
-        and not (trace.network.has_latent or _hands_over(trace, service))
+        and not ((trace.network.has_latent and service.opens) or _hands_over(trace, service))
     )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from os import PathLike
@@ -51,12 +51,18 @@ class Service:
 
     def guarantees(self, network: Network) -> Guarantees:
         """What the protocol declares, on this overlay and under these faults."""
-        ends = network.source[::2], network.target[::2], network.delay_ns[::2]
-        return promised(self.protocol, self.options, network, Faced.read(self.faults(), self.detect_ns, *ends))
+        links = network.source[::2], network.target[::2], network.delay_ns[::2]
+        latent = None if network.latent is None else network.latent[::2]
+        return promised(self.protocol, self.options, network, Faced.read(self.faults(), self.detect_ns, *links, latent))
 
     def faults(self) -> dict[str, Any]:
         """The table of faults, by column."""
         return faults_of(self.run)
+
+    @property
+    def opens(self) -> bool:
+        """Whether its brokers may open latent links."""
+        return bool(getattr(self.protocol, "opens", False))
 
     @property
     def detect_ns(self) -> int:
@@ -117,6 +123,11 @@ def services_of(run: RunFolder, *, trust: bool = False) -> list[Service]:
     return found
 
 
+def network_of(run: RunFolder, services: Iterable[Service]) -> Network:
+    """The overlay of a run, whose latent links count where a service may open some."""
+    return Network.of(run, opens=any(service.opens for service in services))
+
+
 class Trace:
     """A run, for Spark; without one, all but its tables as DataFrames."""
 
@@ -159,7 +170,7 @@ class Trace:
 
     @cached_property
     def network(self) -> Network:
-        return Network.of(self.run)
+        return network_of(self.run, self.services)
 
     @property
     def duration_ns(self) -> int:

@@ -22,7 +22,11 @@ NOT_WANTED, NOT_DELIVERED = "not wanted", "not delivered"
 def decided(pair: Pair) -> Decision:
     """What became of a pair."""
     if len(pair.got) > 1:
-        return twice(pair)
+        decision = twice(pair)
+        if pair.told.kind.counts_copies:
+            decision.sure = False
+            decision.but("A client may get several copies in this service; `brokerlab audit` tells how many are right.")
+        return decision
     if pair.got and not pair.standing:
         return unasked(pair)
     if pair.got:

@@ -73,7 +73,7 @@ class PlainAdaptor(ShardProtocol):
 
     def _node(self, broker: int) -> Node:
         parts = (self.env, broker, self.home.table(), self._outgoing, self.shared)
-        node = OpeningNode(self.env.latent, *parts) if self._opening else Node(*parts)
+        node = OpeningNode(self.env.latent, self.protocol.watches, *parts) if self._opening else Node(*parts)
         node.sees_load = self.protocol.sees_load
         return node
 

@@ -2,7 +2,8 @@
 
 A broker hears of a link some time after it went down, if it is down still, and some time after it is up again, if it
 is up still. A link is down for both ends while it is cut in either direction, and while the broker behind it is down.
-Nobody hears anything while down: what has changed until then, a broker hears once it is up.
+Nobody hears anything while down: what has changed until then, a broker hears once it is up. One that does not know then
+what it knew hears of every link that is down.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ class Notices:
         detect_ns = schedule.detect_ns
         told = _restarts(outages, local)
         if hearing and detect_ns < NEVER:
-            told += _of_links(outages.downs, outages.cuts, detect_ns, links, local)
+            told += _of_links(outages, detect_ns, links, local)
         told += _of_openings(schedule, links, local)
         told.sort(key=lambda each: (each[_TIME], each[_BROKER]))
         every, opens = range(len(opening)), [number for number, one in enumerate(opening) if one]
@@ -102,17 +103,18 @@ def _of_openings(
 
 
 def _of_links(
-    downs: Stretches, cuts: Stretches, detect_ns: int, links: LinkTable, local: NDArray[np.bool_]
+    outages: Outages, detect_ns: int, links: LinkTable, local: NDArray[np.bool_]
 ) -> list[tuple[int, int, int, int]]:
     """(time, broker, type, link) of what local brokers are told of their links."""
+    downs, cuts, forgets = outages.downs, outages.cuts, outages.forgets
     told = []
     for link in _touched(downs, cuts, links):
         broker = int(links.source[link])
         if local[broker]:
             broken = [*_spans(cuts, link), *_spans(cuts, link ^ 1), *_spans(downs, int(links.target[link]))]
+            deaf, anew = _spans(downs, broker), {end for _, end, _ in _rows(forgets, broker)}
             told += [
-                (time, broker, type_, link)
-                for time, type_ in _heard(noticed(broken, detect_ns), _spans(downs, broker))
+                (time, broker, type_, link) for time, type_ in _heard(noticed(broken, detect_ns), deaf, anew)
             ]
     return told
 
@@ -134,12 +136,19 @@ def _rows(stretches: Stretches, target: int) -> list[list[int]]:
     return rows
 
 
-def _heard(counted: _Spans, deaf: _Spans) -> list[tuple[int, int]]:
-    """(time, type) of what is told of a link that counts as down so, to a broker that hears nothing in between."""
+def _heard(counted: _Spans, deaf: _Spans, anew: set[int]) -> list[tuple[int, int]]:
+    """(time, type) of what is told of a link that counts as down so, to a broker that is `deaf` at times.
+
+    When it begins `anew` it hears again that the link is down, if it is.
+    """
     changes = [(time, type_) for begin, end in counted for time, type_ in ((begin, LINK_DOWN), (end, LINK_UP))]
+    again = {time for time in anew if any(begin < time < end for begin, end in counted)}
     told: list[tuple[int, int]] = []
     known = LINK_UP
-    for time, type_ in changes:
+    for time, type_ in sorted([*changes, *((time, LINK_DOWN) for time in again)]):
+        if time in again and known == LINK_DOWN and (time, LINK_DOWN) not in told:
+            told.append((time, LINK_DOWN))
+            continue
         later = next((end for begin, end in deaf if begin <= time < end), time)
         if later >= NEVER:
             break

@@ -153,7 +153,7 @@ def write_tables(
 
 def _write_links(writer: Any, model: Model, result: Result) -> None:
     links = LinkTable.of(model.overlay)
-    state = result.link_state
+    state, latent = result.link_state, model.overlay.latent
     writer.write(
         "links",
         **{
@@ -162,6 +162,7 @@ def _write_links(writer: Any, model: Model, result: Result) -> None:
             "to": links.target,
             "delay_ns": links.delay_ns,
         },
+        latent=np.zeros(links.source.size, np.int8) if latent is None else np.repeat(latent, 2).astype(np.int8),
         messages=state[:, L.L_SENT],
         bytes=state[:, L.L_BYTES],
         lost=state[:, L.L_LOST],

@@ -154,6 +154,7 @@ TABLES: dict[str, Table] = {
             Column("from", "int32", "broker that sends"),
             Column("to", "int32", "broker that receives"),
             Column("delay_ns", "int64", "propagation delay"),
+            Column("latent", "int8", "1: it carries nothing but while it is open"),
             Column("messages", "int64", "messages sent, lost ones included"),
             Column("bytes", "int64", "bytes sent"),
             Column("lost", "int64", "messages lost"),

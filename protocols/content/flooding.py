@@ -85,19 +85,66 @@ def recovery_of(options: Any) -> Recovery | None:
     return Recovery(options.recover_within or 0, heals_loss=True) if options.recover else None
 
 
-class PlainFlooding(BrokerProtocol):
-    """Flooding as its author would write it: one broker at a time."""
+class AtHome(BrokerProtocol):
+    """A broker of any protocol that brings publications everywhere: what its own clients want, and what it has seen."""
 
     kind: ClassVar[str] = "content"
     kinds: ClassVar[tuple[str, ...]] = ("content", "topics")
+
+    def __init__(self, node: Any, remember_ns: int) -> None:
+        super().__init__(node)
+        self.remember_ns = remember_ns
+        self.seen: dict[int, int] = {}  # publication -> when it may be forgotten
+        self.subscribers: dict[int, int] = {}  # subscription -> client number
+
+    def on_standing(self, id: int, client: int, broker: int, row: Any) -> None:
+        if broker == self.node.broker:
+            self.node.table.add(id, client, row, client)
+            self.subscribers[id] = client
+
+    def changed(self, message: Message) -> None:
+        """A client subscribes, or no longer."""
+        node = self.node
+        if message.type == SUBSCRIBE:
+            client = message.source - node.env.entity_base
+            node.table.add(message.word, client, node.row(message.body), client)
+            self.subscribers[message.word] = client
+        elif message.type == UNSUBSCRIBE:
+            node.table.remove(message.word)
+            self.subscribers.pop(message.word, None)
+
+    def seen_before(self, message: Message) -> bool:
+        publication = self.node.key(message)
+        sent = int(self.node.env.bodies.time[message.body])
+        if message.time >= sent + self.remember_ns or publication in self.seen:
+            return True
+        self.seen[publication] = sent + self.remember_ns
+        if len(self.seen) > usually(4096):
+            self.seen = {p: until for p, until in self.seen.items() if until > message.time}
+        return False
+
+    def hand_over(self, message: Message) -> None:
+        node = self.node
+        matched = node.table.match(message.body)
+        node.work(message, len(self.subscribers), len(matched))
+        for client in sorted({self.subscribers[id_] for id_ in matched}):
+            node.deliver(message, client)
+
+    def entries(self) -> int:
+        return len(self.subscribers)
+
+    def describe(self) -> dict[str, Any]:
+        return {"subscriptions": {str(id_): client for id_, client in sorted(self.subscribers.items())}}
+
+
+class PlainFlooding(AtHome):
+    """Flooding as its author would write it: one broker at a time."""
+
     Options: ClassVar[type[BaseModel] | None] = Options
 
     def __init__(self, node: Any) -> None:
-        super().__init__(node)
+        super().__init__(node, int(node.options.remember_s * _SECOND))
         self.cyclic = not node.env.overlay.is_tree
-        self.remember_ns = int(node.options.remember_s * _SECOND)
-        self.seen: dict[int, int] = {}  # publication -> when it may be forgotten
-        self.subscribers: dict[int, int] = {}  # subscription -> client number
 
     @classmethod
     def guarantees_for(cls, overlay: Any) -> Guarantees:
@@ -115,20 +162,15 @@ class PlainFlooding(BrokerProtocol):
         node, type_ = self.node, message[5]
         if type_ == PUBLISH:
             came_by = message[4]
-            if self.cyclic and self._seen_before(message):
+            if self.cyclic and self.seen_before(message):
                 return
             for link in node.links:
                 if link != came_by:
                     node.forward(message, link)
             if self.subscribers:
-                self._deliver(message)
-        elif type_ == SUBSCRIBE:
-            client = message.source - node.env.entity_base
-            node.table.add(message.word, client, node.row(message.body), client)
-            self.subscribers[message.word] = client
-        elif type_ == UNSUBSCRIBE:
-            node.table.remove(message.word)
-            self.subscribers.pop(message.word, None)
+                self.hand_over(message)
+        else:
+            self.changed(message)
 
     def on_run(self, run: Any) -> None:
         if run.type != PUBLISH or self.cyclic or self.subscribers:
@@ -138,34 +180,6 @@ class PlainFlooding(BrokerProtocol):
         came_by = run.link
         for link in self.node.links:
             run.forward(np.flatnonzero(came_by != link), link)
-
-    def on_standing(self, id: int, client: int, broker: int, row: Any) -> None:
-        if broker == self.node.broker:
-            self.node.table.add(id, client, row, client)
-            self.subscribers[id] = client
-
-    def _seen_before(self, message: Message) -> bool:
-        publication = self.node.key(message)
-        sent = int(self.node.env.bodies.time[message.body])
-        if message.time >= sent + self.remember_ns or publication in self.seen:
-            return True
-        self.seen[publication] = sent + self.remember_ns
-        if len(self.seen) > usually(4096):
-            self.seen = {p: until for p, until in self.seen.items() if until > message.time}
-        return False
-
-    def _deliver(self, message: Message) -> None:
-        node = self.node
-        matched = node.table.match(message.body)
-        node.work(message, len(self.subscribers), len(matched))
-        for client in sorted({self.subscribers[id_] for id_ in matched}):
-            node.deliver(message, client)
-
-    def entries(self) -> int:
-        return len(self.subscribers)
-
-    def describe(self) -> dict[str, Any]:
-        return {"subscriptions": {str(id_): client for id_, client in sorted(self.subscribers.items())}}
 
 
 _RECORD = Record("flooding", {

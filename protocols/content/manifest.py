@@ -2,6 +2,7 @@
 
 from brokers.kinds import KindManifest
 from brokers.registry import Entry
+from protocols.gossip.manifest import GOSSIP
 from protocols.practice.manifest import PRACTICE
 
 _RECOVERS = "recovers with the option recover"
@@ -47,6 +48,11 @@ CONTENT = KindManifest(
             "a log where it is published, knowledge and curiosity downstream: once, in order, through crashes and loss",
             {"under_faults": "reliable"},
         ),
+        "neighbourhood": Entry(
+            "protocols.content.neighbourhood:Neighbourhood",
+            "as reliable, and goes on at once past up to δ brokers in a row that are down, over links that arise",
+            {"under_faults": "reliable"},
+        ),
         "rendezvous": Entry(
             "protocols.content.rendezvous:Rendezvous",
             "publications and subscriptions meet on the way to a hub, of several, chosen by a hash of a value",
@@ -62,6 +68,7 @@ CONTENT = KindManifest(
             {"under_faults": _RECOVERS},
         ),
         **{name: PRACTICE[name] for name in ("cluster", "leaf", "bridges")},
+        **{name: GOSSIP[name] for name in ("plumtree", "hyparview-flooding")},
     },
     workloads={
         "publish": Entry(

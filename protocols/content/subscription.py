@@ -155,6 +155,8 @@ class PlainSubscription(Resynchronising):
             count += len(behind)
             if behind:
                 node.forward(message, link)
+            else:
+                self.unwanted_behind(message, link)
         for client in local:
             self.give(message, client, matched)
         node.work(message, self.entries(), count)
@@ -162,6 +164,9 @@ class PlainSubscription(Resynchronising):
     def wanting(self, message: Message) -> list[int]:
         """The subscriptions that a publication answers."""
         return self.node.table.match(message.body)
+
+    def unwanted_behind(self, message: Message, link: int) -> None:
+        """A publication does not go down a link of its tree, since nobody behind it wants it."""
 
     def give(self, message: Message, client: int, matched: list[int]) -> None:
         """Hand a publication to a client of this broker, some of whose subscriptions it answers."""

@@ -57,13 +57,14 @@ class Forwarding(Interested):
             for id_ in self.members.get(filter, ())
             if id_ not in self.selfless or id_ >> 32 != node.key(message) >> 32
         }
+        chosen = []
         for filter in self.to_serve(message, matched):
             if filter in self.members:
-                clients.add(self.choose(message, filter))
+                chosen.append(self.choose(message, filter))
             elif (way := self.choose_way(message, filter, origin)) is not None:
                 copies.setdefault(way, []).append(filter)
         self.pass_on(message, copies, origin)
-        for client in sorted(clients):
+        for client in sorted([*clients, *chosen]):
             node.deliver(message, client)
         node.work(message, self.entries(), len(matched))
 

@@ -4,8 +4,8 @@ A pair (publication, client) is forced if some subscription of the client has it
 and was not revoked before the last decision about it had been made. It is allowed if some subscription that has its
 name had been issued by then and was not gone before it was sent. Allowed and not forced is free.
 
-A rule that builds on this one, and changes it, is asked in Spark, where groups and no-local are not judged; for tasks
-in Python `matching` says the same of values, and judges these.
+A rule that builds on this one, and changes it, is asked in Spark, where nothing but pairs is judged; for tasks in
+Python `matching` says the same of values, and judges groups, no-local and copies, `matching_retained` what is retained.
 
 Plan, in Spark. Subscriptions and publications are joined by their first level where that is a word, and each with each
 where it is a wildcard; the levels after it are compared as arrays.
@@ -13,6 +13,7 @@ where it is a wildcard; the levels after it are compared as arrays.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
 from brokers.auditing import Question
@@ -21,6 +22,8 @@ from brokers.errors import InvalidInput
 from brokers.indexes.topics.syntax import DOLLAR, HASH, PLUS
 from protocols.topics.kind import FILTER_AT, NAME_AT, PUBLISH, SUBSCRIBE, Topics, leaves_out, levels_of
 from protocols.topics.matching import Filters, Groups
+from protocols.topics.matching_retained import Retained
+from topology.units import format_duration
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -35,8 +38,11 @@ class TopicsRule:
 
     def matcher(self) -> Filters:
         """The same in NumPy: of values alone, or of groups too."""
-        judge = Filters if self.kind.pair_by_pair else Groups
-        return judge(frozenset(self.kind.interests), self.mqtt)
+        kind, operations = self.kind, frozenset(self.kind.interests)
+        if kind.pair_by_pair:
+            return Filters(operations, self.mqtt)
+        judge = Retained if kind.retained else Groups
+        return judge(operations, self.mqtt, kind.each, kind.counts_copies)
 
     def decisions(self, question: Question) -> DataFrame:
         from pyspark.sql import functions as F
@@ -97,6 +103,17 @@ class TopicsRule:
             return F.when((rest >= 0) & (at >= rest), behind).otherwise(F.coalesce(same, F.lit(False)))
 
         return F.forall(F.sequence(F.lit(0), F.greatest(F.size(name), F.size(asked)) - 1), agrees)
+
+    def more(self, rows: Callable[[str], list[dict[str, Any]]], names: Mapping[int, str]) -> list[str]:
+        """What else a client got a publication for, by the tables of the kind; `names` are those of its interests."""
+        kept = "got it at {} as what is retained, for {}"
+        live = "is told at {} that it is retained, for {}"
+        told = [(row["time_ns"], live if row["live"] else kept, row["interest"]) for row in rows("retained")]
+        told += [(row["time_ns"], "is chosen at {} of the group of {}", row["interest"]) for row in rows("chosen")]
+        return [
+            said.format(format_duration(time), f"its interest {names.get(interest, interest)}")
+            for time, said, interest in sorted(told)
+        ]
 
     def reason(self, publication: dict[str, Any], change: dict[str, Any]) -> str:
         """Whether a filter has a name, and at which level they part."""

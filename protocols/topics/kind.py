@@ -1,13 +1,18 @@
 """The kind `topics`: names with levels, and filters with wildcards, as MQTT 5 or NATS have them.
 
-A publication is a row `[level, ...]`, the words of its name in numbers; a subscription is a row `[flags, group, level,
-...]`, whose levels may be wildcards (`brokers.indexes.topics.syntax`). The definition: a publication reaches every
-client that has a subscription whose filter has its name; once per client, and its own publisher too if that subscribed,
-unless the subscription says `no-local`.
+A publication is a row `[level, ...]`, the words of its name in numbers, and behind them its flags as a number below 0
+where it has some; a subscription is a row `[flags, group, level, ...]`, whose levels may be wildcards
+(`brokers.indexes.topics.syntax`). The definition: a publication reaches every client that has a subscription whose
+filter has its name, and its own publisher too if that subscribed, unless the subscription says `no-local`: once per
+client, or with `overlap: each` once for each such subscription.
 
 A subscription may be that of a member of a *group*: those with one name of a group and one filter are one group. Of
-each group whose filter has its name, one member gets a publication, whichever; a client gets it once, whatever else it
-asked for. Who was chosen stands in the table `chosen`.
+each group whose filter has its name, one member gets a publication, whichever, beside what else it asked for. Who was
+chosen stands in the table `chosen`.
+
+A publication may be *retained*: the last one of a name is kept, unless it is empty, and a client that subscribes gets
+what is kept under the names that its filter has. Which one is the last, and what is delivered as retained, say
+`definition` and the table `retained`.
 
 People write and read text: `site/+/temperature`. What its words are as numbers is said in `words`.
 """
@@ -18,7 +23,7 @@ from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_serializer, model_validator
 
 from brokers.contract import Floats, Ints, Kind
 from brokers.errors import InvalidInput
@@ -33,16 +38,29 @@ from protocols.topics.manifest import TOPICS
 PUBLISH, SUBSCRIBE, UNSUBSCRIBE = 0, 1, 2
 NAME_AT, FILTER_AT = 0, 2  # where the levels begin in a publication and in a subscription
 FLAGS_AT, GROUP_AT = 0, 1  # in a subscription
-NO_LOCAL = 1  # a flag: not what its client published itself
-FLAGS = {"no-local": NO_LOCAL}
+NO_LOCAL, AS_PUBLISHED, IF_NEW, NEVER_KEPT = 1, 2, 4, 8  # flags of a subscription
+RETAIN, EMPTY = 1, 2  # of a publication
+FLAGS = {
+    PUBLISH: {"retain": RETAIN, "empty": EMPTY},
+    SUBSCRIBE: {
+        "no-local": NO_LOCAL, "retain-as-published": AS_PUBLISHED, "retained-if-new": IF_NEW,
+        "retained-never": NEVER_KEPT,
+    },
+}  # fmt: skip
 ABSENT = -1  # the value of a level that a name does not have
 
 _DEMANDS = {
     "groups": "of each group one member gets a publication",
     "no_local": "some subscriptions leave out what their clients publish",
+    "overlap": "a client gets a publication for each subscription that has its name",
+    "retained": "who subscribes gets the last publication that was retained",
 }
+_NEEDS = {NO_LOCAL: "no_local", AS_PUBLISHED: "retained", IF_NEW: "retained", NEVER_KEPT: "retained"}
 _NO_GROUPS = "; the service has no groups, unless it says `groups: true`"
 _NO_LOCAL_GROUP = "no-local is for subscriptions that are in no group: who publishes may be the member that is chosen"
+_UNKNOWN = "the service does not know {}, unless it says `{}: true`"
+_EMPTY_ALONE = "`empty` takes back what is retained, so it stands beside `retain`"
+_TWO_HANDLINGS = "what is retained comes always, `retained-if-new` or `retained-never`; leave out one of the two"
 _HEADER_BYTES = 24
 _LEVEL_BYTES = 8  # a word of seven letters and a separator
 
@@ -68,13 +86,39 @@ class Params(BaseModel):
         bool,
         Field(description="clients may leave out of a subscription what they publish, by the flag `no-local`"),
     ] = False
+    overlap: Annotated[
+        Literal["one", "each"],
+        Field(
+            description="what a client gets that asks for a publication by several subscriptions: one copy, or one for "
+            "each; for a group that it is chosen of it gets another either way"
+        ),
+    ] = "one"
+    retained: Annotated[
+        bool,
+        Field(
+            description="the last publication of a name with the flag `retain` is kept, and who subscribes gets it; "
+            "mqtt only"
+        ),
+    ] = False
+
+    @model_validator(mode="after")
+    def _kept_by_mqtt_only(self) -> Params:
+        if self.retained and self.syntax == "nats":
+            raise ValueError("`retained` is for `syntax: mqtt`: NATS keeps no last value of a name")
+        return self
+
+    @model_serializer(mode="wrap")
+    def _without_what_is_not_said(self, dump: Any) -> dict[str, Any]:
+        """Services that ask for none of it are told as before it was there, and keep the ids of their runs."""
+        usual = {"overlap": "one", "retained": False}
+        return {key: value for key, value in dump(self).items() if key not in usual or value != usual[key]}
 
 
 class FilterRows(RowIndex):
-    """An index of filters as tables use it, who know rows with what stands before the levels."""
+    """An index of filters as tables use it, who know rows with what stands before the levels, and behind those."""
 
-    def __init__(self, index: RowIndex) -> None:
-        self.index = index
+    def __init__(self, index: RowIndex, flagged: bool) -> None:
+        self.index, self.flagged = index, flagged
         self.counters = index.counters
 
     def __len__(self) -> int:
@@ -87,10 +131,13 @@ class FilterRows(RowIndex):
         self.index.delete(ids)
 
     def match_many(self, values: Any) -> tuple[Ids, Ids]:
-        return self.index.match_many(values[:, NAME_AT:])
+        return self.index.match_many(self._names(values))
 
     def late_matches(self, values: Floats, since: Ids, log: Ids, rows: Floats) -> tuple[Ids, Ids]:
-        return self.index.late_matches(values[:, NAME_AT:], since, log, rows[:, FILTER_AT:])
+        return self.index.late_matches(self._names(values), since, log, rows[:, FILTER_AT:])
+
+    def _names(self, values: Any) -> Any:
+        return np.where(values < 0, np.nan, values) if self.flagged else values
 
     def memory_bytes(self) -> int:
         return self.index.memory_bytes()
@@ -124,7 +171,20 @@ class Topics(Kind):
                 Column("interest", "int64", "the member's subscription"),
                 Column("client", "int64", "entity id of the member"),
             ),
-        )
+        ),
+        "retained": Table(
+            "What clients got that says that it is retained.",
+            "deliveries",
+            (
+                Column("service", "int16", "number of the service in the scenario"),
+                Column("broker", "int32", "the client's broker"),
+                Column("time_ns", "int64", "when its broker handled what made it so"),
+                Column("publication", "int64", "the publication"),
+                Column("interest", "int64", "the subscription"),
+                Column("client", "int64", "entity id of the client"),
+                Column("live", "int8", "1 as it was published, to a subscription that wants the flag; 0 what was kept"),
+            ),
+        ),
     }
     Params: ClassVar[type[BaseModel]] = Params
 
@@ -133,23 +193,30 @@ class Topics(Kind):
         self.syntax: Syntax = syntax_named(params.get("syntax", "mqtt"))
         self.levels = int(params.get("levels", 16))
         self.groups, self.no_local = bool(params.get("groups")), bool(params.get("no_local"))
+        self.retained, self.each = bool(params.get("retained")), params.get("overlap") == "each"
 
     @property
     def pair_by_pair(self) -> bool:
-        return not self.groups and not self.no_local
+        return not (self.groups or self.no_local or self.retained or self.each)
+
+    @property
+    def counts_copies(self) -> bool:
+        return self.groups or self.each
 
     @classmethod
     def demands(cls, params: Mapping[str, Any]) -> Mapping[str, str]:
-        return {key: told for key, told in _DEMANDS.items() if params.get(key)}
+        usual = {**dict.fromkeys(_DEMANDS, False), "overlap": "one"}
+        return {key: told for key, told in _DEMANDS.items() if params.get(key, usual[key]) != usual[key]}
 
     def new_index(self, index: type) -> Any:
         return index(self.syntax)
 
     def row_index(self, index: Any) -> RowIndex:
-        return FilterRows(super().row_index(index))
+        return FilterRows(super().row_index(index), self.retained)
 
     def row_bytes(self, type: int, rows: Floats) -> Ints:
-        present = np.count_nonzero(~np.isnan(rows[:, _levels_at(type) :]), axis=1)
+        levels = rows[:, _levels_at(type) :]
+        present = np.count_nonzero(levels >= 0 if type == PUBLISH else ~np.isnan(levels), axis=1)
         return (_HEADER_BYTES + _LEVEL_BYTES * present).astype(np.int64)
 
     # ---- the definition ----------------------------------------------------------------------------------
@@ -201,23 +268,27 @@ class Topics(Kind):
         return self.spelled(type, row.tolist())[0]
 
     def spelled(self, type: int, row: Sequence[float]) -> list[Any]:
-        text = self.syntax.spelled(row[_levels_at(type) :], self._word)
-        if type != SUBSCRIBE or len(row) < FILTER_AT:
+        text = self.syntax.spelled(levels_of(type, row), self._word)
+        if type == SUBSCRIBE and len(row) < FILTER_AT:
             return [text]
-        if row[GROUP_AT]:
+        if type == SUBSCRIBE and row[GROUP_AT]:
             group = self._word(int(row[GROUP_AT]))
             text = f"{text} {group}" if self.syntax is NATS else f"$share/{group}/{text}"
-        return [text, *(flag for flag, bit in FLAGS.items() if int(row[FLAGS_AT]) & bit)]
+        flags = flags_of(type, row)
+        return [text, *(flag for flag, bit in FLAGS.get(type, {}).items() if flags & bit)]
 
     def amiss(self, type: int, row: Floats | None) -> str | None:
         if type == UNSUBSCRIBE:
             return None if row is None else "a message of this type has no body; leave it out"
         if row is None:
             return "it needs a " + ("name, under which it is published" if type == PUBLISH else "filter")
-        wrong = self._wrong_head(row) if type == SUBSCRIBE else None
+        row = row[: np.flatnonzero(~np.isnan(row)).max(initial=-1) + 1]
+        wrong = self._wrong_head(row) if type == SUBSCRIBE else self._wrong_tail(row)
         if wrong:
             return wrong
         levels = row[_levels_at(type) :]
+        if type == PUBLISH and row.size and row[-1] < 0:
+            levels = levels[:-1]
         try:
             (checked_names if type == PUBLISH else checked_filters)(levels[None, :])
         except InvalidInput as error:
@@ -230,22 +301,44 @@ class Topics(Kind):
 
     def read(self, type: int, text: str, flags: Sequence[str] = ()) -> Floats:
         group, parts = self._split(type, text)
-        for flag in flags:
-            if flag not in FLAGS or type != SUBSCRIBE:
-                raise InvalidInput(f"no flag {flag!r} of this message; subscriptions have {', '.join(FLAGS)}")
-        if flags and not self.no_local:
-            raise InvalidInput("the service does not know no-local, unless it says `no_local: true`")
-        if flags and group:
-            raise InvalidInput(_NO_LOCAL_GROUP)
+        said = self._flags(type, flags)
         if type == PUBLISH:
-            return np.array([*map(self._number, parts)], np.float64)
+            return np.array([*map(self._number, parts), *([-said] if said else [])], np.float64)
+        if said & NO_LOCAL and group:
+            raise InvalidInput(_NO_LOCAL_GROUP)
         wildcards = {self.syntax.one: PLUS, self.syntax.rest: HASH}
         levels = [wildcards[each] if each in wildcards else self._number(each) for each in parts]
-        return np.array([sum(map(FLAGS.__getitem__, set(flags))), self._number(group), *levels], np.float64)
+        return np.array([said, self._number(group), *levels], np.float64)
 
     @classmethod
     def code_of(cls, place: int, word: str) -> int:
         return words.code_of(place, word)
+
+    def _flags(self, type: int, flags: Sequence[str]) -> int:
+        """The words beside a text as a number; InvalidInput where they are none of this message's."""
+        known, said = FLAGS.get(type, {}), 0
+        for flag in flags:
+            if flag not in known:
+                raise InvalidInput(
+                    f"no flag {flag!r} of this message; publications have {', '.join(FLAGS[PUBLISH])}, subscriptions "
+                    f"{', '.join(FLAGS[SUBSCRIBE])}"
+                )
+            said |= known[flag]
+        wrong = self._wrong_flags(type, said)
+        if wrong:
+            raise InvalidInput(wrong)
+        return said
+
+    def _wrong_flags(self, type: int, flags: int) -> str | None:
+        """What keeps a service from knowing these flags, all of which there are."""
+        if type == PUBLISH:
+            if flags and not self.retained:
+                return _UNKNOWN.format("what is retained", "retained")
+            return _EMPTY_ALONE if flags == EMPTY else None
+        for flag, bit in FLAGS[SUBSCRIBE].items():
+            if flags & bit and not self.params.get(_NEEDS[bit]):
+                return _UNKNOWN.format(flag, _NEEDS[bit])
+        return _TWO_HANDLINGS if flags & IF_NEW and flags & NEVER_KEPT else None
 
     def _split(self, type: int, text: str) -> tuple[str, list[str]]:
         """The group, or nothing, and the words of what is written; InvalidInput if the syntax forbids it."""
@@ -275,11 +368,22 @@ class Topics(Kind):
         """What is wrong with what stands before the levels of a subscription."""
         if row.size < FILTER_AT:
             return f"{row.size} numbers; a subscription is [flags, group, level, ...]"
-        if row[FLAGS_AT] not in (0, NO_LOCAL) or (row[FLAGS_AT] and not self.no_local):
-            return f"flags {row[FLAGS_AT]:g}; {NO_LOCAL} is no-local, in services that say `no_local: true`; 0 is none"
+        if row[FLAGS_AT] not in range(_flags_end(SUBSCRIBE)):
+            return f"flags {row[FLAGS_AT]:g}; they are a sum of {_flags_told(SUBSCRIBE)}; 0 is none"
+        if wrong := self._wrong_flags(SUBSCRIBE, int(row[FLAGS_AT])):
+            return f"flags {row[FLAGS_AT]:g}: {wrong}"
         if not self._is_group(row[GROUP_AT]):
             return f"group {row[GROUP_AT]:g}; 0 says none" + ("" if self.groups else _NO_GROUPS)
-        return _NO_LOCAL_GROUP if row[FLAGS_AT] and row[GROUP_AT] else None
+        return _NO_LOCAL_GROUP if int(row[FLAGS_AT]) & NO_LOCAL and row[GROUP_AT] else None
+
+    def _wrong_tail(self, row: Floats) -> str | None:
+        """What is wrong with the flags behind the levels of a publication."""
+        if not row.size or not row[-1] < 0:
+            return None
+        if -row[-1] not in range(_flags_end(PUBLISH)):
+            return f"{row[-1]:g} behind the levels; flags stand there as -1 times a sum of {_flags_told(PUBLISH)}"
+        wrong = self._wrong_flags(PUBLISH, int(-row[-1]))
+        return None if wrong is None else f"{row[-1]:g} behind the levels: names have no wildcards, and {wrong}"
 
     def _is_group(self, number: float) -> bool:
         return number == 0 or (self.groups and 0 < number <= WORD_MAX and number == int(number))
@@ -297,12 +401,28 @@ class Topics(Kind):
 
 
 def levels_of(type: int, row: Any) -> list[int]:
-    """The levels of a publication or subscription, without their padding."""
-    return [int(level) for level in np.asarray(row)[_levels_at(type) :].tolist() if level == level]
+    """The levels of a publication or subscription, without flags and padding."""
+    levels = [int(level) for level in np.asarray(row)[_levels_at(type) :].tolist() if level == level]
+    return [level for level in levels if level >= 0] if type == PUBLISH else levels
+
+
+def flags_of(type: int, row: Any) -> int:
+    """The flags of a publication, which stand behind its levels, or of a subscription."""
+    if type == SUBSCRIBE:
+        return int(row[FLAGS_AT])
+    return -min((int(each) for each in np.asarray(row).tolist() if each < 0), default=0)
 
 
 def _levels_at(type: int) -> int:
     return NAME_AT if type == PUBLISH else FILTER_AT
+
+
+def _flags_end(type: int) -> int:
+    return 2 * max(FLAGS[type].values())
+
+
+def _flags_told(type: int) -> str:
+    return ", ".join(f"{bit} ({flag})" for flag, bit in FLAGS[type].items())
 
 
 def leaves_out(row: Any, client: int, publication: int) -> bool:

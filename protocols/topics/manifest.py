@@ -3,6 +3,7 @@
 from brokers.kinds import KindManifest
 from brokers.registry import Entry
 from protocols.content.manifest import CONTENT
+from protocols.gossip.manifest import GOSSIP
 from protocols.practice.manifest import PRACTICE
 
 TOPICS = KindManifest(
@@ -20,10 +21,12 @@ TOPICS = KindManifest(
         **{name: CONTENT.protocols[name] for name in ("flooding", "subscription", "covering", "rendezvous")},
         "topics": Entry(
             "protocols.topics.forwarding:Forwarding",
-            "as subscription, with no-local and groups, whose member is chosen where a publication enters",
+            "as subscription, with no-local, overlap, groups, whose member is chosen where a publication enters, and "
+            "what is retained, which all brokers keep",
             {"under_faults": "recovers with the option recover"},
         ),
         **PRACTICE,
+        **{name: GOSSIP[name] for name in ("plumtree", "hyparview-flooding")},
     },
     workloads={
         "topic-publish": Entry(

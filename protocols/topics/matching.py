@@ -22,12 +22,13 @@ Array = NDArray[Any]
 Columns = dict[str, Array]
 
 _PLUS, _HASH, _DOLLAR = -1, -2, 1 << 30
-_NAME_AT, _FLAGS_AT, _GROUP_AT, _FILTER_AT = 0, 0, 1, 2
-_NO_LOCAL = 1
-_NOTHING = -4  # in the place of NaN, for what compares
-_AT_ONCE = 256  # publications
+_NAME_AT, FLAGS_AT, GROUP_AT, _FILTER_AT = 0, 0, 1, 2
+NO_LOCAL = 1
+ABSENT = -4  # in the place of NaN, for what compares
+AT_ONCE = 256  # publications
 _CELLS_MAX = 2_000_000  # publications times versions that are tried at once
-_FLAGS = ("allowed", "forced", "excused", "missed", "unwanted")
+_VERDICTS = ("allowed", "forced", "excused", "missed", "unwanted")
+_COUNTS = ("times", "first_ns", "more")
 
 
 @dataclass(frozen=True)
@@ -43,6 +44,7 @@ class Filters(Padded):
         if width < 1 or not publications.size or not interests.size:
             return np.empty(0, np.int64), np.empty(0, np.int64)
         names, filters = _levels(publications, _NAME_AT, width), _levels(interests, _FILTER_AT, width)
+        names[names < 0] = np.nan  # flags
         name, asked = names[:, :1], filters[None, :, 0]
         begins = self._agrees(name, asked, np.zeros((1, 1), np.bool_))
         if self.mqtt:
@@ -74,13 +76,18 @@ def _levels(rows: Array, at: int, width: int) -> Array:
 
 @dataclass(frozen=True)
 class Groups(Filters):
-    """The same of a service with groups or no-local: pair by pair, and group by group, beside who was chosen.
+    """The same of a service with groups, no-local or several copies: pair by pair, and group by group, beside who was
+    chosen.
 
     Neither what no-local leaves out is asked for, nor anything by a member of a group by itself. Of a group whose
     filter has the name of a publication at most one member is chosen, one who may be a member then, and gets it; and
     one is chosen if all who may be members are so for certain. Nobody chosen is told of the member with the lowest
-    number, one too many of those that are.
+    number, one too many of those that are. A client gets a copy for what it asks by itself, or for `each` of its
+    subscriptions that ask, and one for each group that it is chosen of.
     """
+
+    each: bool = False
+    counts_copies: bool = False  # whether clients may get several; else whoever looks for duplicates finds them
 
     @property
     def tables(self) -> Mapping[str, Wanted]:
@@ -92,15 +99,27 @@ class Groups(Filters):
         ids, group = stood.publications.publication, _groups(stood.versions)
         taken, there = (_by_row(each, ids) for each in (more["chosen"], delivered))
         yield _nobodys(there)
-        for start in range(0, ids.size, _AT_ONCE):
-            rows = np.arange(start, min(start + _AT_ONCE, ids.size))
+        for start in range(0, ids.size, AT_ONCE):
+            rows = np.arange(start, min(start + AT_ONCE, ids.size))
             p, v = self._possible(stood, rows)
             in_time = stood.in_time(p, v)
             forced = in_time & stood.unspoilt(p, v)
             chosen = _Choice.of(stood, (p, v), forced, group, _some(taken, rows))
             which = (group[v] < 0) | chosen.right
             decided = stood.by_client(p[which], v[which], in_time[which], forced[which])
-            yield _beside(ids, decided, chosen, _some(there, rows))
+            found = _beside(ids, decided, chosen, _some(there, rows))
+            if self.counts_copies:
+                client, part = stood.versions.client[v], np.where(self.each | chosen.right, v + 1, 0)
+                places = places_of(coded(rows_of(ids, found["publication"]), found["client"]), coded(p, client))
+                _count(found, places[which], part[which], forced[which])
+            self._heed(stood, (p[which], v[which]), forced[which], chosen.right[which], more, rows, found)
+            yield found
+
+    def _heed(
+        self, stood: Any, pairs: tuple[Array, Array], forced: Array, chosen: Array, more: Mapping[str, Columns],
+        rows: Array, found: Columns,
+    ) -> None:  # fmt: skip
+        """What else is asked of these publications, beside pairs that may count; told in `found`."""
 
     def _possible(self, stood: Any, rows: Array) -> tuple[Array, Array]:
         """Pairs of these publications and versions that have their names and may count."""
@@ -113,7 +132,7 @@ class Groups(Filters):
             p, v = self.pairs(publications.values[rows], versions.values[some])
             p, v = rows[p], some[v]
             own = versions.client[v] == publications.publication[p] >> 32
-            left_out = own & (versions.values[v, _FLAGS_AT] == _NO_LOCAL)
+            left_out = own & (flagged(versions.values[v, FLAGS_AT], NO_LOCAL))
             which = ~left_out
             which[which] = stood.possible(p[which], v[which])
             found.append((p[which], v[which]))
@@ -133,26 +152,51 @@ class _Choice:
     def of(cls, stood: Any, pairs: tuple[Array, Array], forced: Array, group: Array, taken: Columns) -> _Choice:
         (p, v), versions = pairs, stood.versions
         member = np.flatnonzero(group[v] >= 0)
-        of_member = _coded(p[member], versions.interest[v[member]])
-        of_taken, first = np.unique(_coded(taken["row"], taken["interest"]), axis=0, return_index=True)
-        place = _places(of_member, of_taken)
+        of_member = coded(p[member], versions.interest[v[member]])
+        of_taken, first = np.unique(coded(taken["row"], taken["interest"]), axis=0, return_index=True)
+        place = places_of(of_member, of_taken)
         mine = member[place[place >= 0]]
-        choice, count = np.unique(_coded(p[mine], group[v[mine]]), axis=0, return_counts=True)
+        choice, count = np.unique(coded(p[mine], group[v[mine]]), axis=0, return_counts=True)
         right = np.zeros(p.size, np.bool_)
         right[mine] = True
         stranger = first[place < 0]
-        several = _places(choice[count > 1], _coded(p[mine], group[v[mine]])) >= 0
+        several = places_of(choice[count > 1], coded(p[mine], group[v[mine]])) >= 0
         wrong = (
             np.r_[taken["row"][stranger], p[mine[several]]],
             np.r_[taken["client"][stranger], versions.client[v[mine[several]]]],
         )
         every, begin, inverse = np.unique(
-            _coded(p[member], group[v[member]]), axis=0, return_index=True, return_inverse=True
+            coded(p[member], group[v[member]]), axis=0, return_index=True, return_inverse=True
         )
         settled = np.ones(len(every), np.bool_)
         np.logical_and.at(settled, inverse.reshape(-1), forced[member])
-        missed = member[begin[settled & (_places(choice, every) < 0)]]
+        missed = member[begin[settled & (places_of(choice, every) < 0)]]
         return cls(right, (p[missed], versions.client[v[missed]]), wrong)
+
+
+def flagged(flags: Array, flag: int) -> Array:
+    """Whether flags, which are numbers, have one among them."""
+    found: Array = np.nan_to_num(flags).astype(np.int64) & flag != 0
+    return found
+
+
+def _count(found: Columns, places: Array, part: Array, forced: Array) -> None:
+    """How many copies are owed and allowed: one for each part of what was asked, of which the pairs are given."""
+    size = found["publication"].size
+    least, most = (
+        np.bincount(np.unique(coded(places[some], part[some]), axis=0)[:, 0], minlength=size)
+        for some in (forced, np.ones(forced.size, np.bool_))
+    )
+    came = found["times"]
+    found["missed"] |= found["forced"] & (came < least)
+    found["more"] = np.where(most > 0, np.maximum(came - most, 0), 0)
+
+
+def rows_of(ids: Array, publications: Array) -> Array:
+    """The rows of publications, all of which there are."""
+    by_id = np.argsort(ids, kind="stable")
+    found: Array = by_id[np.searchsorted(ids, publications, sorter=by_id)]
+    return found
 
 
 def _groups(versions: Any) -> Array:
@@ -160,16 +204,16 @@ def _groups(versions: Any) -> Array:
     values = versions.values
     if not values.size:
         return np.full(len(values), -1, np.int64)
-    _, number = np.unique(np.nan_to_num(values[:, _GROUP_AT:], nan=_NOTHING), axis=0, return_inverse=True)
-    return np.where(values[:, _GROUP_AT] == 0, -1, number.reshape(-1))
+    _, number = np.unique(np.nan_to_num(values[:, GROUP_AT:], nan=ABSENT), axis=0, return_inverse=True)
+    return np.where(values[:, GROUP_AT] == 0, -1, number.reshape(-1))
 
 
-def _coded(one: Array, other: Array) -> Array:
+def coded(one: Array, other: Array) -> Array:
     """Pairs of numbers, one behind the other."""
     return np.stack([one, other], axis=1).astype(np.int64).reshape(-1, 2)
 
 
-def _places(known: Array, wanted: Array) -> Array:
+def places_of(known: Array, wanted: Array) -> Array:
     """Where each of the wanted pairs stands among the known ones, -1 where it does not."""
     if not len(known) or not len(wanted):
         return np.full(len(wanted), -1, np.int64)
@@ -200,8 +244,14 @@ def _some(rows: Columns, wanted: Array) -> Columns:
 def _nobodys(there: Columns) -> Columns:
     """What was delivered that nobody published."""
     count = int(np.searchsorted(there["row"], 0))
-    found = {name: there[name][:count] for name in ("publication", "client", "times", "first_ns")}
-    return found | {name: np.zeros(count, np.bool_) for name in _FLAGS} | {"unwanted": np.ones(count, np.bool_)}
+    rows = {name: there[name][:count] for name in ("publication", "client", "times", "first_ns")}
+    return nothing_said(count) | rows | {"unwanted": np.ones(count, np.bool_)}
+
+
+def nothing_said(count: int) -> Columns:
+    """So many rows in which nothing is said yet."""
+    found: Columns = {name: np.zeros(count, np.int64) for name in ("publication", "client", *_COUNTS)}
+    return found | {name: np.zeros(count, np.bool_) for name in _VERDICTS}
 
 
 def _beside(ids: Array, decided: Columns, chosen: _Choice, there: Columns) -> Columns:
@@ -209,11 +259,9 @@ def _beside(ids: Array, decided: Columns, chosen: _Choice, there: Columns) -> Co
     sets = [
         (decided["publication"], decided["client"]), (there["row"], there["client"]), chosen.nobody, chosen.wrong,
     ]  # fmt: skip
-    every, at = np.unique(np.concatenate([_coded(*each) for each in sets]), axis=0, return_inverse=True)
+    every, at = np.unique(np.concatenate([coded(*each) for each in sets]), axis=0, return_inverse=True)
     decision, came, nobody, wrong = np.split(at.reshape(-1), np.cumsum([each[0].size for each in sets])[:-1])
-    found: Columns = {"publication": ids[every[:, 0]], "client": every[:, 1]}
-    found |= {name: np.zeros(len(every), np.int64) for name in ("times", "first_ns")}
-    found |= {name: np.zeros(len(every), np.bool_) for name in _FLAGS}
+    found = nothing_said(len(every)) | {"publication": ids[every[:, 0]], "client": every[:, 1]}
     for name in ("times", "first_ns"):
         found[name][came] = there[name]
     found["allowed"][decision] = True

@@ -9,7 +9,19 @@ import numpy as np
 
 from brokers.indexes.topics.syntax import DOLLAR, HASH, PLUS
 from protocols.rehearsing import Dice, Rehearsal, columns
-from protocols.topics.kind import FILTER_AT, FLAGS_AT, NO_LOCAL, PUBLISH, SUBSCRIBE, UNSUBSCRIBE
+from protocols.topics.kind import (
+    AS_PUBLISHED,
+    EMPTY,
+    FILTER_AT,
+    FLAGS_AT,
+    IF_NEW,
+    NEVER_KEPT,
+    NO_LOCAL,
+    PUBLISH,
+    RETAIN,
+    SUBSCRIBE,
+    UNSUBSCRIBE,
+)
 
 _DEPTH = 3
 _WORDS = (1, 2, 3)
@@ -18,10 +30,14 @@ _WORDS = (1, 2, 3)
 def script(
     rehearsal: Rehearsal, brokers: int, clients: int, params: Mapping[str, Any], seed: int
 ) -> dict[str, Any]:
-    """Filters nested in each other, half of them taken back, and publications all along, some under `$` names."""
+    """Filters nested in each other, half of them taken back, and publications all along, some under `$` names.
+
+    Where the service retains, half of them are, and one in four of those is empty.
+    """
     grid, end = rehearsal.grid_ns, rehearsal.duration_ns
     depth = min(_DEPTH, int(params["levels"]))
     words = _WORDS if params["syntax"] == "nats" else (0, *_WORDS)
+    retained = Dice(seed, 0, "conformance/retained") if params.get("retained") else None
     subscribed: list[tuple[int, int, int, list[float]]] = []
     revoked: list[tuple[int, int, int]] = []
     standing: list[tuple[int, int, int, list[float]]] = []
@@ -34,6 +50,8 @@ def script(
                 row = _member(dice, row)
             elif selfless and dice.below(4):
                 row[FLAGS_AT] = float(NO_LOCAL)
+            if retained is not None:
+                row[FLAGS_AT] += (0, 0, IF_NEW, NEVER_KEPT)[retained.below(4)] + AS_PUBLISHED * retained.below(2)
             id_ = ((brokers + client) << 32) | number
             if rehearsal.settled and number < 3:
                 begun = 0
@@ -49,7 +67,10 @@ def script(
     dice = Dice(seed, 0, "conformance/publications")
     for _ in range(rehearsal.publications):
         at = 1 + dice.below(end - grid)
-        published.append((at + -at % grid, dice.below(clients), 0, _name(dice, words, depth)))
+        name = _name(dice, words, depth)
+        if retained is not None:
+            name = _flagged(name, retained.below(2) * (RETAIN + EMPTY * (retained.below(4) == 0)))
+        published.append((at + -at % grid, dice.below(clients), 0, name))
     return {
         "emissions": [
             {"type": PUBLISH, **columns(sorted(published, key=lambda m: m[:2]))},
@@ -84,6 +105,12 @@ def _member(dice: Dice, row: list[float]) -> list[float]:
 
 def _word(dice: Dice, words: tuple[int, ...]) -> int:
     return words[dice.below(len(words))]
+
+
+def _flagged(name: list[float], flags: int) -> list[float]:
+    """A name with flags behind its levels, if there are any."""
+    levels = [level for level in name if level == level]
+    return [*levels, float(-flags) if flags else np.nan, *[np.nan] * (len(name) - len(levels))]
 
 
 def _padded(row: list[int], width: int) -> list[float]:

@@ -28,7 +28,11 @@ class TopicsForm(Form):
     header: ClassVar = (
         Column("topic", ("publish",), "the name, as in `site/7/temperature`"),
         Column("filter", ("subscribe",), "the filter, as in `site/+/temperature`"),
-        Column("flags", ("subscribe",), "`no-local`, or nothing"),
+        Column(
+            "flags", ("publish", "subscribe"),
+            "words between blanks, or nothing. publish: `retain`, `empty`; subscribe: `no-local`, "
+            "`retain-as-published`, `retained-if-new` or `retained-never`",
+        ),
         Column(
             "subscription", ("subscribe", "unsubscribe"),
             "the client's own number of a subscription. unsubscribe: which one ends; subscribe: may be empty, then "

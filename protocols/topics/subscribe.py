@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +14,17 @@ from brokers.contract import Floats, Ints, Kind, Rates, SourceContext
 from brokers.errors import InvalidInput
 from brokers.workloads.common import Parameters, WholeRange
 from protocols.content.subscribe import ChurnParameters, Subscribe, rates_over_time
-from protocols.topics.kind import FILTER_AT, FLAGS_AT, GROUP_AT, NO_LOCAL, SUBSCRIBE, Topics
+from protocols.topics.kind import (
+    AS_PUBLISHED,
+    FILTER_AT,
+    FLAGS_AT,
+    GROUP_AT,
+    IF_NEW,
+    NEVER_KEPT,
+    NO_LOCAL,
+    SUBSCRIBE,
+    Topics,
+)
 from protocols.topics.matching import Filters
 from protocols.topics.tree import FilterParameters, Tree
 from topology.draws import uniform_each
@@ -22,6 +32,7 @@ from topology.units import Duration
 
 _NUMBER_MAX = 1_000_000
 _GROUP_DRAW = 1 << 40  # of a client's stream: behind all of its subscriptions
+_HANDLINGS = {"always": 0, "if-new": IF_NEW, "never": NEVER_KEPT}
 _SAMPLE = 512  # names and subscriptions that stand for all
 
 
@@ -37,6 +48,10 @@ class TopicSubscribeParameters(FilterParameters):
         0, ge=0, le=100_000, description="into how many groups clients are dealt out, each into one; 0: into none"
     )
     no_local: bool = Field(False, description="ask for nothing that they publish themselves")
+    retained: Literal["always", "if-new", "never"] = Field(
+        "always", description="when subscriptions ask for what is retained, of a service that keeps it"
+    )
+    as_published: bool = Field(False, description="ask that live copies say whether they are retained, too")
 
     @model_validator(mode="after")
     def _not_too_many(self) -> TopicSubscribeParameters:
@@ -50,6 +65,9 @@ class TopicSubscribeParameters(FilterParameters):
             found.append(("groups", "the service has no groups, unless it says `groups: true`"))
         if self.no_local and not service_params.get("no_local"):
             found.append(("no_local", "the service does not know it, unless it says `no_local: true`"))
+        if (self.as_published or self.retained != "always") and not service_params.get("retained"):
+            key = "as_published" if self.as_published else "retained"
+            found.append((key, "the service keeps nothing, unless it says `retained: true`"))
         if self.no_local and self.groups:
             found.append(("no_local", "subscriptions of groups have no no-local; leave out one of the two"))
         try:
@@ -92,7 +110,8 @@ class _Asked:
     """Draws subscriptions."""
 
     def __init__(self, params: TopicSubscribeParameters, kind: Topics) -> None:
-        self._tree, self._groups, self._no_local = Tree(params), params.groups, params.no_local
+        self._tree, self._groups = Tree(params), params.groups
+        self._flags = _HANDLINGS[params.retained] + NO_LOCAL * params.no_local + AS_PUBLISHED * params.as_published
         self._written = None if params.filter is None else kind.read(SUBSCRIBE, params.filter)
 
     def rows(self, keys: NDArray[np.uint64], number: Ints) -> Floats:
@@ -102,8 +121,7 @@ class _Asked:
         else:
             levels = self._tree.filters(keys, number)
             found = np.pad(levels, ((0, 0), (FILTER_AT, 0)))
-        if self._no_local:
-            found[:, FLAGS_AT] = NO_LOCAL
+        found[:, FLAGS_AT] = self._flags
         if self._groups:
             dealt = uniform_each(keys, np.full(keys.size, _GROUP_DRAW))
             found[:, GROUP_AT] = 1.0 + np.floor(dealt * self._groups)

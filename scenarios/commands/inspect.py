@@ -71,8 +71,8 @@ def inspect(scenario: Scenario, broker: str, at_ns: int) -> dict[str, Any]:
 
     execute(scenario, model, "inline", 1, until_ns=at_ns, observe=look)
     overlay = model.overlay
-    ends = [*zip(overlay.link_a.tolist(), overlay.link_b.tolist())]
-    neighbours = [b if a == number else a for a, b in ends if number in (a, b)]
+    beside = overlay.adjacency
+    neighbours = beside.neighbour[beside.start[number] : beside.start[number + 1]].tolist()
     return {
         "broker": number,
         "name": overlay.names[number],

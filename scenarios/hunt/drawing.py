@@ -24,9 +24,16 @@ from brokers.registry import did_you_mean
 from protocols.joining import overlay_of
 from protocols.rehearsing import REHEARSALS, Dice, Rehearsal, service_of
 from scenarios.hunt.case import Act, Case, Edge
-from scenarios.hunt.features import draw_latent, draw_moves, draw_params, draw_queues, draw_session
+from scenarios.hunt.features import (
+    draw_latent,
+    draw_moves,
+    draw_params,
+    draw_queues,
+    draw_session,
+    needed_latent,
+)
 from scenarios.hunt.networks import Fits, draw_network, fits_of, on_trees
-from scenarios.hunt.options import draw_options, options_model
+from scenarios.hunt.options import draw_options, made_options, options_model
 from scenarios.problems import explain
 
 MS = 1_000_000
@@ -73,17 +80,15 @@ class Prey:
     @cached_property
     def fits(self) -> Fits | None:
         """Where it is exact, if that depends on the overlay."""
-        model = options_model(self.protocol_class)
         params = self.kind_class.Params(**all_that(self.protocol_class, self.kind_class)).model_dump(mode="json")
-        found = fits_of(self.protocol_class, None if model is None else model(**self.options), params)
+        found = fits_of(self.protocol_class, made_options(self.protocol_class, self.options), params)
         return on_trees(found) if self.trees_only else found
 
     @cached_property
     def lets_go(self) -> bool:
         """Whether it forgets neighbours that are out of reach, and so those that never come back."""
-        model = options_model(self.protocol_class)
         overlay, faced = overlay_of([(0, 1)]), Faced(any=True, detect_ns=1, over_ns=1, way_ns=1, link_ns=1)
-        found = self.protocol_class.recovery(None if model is None else model(**self.options), overlay, faced)
+        found = self.protocol_class.recovery(made_options(self.protocol_class, self.options), overlay, faced)
         return found is not None and bool(found.lets_go)
 
     @cached_property
@@ -196,18 +201,20 @@ def _drawn(prey: Prey, dice: Dice, plain: bool) -> Case:
         if plain or (dice.below(2) and not busy)
         else draw_options(prey.protocol_class, prey.options, dice)
     )
+    made = made_options(prey.protocol_class, options)
     costly = not plain and dice.below(5) == 0
     case = Case(
         protocol=prey.protocol, kind=prey.kind, brokers=brokers, edges=edges, clients=clients, acts=tuple(acts),
         duration_ns=length, seed=seed, params=said, options=options, faults=faults,
         detect_ns=detect, cost={"base": 2e6, "per_match": 5e4} if costly else {}, settled=settled,
         view=one_of(dice, ("auto", "auto", "message", "run")), tables=one_of(dice, ("auto", "auto", "own")),
+        latent=needed_latent(prey.protocol_class, made),
     )  # fmt: skip
     if not plain:
         moves = draw_moves(len(clients), brokers, length, dice)
         case = case.but(
             moves=moves, session=draw_session(prey.protocol_class, dice) if moves else {},
-            queues=draw_queues(brokers, edges, costly, dice), latent=draw_latent(prey.protocol_class, dice),
+            queues=draw_queues(brokers, edges, costly, dice), latent=draw_latent(prey.protocol_class, made, dice),
         )  # fmt: skip
     return at_rest(prey, case, script, dice)
 

@@ -59,8 +59,15 @@ def draw_queues(brokers: int, edges: Sequence[Edge], costly: bool, dice: Dice) -
     return {"places": 1 + dice.below(8), **({} if full == WAYS[0] else {"full": full}), **some}
 
 
-def draw_latent(protocol: Any, dice: Dice) -> dict[str, Any]:
-    """Links that a protocol may open, where it does such a thing."""
-    if not getattr(protocol, "opens", False) or dice.below(3) == 0:
+def draw_latent(protocol: Any, options: Any, dice: Dice) -> dict[str, Any]:
+    """Links that a protocol may open, where it does such a thing; those that it needs at least."""
+    needs = protocol.latent_hops(options)
+    if not getattr(protocol, "opens", False) or (dice.below(3) == 0 and not needs):
         return {}
-    return {"hops": 2 + dice.below(3), **({"most": 1 + dice.below(2)} if dice.below(3) == 0 else {})}
+    return {"hops": max(2 + dice.below(3), needs), **({"most": 1 + dice.below(2)} if dice.below(3) == 0 else {})}
+
+
+def needed_latent(protocol: Any, options: Any) -> dict[str, Any]:
+    """Only the links that a protocol needs."""
+    needs = protocol.latent_hops(options)
+    return {"hops": needs} if needs else {}

@@ -12,7 +12,7 @@ from typing import Any
 
 from brokers.contract import BrokerProtocol, ShardProtocol
 from protocols.joining import overlay_of
-from protocols.rehearsing import Dice
+from protocols.rehearsing import Dice, with_needed
 from scenarios.hunt.case import Edge
 
 MS = 1_000_000
@@ -79,6 +79,7 @@ def fits_of(protocol: Any, options: Any, params: Any) -> Fits | None:
         return None
 
     def fits(overlay: Any) -> bool | None:
+        overlay = with_needed(overlay, protocol, options)
         if protocol.misfits(options, overlay, params):
             return None
         return bool(protocol.guarantees_with(options, overlay).exact)

@@ -31,6 +31,12 @@ def options_model(protocol: Any) -> type[BaseModel] | None:
     return model if isinstance(model, type) and issubclass(model, BaseModel) else None
 
 
+def made_options(protocol: Any, options: Mapping[str, Any]) -> Any:
+    """Options as a protocol gets them."""
+    model = options_model(protocol)
+    return None if model is None else model(**options)
+
+
 def draw_options(protocol: Any, said: Mapping[str, Any], dice: Dice) -> dict[str, Any]:
     """Some options of a protocol beside those that are `said`; what does not go together is drawn again."""
     if issubclass(protocol, Program):  # those of a program are limits of wall time and size

@@ -69,7 +69,7 @@ def draw(seed: int, number: int) -> Trial:
         rehearsal = replace(rehearsal, duration_ns=_CALM * until)
     model = rehearse(rehearsal, protocol, seed=1 + dice.below(_SCALE), clients=_CLIENTS, options=options)
     overlay = _fitting(model, _mapped(model.overlay, dice))
-    if dice.below(_SOME) == 0:
+    if dice.below(_SOME) == 0 and not overlay.has_latent:
         overlay = with_latent(overlay, Latent(hops=2))
     model = replace(model, overlay=overlay)
     entries, faults = _schedule(replace(model, duration_ns=until), dice)

@@ -6,7 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from analysis.bench import routing, routing_practice, routing_reliable
+from analysis.bench import (
+    routing,
+    routing_neighbourhood,
+    routing_practice,
+    routing_reliable,
+    routing_retained,
+)
 from brokers.engine.simulate import simulate
 
 SMALL = replace(routing.Sizes().topics, brokers=20, subscriptions=200, publications_per_s=300.0, seconds=0.2)
@@ -37,8 +43,29 @@ def test_reliable_misses_nothing_where_a_sixth_of_the_brokers_crash():
     assert all(each["baseline"] > 0 for each in costs)
 
 
-@pytest.mark.parametrize("part", routing_practice.PARTS, ids=lambda part: part.__name__)
-def test_what_practice_costs_is_what_the_closed_forms_say(part):
+def test_neighbourhood_goes_past_who_is_down_and_misses_nothing_in_the_end():
+    over_time = routing_reliable.Sizes(brokers=30, homes=10, subscriptions=20, seconds=4)
+    sizes = routing_neighbourhood.Sizes(
+        line=16, lines=2, share=0.3, distances=((1, 4),), tree=30, publishers=10, tree_delta=1, over_time=over_time,
+        seeds=(1,),
+    )  # fmt: skip
+    on_lines, survives, on_trees, served, missed, owed, late, messages = routing_neighbourhood.rows(sizes)
+    assert all(each["value"] == 0 and each["holds"] for each in (on_lines, on_trees, missed))
+    assert survives["baseline"] == routing_neighbourhood.survival(4, 1, 0.3)
+    assert 0 < served["value"] < 1 and owed["holds"]
+    assert late["value"] < late["baseline"] and messages["baseline"] > 0
+
+
+def test_pairs_that_are_served_or_not_against_the_rule_are_counted():
+    found = routing_neighbourhood.outage([(0, 1), (1, 2), (2, 3)], 1, 0.0, 1)
+    assert found.wrong == 0 and found.served() == 1
+    got = found.got.copy()
+    got[0, 3] = False
+    assert replace(found, got=got).wrong == 1
+
+
+@pytest.mark.parametrize("part", [*routing_practice.PARTS, *routing_retained.PARTS], ids=lambda part: part.__name__)
+def test_what_practice_and_retaining_cost_is_what_the_closed_forms_say(part):
     rows = list(part(routing.Sizes()))
     assert [row["name"] for row in rows if not row["holds"]] == []
     assert rows

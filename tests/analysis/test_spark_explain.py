@@ -192,6 +192,20 @@ def test_distances_and_what_lies_behind_a_link_are_as_networkx_finds_them(seed):
     assert network.travel_ns_max == longest if network.is_tree else network.travel_ns_max >= longest
 
 
+def test_latent_links_that_nobody_opens_lead_nowhere():
+    """A line of four, with latent links between all who are two apart."""
+    ends = np.array([(0, 1), (0, 2), (1, 2), (1, 3), (2, 3)])
+    source, target, zeros = ends.ravel(), ends[:, ::-1].ravel(), np.zeros(10, np.int64)
+    latent = np.repeat(ends[:, 1] - ends[:, 0] == 2, 2)
+    plain = ("b0", "b1", "b2", "b3"), source, target, np.full(10, 5), zeros, zeros[:4]
+    shut, open_ = (Network(*plain, latent=latent, opens=opens) for opens in (False, True))
+    assert shut.is_tree and open_.is_tree and shut.has_latent
+    assert shut.distances(0, "hops").tolist() == [0, 1, 2, 3] and open_.distances(0, "hops").tolist() == [0, 1, 1, 2]
+    assert [shut.is_behind(b, 4) for b in range(4)] == [False, False, True, True]  # over the link from 1 to 2
+    assert all(open_.is_behind(b, 4) for b in range(4))
+    assert shut.travel_ns_max == 15
+
+
 def test_what_faults_took_is_told_with_the_reason(tmp_path):
     cut = "{fault: cut, link: [0, 1], at: 500 ms, lasts: 1 s}"
     crash = "{fault: crash, brokers: [3, 4, 5, 6], at: 1700 ms}"

@@ -26,7 +26,7 @@ from analysis.spark.audit_text import text  # noqa: E402
 TEXT = """\
 duration: 5 s
 topology: {{kind: random-tree, nodes: 12}}
-links: {{delay: {{kind: uniform, low: 5 ms, high: 30 ms}}}}
+links: {{delay: {{kind: uniform, low: 5 ms, high: 30 ms}}{latent}}}
 clients:
   publishers: {{count: 5, placement: even}}
   subscribers: {{count: 24, placement: even}}
@@ -56,7 +56,8 @@ trace: {{level: {level}}}
 
 def audited(filled, **gaps):
     """The audit of the service, and its run."""
-    run = filled(TEXT, **{"protocol": "subscription", "options": "{}", "state": "kept", "level": "full", **gaps})
+    usual = {"protocol": "subscription", "options": "{}", "state": "kept", "level": "full", "latent": ""}
+    run = filled(TEXT, **{**usual, **gaps})
     found = audit(run.path)
     return found.services[0], run, found
 
@@ -72,6 +73,14 @@ def test_who_recovers_is_held_to_it_and_passes(state, level, filled):
     assert service.losses > 0 and 2 * service.forced > service.free
     kept = json.loads((run.path / "analysis" / "audit.json").read_text("utf-8"))
     assert kept["services"][0]["guarantees"]["recovers_ns"] == within
+
+
+@pytest.mark.parametrize("level", ["full", "deliveries"])
+def test_latent_links_that_nobody_opens_excuse_nothing(level, filled):
+    gaps = {"options": "{recover: true}", "level": level}
+    (plain, *_), (shut, *_) = (audited(filled, **gaps, latent=latent) for latent in ("", ", latent: {hops: 3}"))
+    for asked in ("verdict", "guarantees", "forced", "free", "excused", "deliveries"):
+        assert getattr(plain, asked) == getattr(shut, asked), asked
 
 
 @pytest.mark.parametrize("protocol", [Subscription, Covering], ids=["subscription", "covering"])
@@ -98,6 +107,17 @@ def test_who_is_reliable_has_no_excuse_and_passes(state, level, filled):
     service, _, found = audited(filled, protocol="reliable", state=state, level=level)
     assert service.verdict == VALID, text(found)
     assert service.reason.endswith("under faults too") and service.losses > 0 and service.excused == 0
+
+
+@pytest.mark.parametrize("level", ["full", "deliveries"])
+def test_who_is_reliable_over_links_that_arise_has_no_excuse_either(level, filled):
+    gaps = {"protocol": "neighbourhood", "latent": ", latent: {hops: 2}", "state": "stored", "level": level}
+    service, run, found = audited(filled, **gaps)
+    assert service.verdict == VALID, text(found)
+    assert service.losses > 0 and service.excused == 0 and 2 * service.forced > service.free
+    links = run.read("links")
+    over = links["messages"].to_numpy()[links["latent"].to_numpy() == 1]
+    assert over.sum() > 0  # it has bridged
 
 
 def test_of_a_client_s_broker_that_lost_its_store_nothing_is_owed_meanwhile(filled):

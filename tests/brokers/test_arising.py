@@ -185,6 +185,28 @@ def test_what_goes_over_a_cut_latent_link_is_lost(bridged):
     assert {each[1] for each in told if each[3] in latent and each[2] in (LINK_DOWN, LINK_UP)} == {1, 3}
 
 
+class Watching(Bridging):
+    watches = True
+
+
+def test_who_watches_hears_of_latent_links_that_are_closed(bridged, monkeypatch):
+    monkeypatch.setattr(sys.modules[__name__], "Bridging", Watching)
+    Watching.told.clear()
+    _, told, _ = bridged()
+    latent = np.flatnonzero(np.repeat(resolve(loads(LINE)).overlay.latent, 2))
+    down = [each for each in told if each[2] == LINK_DOWN and each[3] in latent]
+    # b2 is down: of latent links those to b0 and b4 lead there, and nobody opens them.
+    assert [each[:2] for each in down] == [(520, 0), (520, 4)]
+
+
+def test_who_forgot_what_it_knew_is_told_again_what_is_down(bridged):
+    entry = "    - {{fault: crash, brokers: [b3], at: 600 ms, lasts: 100 ms, state: {}}}\n"
+    for state, again in (("kept", False), ("stored", True), ("lost", True)):
+        _, told, _ = bridged(LINE + entry.format(state))
+        heard = [each[0] for each in told if each[1] == 3 and each[2] == LINK_DOWN]
+        assert heard == [520, *([700] if again else [])]
+
+
 class Sending(PlainFlooding):
     opens = True
 
@@ -208,8 +230,9 @@ def test_what_is_sent_over_a_closed_link_is_the_fault_of_the_protocol(monkeypatc
         ("{hops: 1}", "at least 2"),
         ("{hops: 2, most: 0}", "at least 1"),
         ("{hop: 2}", "unknown key"),
-        ("{}", "names no links: say `pairs` or `hops`"),
-        ("{pairs: [], most: 1}", "names no links: say `pairs` or `hops`"),
+        ("{drawn: 0}", "at least 1"),
+        ("{}", "names no links: say `pairs`, `hops` or `drawn`"),
+        ("{pairs: [], most: 1}", "names no links: say `pairs`, `hops` or `drawn`"),
     ],
 )
 def test_what_is_wrong_with_latent_links_is_told(said, why):
@@ -231,3 +254,18 @@ def test_delays_are_those_of_the_quickest_way_unless_given_and_the_section_reads
     assert "latent" not in loads(LINE.replace(", latent: {hops: 2}", "")).resolved()["links"]
 
 
+def test_candidates_are_drawn_for_each_broker_by_the_seed():
+    def ends(seed):
+        said = "{drawn: 4, delay: {kind: uniform, low: 10 ms, high: 50 ms}}"
+        text = f"seed: {seed}\n" + LINE.replace("nodes: 6", "nodes: 30").replace("{hops: 2}", said)
+        overlay = resolve(loads(text)).overlay
+        latent = overlay.latent
+        assert np.all((overlay.delay_ns[latent] >= 10 * MS) & (overlay.delay_ns[latent] <= 50 * MS))
+        assert len(set(overlay.delay_ns[latent].tolist())) > 50
+        return list(zip(overlay.link_a[latent].tolist(), overlay.link_b[latent].tolist()))
+
+    one = ends(1)
+    assert one == ends(1) != ends(2)
+    count = np.bincount(np.array(one).ravel(), minlength=30)
+    assert count.min() >= 4 and 60 <= len(one) == len(set(one)) <= 120
+    assert all(b - a > 1 for a, b in one)  # neighbours have a link already

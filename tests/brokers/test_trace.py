@@ -185,7 +185,7 @@ def test_memory_and_files_hold_the_same(tmp_path: Path) -> None:
         for trace in (memory, files):
             trace.write("brokers", broker=np.arange(3), name=["a", "ü", ""], messages=1, deliveries=2,
                         busy_ns=3, digest_a=-1, digest_b=np.array([1, 2, 3]))  # fmt: skip
-            trace.write("links", link=[0, 1], to=[1, 0], **{"from": [0, 1]}, delay_ns=5, messages=0, bytes=0,
+            trace.write("links", link=[0, 1], to=[1, 0], **{"from": [0, 1]}, delay_ns=5, latent=0, messages=0, bytes=0,
                         lost=0, busy_ns=0)  # fmt: skip
     for table in ("brokers", "links", "hops"):
         assert memory.read(table).equals(read(tmp_path, table))

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from brokers.contract import BrokerProtocol
 from brokers.faults import KEPT, LOST, NEVER, Crash, Cut, Schedule
-from tests.planted import announcing, bridges, clusters, counting, lives
+from tests.planted import announcing, bridges, clusters, counting, gossip, lives
 from tests.planted.settings import (
     MS,
     Check,
@@ -188,10 +188,17 @@ PLANTED = (
             ((0, 1), (0, 2)), (0, 2), ((10, 1, "+"), (50, 0, "!"), (51, 0, "!")), slow=(1,), duration_ms=400
         ), ALL,
     ),
+    Planted(
+        "21", "phantom neighbours", "nimbus-eth2#8687",
+        gossip.Haunted, gossip.Counted, ("faults", "detect"), {"R": missing, "S": gossip.phantoms},
+        Setting(
+            PAIR, (0, 1), ((10, 0, "+"), (200, 1, "!")), failing(*cut(0, 50, 100)), 1
+        ), ALL,
+    ),
 )  # fmt: skip
 
 _GOSSIP = "needs gossip: scores, heartbeats or lists of neighbours; joins with it"
 ABSENT = {
     "15": "next hops follow from tables here, so of its rule bug 1 is left; a test tries that in all 24 orders",
-    "19": _GOSSIP, "21": _GOSSIP, "22": _GOSSIP, "23": _GOSSIP, "24": _GOSSIP,
+    "19": _GOSSIP, "22": _GOSSIP, "23": _GOSSIP, "24": _GOSSIP,
 }  # fmt: skip

@@ -23,6 +23,8 @@ TOPOLOGY: dict[str, Any] = {
 ONE_OF: dict[str, dict[str, Any]] = {"hierarchical": {"region_size": 3}, "clusters": {"size": 4}}
 # Where protocols run that take no tree of any brokers.
 MESHED = {name: {"kind": "clusters", "size": 6} for name in ("cluster", "leaf", "gateway")}
+# What links have to say where protocols open some.
+LINKS = {"neighbourhood": {"latent": {"hops": 2}}}
 # What a workload cannot do without where no shipped scenario uses it.
 WORKLOAD: dict[str, dict[str, Any]] = {
     "replay": {"file": "replay.csv"},
@@ -82,6 +84,7 @@ def carried_out(
     scenario: dict[str, Any] = {
         "duration": "5 s",
         "topology": topology or MESHED.get(service["protocol"], {"kind": "random-tree", "nodes": 6}),
+        "links": LINKS.get(service["protocol"], {}),
         "clients": {group: {"count": 20, "placement": "even", **(moving or {})} for group in groups},
         "services": [{**service, "name": "service"}],
         "trace": {"level": "none"},

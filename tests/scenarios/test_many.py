@@ -547,7 +547,7 @@ def test_an_interrupted_point_goes_on_from_its_checkpoint(study, interrupted):
 
 def test_an_interrupted_point_begins_anew_where_it_cannot_go_on_or_is_told_to(study, interrupted):
     manifest = interrupted() / "manifest.json"
-    manifest.write_text(manifest.read_text().replace('"schema_version": 2', '"schema_version": 0'))
+    manifest.write_text(manifest.read_text().replace('"schema_version": 3', '"schema_version": 0'))
     assert "resumed" not in carried(study, CHECKPOINTS).states[0].run.manifest
     interrupted(again=True)
     assert "resumed" not in carried(study, CHECKPOINTS, again=True).states[0].run.manifest

@@ -75,7 +75,7 @@ def is_due(beats: int) -> bool:
     return beats in (1, 2, 4) or beats % BEATS_MOST == 0
 
 
-def _plain(row: Any) -> list[float]:
+def plain(row: Any) -> list[float]:
     """A row without what pads it."""
     return [float(number) for number in row if number == number]
 
@@ -161,7 +161,7 @@ class Agreeing(BrokerProtocol):
         neighbour.told += 1
         neighbour.beats = 0
         if not neighbour.owed:
-            change = [neighbour.told, id, None if row is None else _plain(row)]
+            change = [neighbour.told, id, None if row is None else self.said_of(id, row)]
             neighbour.unseen.append(change)
             self._send_change(message, link, change)
         self.keep_beating(message)
@@ -196,7 +196,8 @@ class Agreeing(BrokerProtocol):
         if said["number"] <= neighbour.version:
             self._say_seen(message, message.link)
             return
-        self.alter(message, message.word, said["row"], message.link)
+        self.heard_from(message.link, message.word)
+        self._learn(message, message.word, said["row"], message.link)
         neighbour.version = said["number"]
         neighbour.awaited.append([neighbour.version, self._told_but_to(message.link)])
         self._pass_agreement_on(message)
@@ -220,11 +221,16 @@ class Agreeing(BrokerProtocol):
 
     def _replace_table(self, message: Message, interests: list[Any]) -> None:
         link = message.link
+        self.heard_from(link)
         there = {id_ for id_, _ in interests}
         for id_ in sorted(id_ for id_, came_by in self.came_by.items() if link in came_by and id_ not in there):
             self.alter(message, id_, None, link)
-        for id_, row in interests:
-            self.alter(message, id_, row, link)
+        for id_, said in interests:
+            self._learn(message, id_, said, link)
+
+    def _learn(self, message: Message, id: int, said: Any, link: int) -> None:
+        """What a neighbour says of an interest; None: that it has ended."""
+        self.alter(message, id, None if said is None else self.heard_of(id, said, link), link)
 
     def _was_seen(self, message: Message, neighbour: Neighbour, said: Any) -> None:
         if said["life"] != self.life:
@@ -269,7 +275,7 @@ class Agreeing(BrokerProtocol):
         if not self.told_again or not all(other.whole for way, other in self.ways.items() if way != link):
             return
         here = sorted(id_ for id_, came_by in self.came_by.items() if came_by - {link})
-        interests = [[id_, _plain(self.node.table.interest(id_)[1])] for id_ in here]
+        interests = [[id_, self.said_of(id_, self.node.table.interest(id_)[1])] for id_ in here]
         said = {"life": self.life, "number": neighbour.told, "interests": interests}
         self.node.send(message, link, TABLE, said)
 
@@ -289,7 +295,7 @@ class Agreeing(BrokerProtocol):
     def remind(self, message: Message) -> bool:
         """Say again what stands since the last beat and may be lost; whether anything is to be said or heard yet."""
         for link, neighbour in self.ways.items():
-            if neighbour.waits:
+            if neighbour.waits and self.reaches(link):
                 neighbour.beats += 1
                 if is_due(neighbour.beats):
                     self.say_again(message, link)
@@ -311,6 +317,21 @@ class Agreeing(BrokerProtocol):
             self.node.send(message, link, POLL)
 
     # ---- what the broker does about it ---------------------------------------------------------------
+
+    def said_of(self, id: int, row: Any) -> Any:
+        """An interest, as a neighbour is told of it."""
+        return plain(row)
+
+    def heard_of(self, id: int, said: Any, link: int) -> Any:
+        """The row of an interest of which a neighbour said that."""
+        return said
+
+    def heard_from(self, link: int, id: int | None = None) -> None:
+        """A neighbour itself is going to say how an interest stands, or all of them."""
+
+    def reaches(self, link: int) -> bool:
+        """Whether it makes sense to send anything over a link."""
+        return True
 
     def became_whole(self, message: Message, link: int) -> None:
         """The table of a neighbour is whole again."""

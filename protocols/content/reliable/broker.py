@@ -27,6 +27,7 @@ which no tick has reached. And a delivery that a broker had begun when it crashe
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import Annotated, Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -122,7 +123,7 @@ class Reliable(Agreeing):
     # ---- publications --------------------------------------------------------------------------------
 
     def _accept(self, message: Message) -> None:
-        stream = self._stream_of(self.node.broker, LOCAL)
+        stream = self._stream_of(self.node.broker)
         tick = stream.head
         self._take(message, stream, tick, tick)
         if tick in stream.bodies:
@@ -130,7 +131,7 @@ class Reliable(Agreeing):
             self.node.store.put(message, _logged(tick), [tick, held, self.node.copy(message)])
 
     def _data_came(self, message: Message) -> None:
-        stream = self._stream_of(self.node.origin(message), message.link)
+        stream = self._stream_of(self.node.origin(message))
         tick = message.word >> _BACK_BITS
         final_from = tick - (message.word & ((1 << _BACK_BITS) - 1))
         if tick in stream.known:
@@ -145,16 +146,12 @@ class Reliable(Agreeing):
         stream.head = max(stream.head, tick + 1)
         matched = self.node.table.match(message.body)
         self.node.work(message, self.entries(), len(matched))
-        came_by = set().union(*(self.came_by[id_] for id_ in matched))
-        links = [
-            link
-            for link, neighbour in self.ways.items()
-            if link != stream.up and (link in came_by or not neighbour.whole)
-        ]
+        leading = self.leading_to(matched)
+        links = [link for link in self.away(stream) if link in leading or not self.knows(link)]
         is_new = tick >= stream.reached
         waits = stream.held or stream.doubt <= tick
-        held = is_new and (not self.told_again or bool(waits and LOCAL in came_by))
-        if LOCAL in came_by and is_new and not held:
+        held = is_new and (not self.told_again or bool(waits and LOCAL in leading))
+        if LOCAL in leading and is_new and not held:
             self._deliver(message, matched)
             if stream.up != LOCAL:  # there it is in the log that it was delivered
                 self.node.store.put(message, _reached(stream.of), tick + 1)
@@ -162,7 +159,7 @@ class Reliable(Agreeing):
             stream.keep(tick, self.node.keep(message), links, held)
             self.keep_beating(message)
         for link in links:
-            if self.ways[link].whole:
+            if self.knows(link) and self.reaches(link):
                 self._pass_on(message, stream, link, tick)
 
     def _pass_on(self, message: Message, stream: Stream, link: int, tick: int) -> None:
@@ -181,13 +178,15 @@ class Reliable(Agreeing):
         stream.handing -= 1
         self._deliver(message, self.node.table.match(message.body))
         self.node.store.put(message, _reached(stream.of), tick + 1)
-        self._release(message, stream, [tick])
+        self.release(message, stream, [tick])
 
     # ---- what is known -------------------------------------------------------------------------------
 
-    def _stream_of(self, publisher: int, up: int) -> Stream:
+    def _stream_of(self, publisher: int) -> Stream:
         stream = self.streams.get(publisher)
         if stream is None:
+            here = self.node.broker
+            up = LOCAL if publisher == here else self.routes.towards(here, publisher)
             reached = self.node.store.get(_reached(publisher), 0)
             stream = self.streams[publisher] = Stream(publisher, up, reached=reached)
         return stream
@@ -215,7 +214,8 @@ class Reliable(Agreeing):
         wanted = stream.to_ask() if stream.up != LOCAL else []
         if wanted:
             said = {"of": stream.of, "wanted": [list(span) for span in wanted]}
-            self.node.send(message, stream.up, NACK, said, cause=NO_CAUSE)
+            above = self.above(stream)
+            self.node.send(message, message.link if message.link in above else above[0], NACK, said, cause=NO_CAUSE)
 
     def _tell(self, message: Message, stream: Stream, link: int) -> None:
         """Say what is final behind a link, and how far the stream goes for those behind it."""
@@ -227,19 +227,20 @@ class Reliable(Agreeing):
 
     def _knowledge_came(self, message: Message) -> None:
         said = self.node.body(message)
-        stream = self._stream_of(said["of"], message.link)
+        stream = self._stream_of(said["of"])
         for begin, end in said["final"]:
             stream.known.add(begin, end)
         stream.head = max(stream.head, said["head"])
         self._learned(message, stream)
-        self._acknowledge(message, [stream])
+        self.acknowledge(message, [stream])
 
-    def _acknowledge(self, message: Message, streams: list[Stream]) -> None:
+    def acknowledge(self, message: Message, streams: list[Stream]) -> None:
         """Say how far these are done, to each neighbour above in one message."""
         said: dict[int, list[list[int]]] = {}
         for stream in streams:
             stream.acknowledged = stream.done
-            said.setdefault(stream.up, []).append([stream.of, stream.done, stream.doubt])
+            for link in self.above(stream):
+                said.setdefault(link, []).append([stream.of, stream.done, stream.doubt])
         for link, each in said.items():
             self.node.send(message, link, ACK, {"streams": each}, cause=NO_CAUSE)
 
@@ -247,8 +248,12 @@ class Reliable(Agreeing):
         for of, done, doubt in self.node.body(message)["streams"]:
             stream = self.streams.get(of)
             if stream is not None:
-                stream.has[message.link] = doubt
-                self._release(message, stream, stream.acknowledge(message.link, done))
+                self.acknowledged(message, stream, message.link, done, doubt)
+
+    def acknowledged(self, message: Message, stream: Stream, link: int, done: int, doubt: int) -> None:
+        """All behind a link have what is before `done`, and the broker there knows what is before `doubt`."""
+        stream.has[link] = doubt
+        self.release(message, stream, stream.acknowledge(link, done))
 
     def _was_asked(self, message: Message) -> None:
         """Send what is kept, say what is final, and remember who asked for what is not known here."""
@@ -256,7 +261,7 @@ class Reliable(Agreeing):
         stream = self.streams.get(said["of"])
         if stream is None:
             return
-        if not self.ways[message.link].whole:
+        if not self.knows(message.link):
             return
         wanted = Ranges(said["wanted"])
         for tick in stream.pending.get(message.link, []):
@@ -266,7 +271,7 @@ class Reliable(Agreeing):
         if any(True for span in wanted for _ in stream.known.gaps(*span)) and message.link not in stream.curious:
             stream.curious.append(message.link)
 
-    def _release(self, message: Message, stream: Stream, ticks: list[int]) -> None:
+    def release(self, message: Message, stream: Stream, ticks: list[int]) -> None:
         """So many fewer wait for these."""
         for tick in ticks:
             body = stream.release(tick)
@@ -274,6 +279,24 @@ class Reliable(Agreeing):
                 self.node.drop(body)
                 if stream.up == LOCAL:
                     self.node.store.remove(message, _logged(tick))
+
+    # ---- ways ----------------------------------------------------------------------------------------
+
+    def above(self, stream: Stream) -> list[int]:
+        """The links towards the publisher of a stream."""
+        return [stream.up]
+
+    def away(self, stream: Stream) -> Iterator[int]:
+        """The links that lead away from it."""
+        return (link for link in self.ways if link != stream.up)
+
+    def leading_to(self, interests: Iterable[int]) -> set[int]:
+        """The links behind which some of these interests live, and LOCAL where one is of a client here."""
+        return set().union(*(self.came_by[id_] for id_ in interests))
+
+    def knows(self, link: int) -> bool:
+        """Whether it is known who wants what behind a link."""
+        return self.ways[link].whole
 
     # ---- crashes and repairs -------------------------------------------------------------------------
 
@@ -301,14 +324,14 @@ class Reliable(Agreeing):
 
     def _decide(self, message: Message) -> None:
         stream, tick = self.streams[self.node.origin(message)], message.word
-        matched = self.node.table.match(message.body)
+        leading = self.leading_to(self.node.table.match(message.body))
         for link in [link for link, ticks in stream.undecided.items() if tick in ticks]:
             stream.undecided[link].remove(tick)
-            if any(link in self.came_by[id_] for id_ in matched):
+            if link in leading:
                 self._pass_on(message, stream, link, tick)
             else:
                 stream.pending[link].remove(tick)
-                self._release(message, stream, [tick])
+                self.release(message, stream, [tick])
 
     def forgot(self, message: Message, link: int) -> None:
         for stream in self.streams.values():
@@ -321,7 +344,7 @@ class Reliable(Agreeing):
         self.beating = False
         waits = self.remind(message)
         streams = [stream for stream in self.streams.values() if stream.open]
-        self._acknowledge(message, [each for each in streams if each.up != LOCAL and each.done > each.acknowledged])
+        self.acknowledge(message, [each for each in streams if each.up != LOCAL and each.done > each.acknowledged])
         for stream in streams:
             self._remind_of(message, stream)
         if waits or streams:
@@ -332,9 +355,9 @@ class Reliable(Agreeing):
         if stream.up != LOCAL:
             stream.beats += 1
             if is_due(stream.beats):
-                self._ask_again(message, stream)
+                self.ask_again(message, stream)
         for link, ticks in stream.pending.items():
-            if ticks and self.ways[link].whole:
+            if ticks and self.knows(link) and self.reaches(link):
                 had = stream.first.get(link) == ticks[0]
                 stream.first[link], stream.stuck[link] = ticks[0], stream.stuck.get(link, 0) + 1 if had else 0
                 lacks = stream.has.get(link, 0) <= ticks[-1]
@@ -346,11 +369,11 @@ class Reliable(Agreeing):
         self.say_again(message, message.link)
         for stream in self.streams.values():
             if stream.up == message.link:
-                self._ask_again(message, stream)
+                self.ask_again(message, stream)
             elif stream.pending.get(message.link) and self.ways[message.link].whole:
                 self._tell(message, stream, message.link)
 
-    def _ask_again(self, message: Message, stream: Stream) -> None:
+    def ask_again(self, message: Message, stream: Stream) -> None:
         stream.asked = Ranges()
         self._ask(message, stream)
 

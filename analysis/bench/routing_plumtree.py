@@ -1,0 +1,191 @@
+"""Rows of the group `routing` about Plumtree and HyParView: exact counts, published bounds, what is left after crashes.
+
+The bounds are those of the simulations of an implementation: 20, 100 and 1,000 brokers of which each may find each
+other, delays of 10 to 50 ms drawn once per link, defaults as published there; thirty publications one second after each
+other from one broker, or each from another; and five times one from every broker at once. By seed, the worst counts.
+
+`Sizes` holds everything that may be scaled down; the tests do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from random import Random
+from typing import Any
+
+import numpy as np
+
+from analysis.bench.rows import Row, row
+from brokers.contract import MESSAGE
+from brokers.engine.model import Model
+from brokers.engine.simulate import MemoryTraces, simulate, tables_of
+from brokers.faults import Crash, Schedule
+from protocols import spreading
+from protocols.content.kind import PUBLISH, Content
+from protocols.gossip.plumtree import GRAFT, IHAVE, PRUNE
+from protocols.joining import Joined, overlay_of
+from protocols.rehearsing import service_of
+from topology.build import build
+from topology.latent import with_latent
+from topology.links import Latent, Links
+from topology.overlay import Overlay
+
+MS, SECOND = 1_000_000, 1_000_000_000
+_DELAY = {"kind": "uniform", "low": 10 * MS, "high": 50 * MS}
+_KIND = Content(Content.Params().model_dump())
+_EVERYTHING = [0, 0.0, 1.0]
+# Who publishes, how many rounds; the last hop and the redundancy that the published tests allow.
+_BOUNDS = {"one source": (30, 15, 0.2), "another source each time": (30, 18, 1.0), "all at once": (5, 30, 3.0)}
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """How much is measured."""
+
+    seeds: tuple[int, ...] = (1, 2, 3, 4, 5)
+    linked: int = 100  # brokers of fixed overlays
+    found: tuple[int, ...] = (20, 100)  # brokers that find each other
+    together: int = 100  # of these, up to how many publish all at once
+    crashing: int = 200
+    crashed: float = 0.8
+
+
+def rows(sizes: Sizes) -> Iterator[Row]:
+    """All rows."""
+    yield from exact(sizes)
+    for brokers in sizes.found:
+        yield from bounded(sizes, brokers)
+    yield from left_over(sizes)
+    yield speed(sizes)
+
+
+# ---- exact counts over fixed links -------------------------------------------------------------------
+
+
+def exact(sizes: Sizes) -> Iterator[Row]:
+    """The messages of the first publication and of the second, beside the closed forms."""
+    n = sizes.linked
+    counted, forms = [], []
+    for seed in sizes.seeds:
+        links = Links.model_validate({"delay": _DELAY})
+        overlay = build("erdos-renyi", {"nodes": n, "probability": 12 / n}, links, seed)
+        first, second = firsts(overlay, seed)
+        surplus = overlay.links - (n - 1)
+        counted.append((first[PUBLISH], first[PRUNE], second[PUBLISH], second[IHAVE], second[GRAFT] + second[PRUNE]))
+        forms.append((2 * overlay.links - (n - 1), 2 * surplus, n - 1, 2 * surplus, 0))
+    names = (
+        "copies of the first, 2E - (n - 1)", "PRUNEs after it, 2 (E - (n - 1))", "copies of the second, n - 1",
+        "announcements of it, 2 (E - (n - 1))", "GRAFTs and PRUNEs of it, 0",
+    )  # fmt: skip
+    for at, name in enumerate(names):
+        ours, theirs = ([each[at] for each in found] for found in (counted, forms))
+        found = row(f"plumtree, {n} brokers: {name}", float(np.mean(ours)), "messages", baseline=float(np.mean(theirs)))
+        yield {**found, "target": "the closed form, seed by seed", "holds": ours == theirs}
+
+
+def firsts(overlay: Overlay, seed: int) -> list[dict[int, int]]:
+    """By type, the messages of two publications of one broker."""
+    net = Joined(overlay, range(overlay.brokers), service_of("plumtree"))
+    source = seed % overlay.brokers
+    for at in (10, 20):
+        net.send(source, "publish", [0.5, 0, 0, 0], at_ns=at * SECOND)
+    hops = _traced(net.model())["hops"]
+    found = []
+    for at in (10, 20):
+        mine = (hops["link"] >= 0) & (hops["kind"] == MESSAGE) & (hops["time_ns"] // (10 * SECOND) == at // 10)
+        found.append({type_: int((hops["type"][mine] == type_).sum()) for type_ in (PUBLISH, IHAVE, PRUNE, GRAFT)})
+    return found
+
+
+# ---- bounds over brokers that find each other --------------------------------------------------------
+
+
+def bounded(sizes: Sizes, brokers: int) -> Iterator[Row]:
+    """Last hop, redundancy and what was missed, for each way of publishing."""
+    for how, (rounds, last, redundant) in _BOUNDS.items():
+        if how == "all at once" and brokers > sizes.together:
+            continue
+        found = [_spread(brokers, how, rounds, seed) for seed in sizes.seeds]
+        told = f"plumtree over HyParView, {brokers:,} brokers, {how}"
+        yield row(f"{told}: last hop", max(each[0] for each in found), "links", most=last)
+        yield row(f"{told}: redundancy", max(each[1] for each in found), "copies", most=redundant)
+        yield row(f"{told}: missed", sum(each[2] for each in found), "deliveries", most=0)
+
+
+def _spread(brokers: int, how: str, rounds: int, seed: int) -> tuple[float, float, int]:
+    """Last hop, redundancy, and what did not arrive."""
+    begin = _joined_after(brokers)
+    random = Random(seed)
+    sources = [
+        list(range(brokers)) if how == "all at once" else [0 if how == "one source" else random.randrange(brokers)]
+        for _ in range(rounds)
+    ]
+    net = _network(brokers, seed, {"membership": "hyparview"})
+    for at, each in enumerate(sources):
+        for source in each:
+            net.send(source, "publish", [0.5, 0, 0, 0], at_ns=begin + at * SECOND)
+    tables = _traced(net.model())
+    last, redundant = spreading.hops_last(tables, _KIND), spreading.redundancy(tables, _KIND)
+    assert last is not None and redundant is not None
+    return last, redundant, brokers * sum(map(len, sources)) - int(tables["deliveries"]["publication"].size)
+
+
+def _network(brokers: int, seed: int, options: dict[str, Any], protocol: str = "plumtree") -> Joined:
+    """Brokers of which each may find each other, through the first."""
+    star = overlay_of([(0, b) for b in range(1, brokers)], 25 * MS)
+    overlay = with_latent(star, Latent.model_validate({"hops": 2, "delay": _DELAY}), seed)
+    net = Joined(overlay, range(brokers), service_of(protocol, options=options))
+    for client in range(brokers):
+        net.send(client, "subscribe", _EVERYTHING, word=net.interest(client), at_ns=1)
+    return net
+
+
+def _joined_after(brokers: int) -> int:
+    return brokers * 10 * MS + 3 * SECOND
+
+
+# ---- crashes, and speed ------------------------------------------------------------------------------
+
+
+def left_over(sizes: Sizes) -> Iterator[Row]:
+    """Which part of the brokers that are left gets what is published a while after the others have crashed."""
+    told = f"{sizes.crashing} brokers, {sizes.crashed:.0%} crashed at once"
+    for protocol in ("hyparview-flooding", "plumtree"):
+        shares = [share for seed in sizes.seeds for share in crashed(sizes, protocol, seed)]
+        yield row(f"{protocol}, {told}: share that gets each publication", min(shares), "share", least=1.0)
+
+
+def crashed(sizes: Sizes, protocol: str, seed: int) -> list[float]:
+    """The share that got each of five publications."""
+    views = {"shuffle": SECOND}
+    options = views if protocol == "hyparview-flooding" else {"membership": "hyparview", "hyparview": views}
+    brokers, random = sizes.crashing, Random(seed)
+    net = _network(brokers, seed, options, protocol)
+    gone = set(random.sample(range(brokers), round(brokers * sizes.crashed)))
+    rest, at = sorted(set(range(brokers)) - gone), _joined_after(brokers) + 5 * SECOND
+    for number in range(5):
+        net.send(random.choice(rest), "publish", [0.5, 0, 0, 0], at_ns=at + (15 + number) * SECOND)
+    faults = Schedule(tuple(Crash(broker, at) for broker in sorted(gone)), 100 * MS)
+    table = _traced(replace(net.model(), faults=faults))["deliveries"]
+    got = table["publication"][~np.isin(table["broker"], sorted(gone))]
+    return [float((got == each).sum()) / len(rest) for each in np.unique(got)]
+
+
+def speed(sizes: Sizes) -> Row:
+    """Events per second of CPU of the author's view, along a tree that has grown."""
+    net = _network(sizes.crashing, 1, {"membership": "hyparview"})
+    begin = _joined_after(sizes.crashing)
+    for at in range(100):
+        net.send(0, "publish", [0.5, 0, 0, 0], at_ns=begin + at * 20 * MS)
+    run = simulate(net.model()).metrics["run"]
+    value = float(run["events_per_s"] * run["loop_wall_s"] / run["cpu_s"])
+    return row(f"plumtree over HyParView, {sizes.crashing} brokers", value, "events/CPU s")
+
+
+def _traced(model: Model) -> Any:
+    traces = MemoryTraces("full", tables_of(model))
+    simulate(model, trace=traces)
+    return traces.tables()
+
+

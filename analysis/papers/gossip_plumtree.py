@@ -1,0 +1,57 @@
+"""Plumtree and HyParView in `brokerlab reproduce gossip`: closed forms, and bounds of published tests, as claims."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from analysis.bench import routing_plumtree
+from analysis.bench.rows import Row, number
+from analysis.papers.report import Report
+
+SEEDS = 5
+
+
+def plumtree(report: Report) -> None:
+    """The first publication and the next, beside the closed forms."""
+    _claims(report, "plumtree", "Plumtree over fixed links", "derived", routing_plumtree.exact(_sizes(report)))
+
+
+def bounds(report: Report) -> None:
+    """Last hop and redundancy, beside what the tests of an implementation allow."""
+    sizes = _sizes(report)
+    rows = [row for brokers in sizes.found for row in routing_plumtree.bounded(sizes, brokers)]
+    source = "printed: iroh-gossip, tests/sim.rs"
+    _claims(report, "bounds", "Plumtree over HyParView, worst of five seeds", source, rows)
+
+
+def crashes(report: Report) -> None:
+    """What is left after most have crashed."""
+    rows = routing_plumtree.left_over(_sizes(report))
+    _claims(report, "crashes", "After crashes", "from memory of the paper: reliable up to 80 % crashed", rows)
+
+
+def _sizes(report: Report) -> routing_plumtree.Sizes:
+    sizes = routing_plumtree.Sizes(seeds=tuple(report.seed + each for each in range(SEEDS)))
+    return replace(sizes, found=(20, 100, 1_000), crashing=1_000) if report.full else replace(sizes, crashing=100)
+
+
+def _claims(report: Report, name: str, title: str, source: str, rows: Iterable[Row]) -> None:
+    """Rows as a table, and what they demand as claims."""
+    found = list(rows)
+    report.table(name, title, [
+        {"figure": row["name"], "value": row["value"], "unit": row["unit"], "beside": row["baseline"]} for row in found
+    ])  # fmt: skip
+    for row in found:
+        measured = f"{number(row['value'])} {row['unit']}"
+        report.claim(row["name"], source, row["target"] or "", measured, bool(row["holds"]))
+
+
+def tiny() -> None:
+    """Fixed links, at a scale that only compiles."""
+    list(routing_plumtree.exact(routing_plumtree.Sizes(seeds=(1,), linked=12)))
+
+
+def tiny_network() -> None:
+    """The same of brokers that find each other."""
+    list(routing_plumtree.bounded(routing_plumtree.Sizes(seeds=(1,)), 8))
