@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from analysis.report.columns import Columns
 from analysis.report.gather import Array, Gathered, Rows
-from analysis.report.places import Places
+from analysis.report.places import Places, drawn_links
 from analysis.report.words import plain, share
 from brokers.contract import MESSAGE
 from brokers.faults import REASONS
@@ -84,6 +84,7 @@ def _overlay(found: Gathered, where: Places, columns: Columns) -> None:
     columns.add("link_from", network.source)
     columns.add("link_to", network.target)
     columns.add("link_delay", network.delay_ns // 1000)
+    columns.add("link_drawn", drawn_links(found.run, network))
     for axis, name in enumerate(("place_x", "place_y")):
         columns.add(name, np.rint(np.clip(where.at[:, axis], 0, 1) * _PLACES).astype(np.int64))
     columns.add("place_order", where.order)

@@ -26,6 +26,8 @@ def map_parts(
     level = _levels(busier)
     parts = [text(left + 8, 14, name, class_="title")]
     for at in np.argsort(level, kind="stable").tolist():
+        if network.has_latent and not level[at]:
+            continue  # it never arose, or nothing that could be told from that
         a, b = int(network.source[2 * at]), int(network.target[2 * at])
         said = f"{name_of(network, a)} and {name_of(network, b)}: {busier[at]:,.0f}"
         parts.append(
@@ -51,6 +53,8 @@ def difference_map(
     level = _levels(np.abs(both))
     parts = [text(8, 14, name, class_="title")]
     for at in np.argsort(level, kind="stable").tolist():
+        if network.has_latent and not level[at]:
+            continue  # it never arose, or nothing that could be told from that
         a, b = int(network.source[2 * at]), int(network.target[2 * at])
         said = f"{name_of(network, a)} and {name_of(network, b)}: {both[at]:+,.0f}"
         parts.append(

@@ -150,6 +150,8 @@ def _explained_map(found: Gathered, where: Places) -> str:
         "A copy of a publication came for nothing if its broker had handled one before, or neither delivered it nor "
         "sent it on; that is counted over the whole run.",
     ]  # fmt: skip
+    if found.network.has_latent:
+        said.append("Links that could have arisen and never carried anything are not drawn.")
     if not found.sample.whole:
         said.append(f"Messages under way and waste are of {share(found.sample.share)} of all messages.")
     return f"<details><summary>How to read it</summary>{listed(said)}</details>"

@@ -35,7 +35,8 @@ class Places(NamedTuple):
 
 def places(run: RunFolder, network: Network, *, trust: bool = False) -> Places:
     """Where each broker and server of a run is drawn."""
-    a, b = network.link_a, network.target[::2]
+    there = drawn_links(run, network)[::2]
+    a, b = network.link_a[there], network.target[::2][there]
     rings, order = _rings(network.brokers, a, b)
     known = _geography(run, network.names, trust)
     if known is not None:
@@ -44,6 +45,16 @@ def places(run: RunFolder, network: Network, *, trust: bool = False) -> Places:
     how = "by springs along links" if moves else "in rings around a middle"
     moved = _springs(rings, a, b) if moves else rings
     return Places(_fitted(moved), f"The topology has no places: brokers are laid out {how}.", order)
+
+
+def drawn_links(run: RunFolder, network: Network) -> NDArray[np.bool_]:
+    """Which directed links there were: not those that could have arisen and never carried anything, either way."""
+    if not network.has_latent or not network.links:
+        return np.ones(network.source.size, np.bool_)
+    rows = run.read("links").sort_by("link")
+    carried = rows["messages"].to_numpy().reshape(-1, 2).sum(1) > 0
+    latent = rows["latent"].to_numpy()[::2] > 0 if "latent" in rows.column_names else np.ones(carried.size, np.bool_)
+    return np.repeat(carried | ~latent, 2)
 
 
 def _geography(run: RunFolder, names: Sequence[str], trust: bool) -> Floats | None:

@@ -111,7 +111,7 @@ class OverlayMap {
     pen.fillRect(0, 0, this.width, this.height);
     const byLevel = Array.from({ length: RAMP }, () => []);
     for (let link = 0; link < model.links; link += 2) // both directions on one line
-      byLevel[this.level(Math.max(told.links[link], told.links[link + 1]), told.linkMost)].push(link);
+      if (model.columns.link_drawn[link]) byLevel[this.level(Math.max(told.links[link], told.links[link + 1]), told.linkMost)].push(link);
     byLevel.forEach((links, level) => {
       pen.strokeStyle = level ? this.ramp[level] : this.colour.line;
       pen.lineWidth = (level ? 1 + level * .7 : .8) * Math.min(1, this.radius / 4);

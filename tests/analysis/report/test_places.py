@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from analysis.report import places as placing
-from analysis.report.places import places
+from analysis.report.places import drawn_links, places
 from analysis.spark.graph import Network
 
 
@@ -61,6 +61,17 @@ def test_a_map_is_a_map(made):
     assert found.how == "Brokers lie where the topology has them."
     uk, greece = (found.at[overlay.names.index(name)] for name in ("UK", "GR"))
     assert uk[0] < greece[0] and uk[1] < greece[1]
+
+
+def test_links_that_never_arose_are_not_drawn(made):
+    run = made("plumtree", "duration=3 s")
+    overlay = Network.of(run)
+    drawn = drawn_links(run, overlay)
+    rows = run.read("links").sort_by("link").to_pylist()
+    assert 0 < drawn.sum() < drawn.size
+    for link, row in enumerate(rows):
+        both = row["messages"] + rows[link ^ 1]["messages"]
+        assert drawn[link] == (both > 0 or not row["latent"])
 
 
 def test_a_file_that_a_run_folder_names_is_not_read(made, tmp_path, monkeypatch):
