@@ -49,12 +49,10 @@ def places(run: RunFolder, network: Network, *, trust: bool = False) -> Places:
 
 def drawn_links(run: RunFolder, network: Network) -> NDArray[np.bool_]:
     """Which directed links there were: not those that could have arisen and never carried anything, either way."""
-    if not network.has_latent or not network.links:
+    if network.latent is None:
         return np.ones(network.source.size, np.bool_)
-    rows = run.read("links").sort_by("link")
-    carried = rows["messages"].to_numpy().reshape(-1, 2).sum(1) > 0
-    latent = rows["latent"].to_numpy()[::2] > 0 if "latent" in rows.column_names else np.ones(carried.size, np.bool_)
-    return np.repeat(carried | ~latent, 2)
+    messages = run.read("links", ["link", "messages"]).sort_by("link")["messages"].to_numpy()
+    return ~network.latent.astype(np.bool_) | np.repeat(messages.reshape(-1, 2).sum(1) > 0, 2)
 
 
 def _geography(run: RunFolder, names: Sequence[str], trust: bool) -> Floats | None:
