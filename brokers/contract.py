@@ -284,6 +284,12 @@ class Guarantees:
     hands_over: bool = False
     # Exactness is promised of publications no copy of which is handled so long after they were sent.
     within_ns: int = NEVER
+    only_wanted: bool = False  # who gets a publication asked for it, although not all who asked may get it
+
+    @property
+    def anything(self) -> bool:
+        """Whether anything is promised that a run could break."""
+        return self.exact or self.only_wanted or self.no_duplicates or self.fifo_per_publisher
 
     @property
     def without_excuse(self) -> bool:
@@ -523,6 +529,11 @@ class ShardProtocol(ABC):
         return []
 
     @classmethod
+    def remarks(cls, options: Any, overlay: Any) -> list[str]:
+        """What goes together and may not do what it seems to, as sentences for who plans or validates a run."""
+        return []
+
+    @classmethod
     def latent_hops(cls, options: Any) -> int:
         """At most how many links apart any two brokers are that have to have a latent link; 0: it needs none.
 
@@ -675,6 +686,11 @@ class BrokerProtocol(ABC):
         return []
 
     @classmethod
+    def remarks(cls, options: Any, overlay: Any) -> list[str]:
+        """What goes together and may not do what it seems to, as sentences for who plans or validates a run."""
+        return []
+
+    @classmethod
     def latent_hops(cls, options: Any) -> int:
         """At most how many links apart any two brokers are that have to have a latent link; 0: it needs none.
 
@@ -704,6 +720,11 @@ class BrokerProtocol(ABC):
     def wants_faults(cls, options: Any) -> bool:
         """Whether brokers are told of faults; by default where there is an `on_fault`."""
         return cls.on_fault is not None
+
+    @classmethod
+    def wants_load(cls, options: Any) -> bool:
+        """Whether brokers read `node.load` with these options; by default as `sees_load` says."""
+        return cls.sees_load
 
     def on_standing(self, id: int, client: int, broker: int, row: Floats) -> None:
         """Set up the table for an interest that stands at time 0 (`subscriptions: settled`)."""

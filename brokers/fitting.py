@@ -91,6 +91,10 @@ def rule(loaded: Any) -> str | None:
     return "has neither decisions() nor judge()" if isinstance(loaded, type) else _has(loaded)
 
 
+def explanation(loaded: Any) -> str | None:
+    return _has(loaded, "answered") and _has(loaded, "due", "may_want")
+
+
 def metric(loaded: Any) -> str | None:
     if not isinstance(loaded, Metric):
         return f"is {_called(loaded)}, not one"

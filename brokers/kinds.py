@@ -30,6 +30,7 @@ class KindManifest:
     default_index: str | None = None
     audit_rule: str = ""  # in Spark; see `brokers.auditing`
     judge: str = ""  # in the conformance kit; empty: pair by pair, by the oracle
+    explains: str = ""  # what it says of one decision, where values alone do not; see `protocols.explaining`
     rehearsal: str = ""  # what clients do in the kit's rehearsals
     replay: str = ""  # the form of files of events, see `brokers.replaying`; empty: numeric bodies as they are
     protocols: Mapping[str, Entry] = field(default_factory=dict)  # those that serve other kinds too among them

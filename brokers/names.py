@@ -255,6 +255,7 @@ GROUPS: dict[str, Group] = {
     "measures": Group("measure", "a function of (tables, kind)", fitting.measure),
     "audit rules": Group("audit rule", "a class with decisions() or judge()", fitting.rule),
     "judges": Group("judge", "a function of (tables, kind, guarantees, service)", fitting.takes(4)),
+    "explanations": Group("explanation", "a class with due() and may_want(), or with answered()", fitting.explanation),
     "replay forms": Group("replay form", "a class derived from brokers.replaying.Form", fitting.form),
     "rehearsals": Group("rehearsal", "a function of (rehearsal, brokers, clients, params, seed)", fitting.takes(5)),
 }

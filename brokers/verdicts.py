@@ -10,7 +10,7 @@ the kind alone:
 Compared with what was delivered, that gives **findings**, each of which a protocol rules out by a promise:
 
     missed         forced, and not delivered                               exact
-    unwanted       delivered, and forbidden                                exact
+    unwanted       delivered, and forbidden                                exact, or only_wanted
     duplicated     delivered once more to a client that had it             no_duplicates
     out_of_order   delivered after a later one of the same publisher       fifo_per_publisher
 
@@ -39,15 +39,16 @@ VERDICTS = (VALID, UNKNOWN, INVALID)  # from good to bad
 EXIT_CODES = {VALID: 0, UNKNOWN: 2, INVALID: 1}
 FORCED_SHARE_MIN = 0.05  # of the decisions that are forced or free
 
-# Finding -> the field of `Guarantees` that rules it out.
+# Finding -> the fields of `Guarantees` that rule it out, each by itself.
 FINDINGS = {
-    "missed": "exact",
-    "unwanted": "exact",
-    "duplicated": "no_duplicates",
-    "out_of_order": "fifo_per_publisher",
+    "missed": ("exact",),
+    "unwanted": ("exact", "only_wanted"),
+    "duplicated": ("no_duplicates",),
+    "out_of_order": ("fifo_per_publisher",),
 }
 PROMISES = {
     "exact": "exactness",
+    "only_wanted": "nothing unwanted",
     "no_duplicates": "no duplicates",
     "fifo_per_publisher": "order per publisher",
 }
@@ -69,11 +70,11 @@ def judgement(
     `over` is what went over the budget of links, in words (`over_budget`).
     """
     told = found(guarantees, counts)
-    promised = [field for field in PROMISES if getattr(guarantees, field)]
+    promised = [field for field in PROMISES if getattr(guarantees, field) and not _goes_without(guarantees, field)]
     if not promised:
         return Judgement(UNKNOWN, "nothing is promised, so there is nothing to hold it to", told)
     names = [_promise(guarantees, field) for field in promised]
-    broken = {field: _counted(counts, [n for n, f in FINDINGS.items() if f == field]) for field in promised}
+    broken = {field: _counted(counts, [n for n, fields in FINDINGS.items() if field in fields]) for field in promised}
     broken = {_promise(guarantees, field): each for field, each in broken.items()} | {"the budget of links": over}
     if any(broken.values()):
         said = (f"{promise} ({each})" for promise, each in broken.items() if each)
@@ -88,6 +89,16 @@ def judgement(
     if not guarantees.exact and not deliveries:
         return Judgement(UNKNOWN, f"nothing was delivered, so {' and '.join(names)} was not put to the test", told)
     return Judgement(VALID, f"kept what is promised: {', '.join(names)}{_faulty(guarantees)}", told)
+
+
+def rules_out(guarantees: Guarantees, finding: str) -> bool:
+    """Whether a promise is broken by a finding of this sort."""
+    return any(getattr(guarantees, field) for field in FINDINGS[finding])
+
+
+def _goes_without(guarantees: Guarantees, field: str) -> bool:
+    """Whether a promise need not be named, as another holds it."""
+    return field == "only_wanted" and guarantees.exact
 
 
 def over_budget(twice: int, waste: int) -> str:
@@ -113,10 +124,10 @@ def _faulty(guarantees: Guarantees) -> str:
 def found(guarantees: Guarantees, counts: Mapping[str, int]) -> str:
     """What was found, whatever was promised; of what nobody promised otherwise, that is said."""
     said = []
-    for name, field in FINDINGS.items():
+    for name, fields in FINDINGS.items():
         if counts[name]:
-            promised = getattr(guarantees, field)
-            said.append(_counted(counts, [name]) + ("" if promised else f" (not promised: {PROMISES[field]})"))
+            promised = rules_out(guarantees, name)
+            said.append(_counted(counts, [name]) + ("" if promised else f" (not promised: {PROMISES[fields[0]]})"))
     return ", ".join(said) or "nothing missed, unwanted, duplicated or out of order"
 
 

@@ -90,8 +90,8 @@ class Audit:
         """Each finding that breaks a promise, with an example."""
         return [
             f"{found.count} {verdicts.words(name)}, e.g. {found.examples[0]}"
-            for name, promise in verdicts.FINDINGS.items()
-            if (found := getattr(self, name)).count and getattr(self.guarantees, promise)
+            for name in verdicts.FINDINGS
+            if (found := getattr(self, name)).count and verdicts.rules_out(self.guarantees, name)
         ]
 
     def __str__(self) -> str:

@@ -23,8 +23,7 @@ def over_budget(
 ) -> Iterator[tuple[str, str]]:
     """What a run spent too much: sort and sentence of the first of each sort, which are `twice` and `waste`."""
     handed = guarantees.hands_over and "stays" in tables and len(tables["stays"]["stay"]) > 0
-    promises = guarantees.exact or guarantees.no_duplicates or guarantees.fifo_per_publisher
-    if not kind.publications or handed or not promises:
+    if not kind.publications or handed or not guarantees.anything:
         return
     went = _crossings(tables, kind, service)
     found = Audit.of(tables, guarantees)

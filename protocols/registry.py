@@ -43,6 +43,12 @@ METRICS: dict[str, Entry] = {
     "publications.outside": Entry(
         "protocols.content.measures:OUTSIDE", "dropped, as no advertisement of their publisher held them"
     ),
+    "gossipsub.payloads": Entry("protocols.gossip.measures:PAYLOADS", "copies of publications over links (level full)"),
+    "gossipsub.ihave": Entry("protocols.gossip.measures:IHAVES", "IHAVE that came over links (level full)"),
+    "gossipsub.iwant": Entry("protocols.gossip.measures:IWANTS", "IWANT (level full)"),
+    "gossipsub.grafts": Entry("protocols.gossip.measures:GRAFTS", "GRAFT (level full)"),
+    "gossipsub.prunes": Entry("protocols.gossip.measures:PRUNES", "PRUNE (level full)"),
+    "gossipsub.idontwant": Entry("protocols.gossip.measures:IDONTWANTS", "IDONTWANT (level full)"),
     "chosen.imbalance": Entry(
         "protocols.topics.measures:IMBALANCE",
         "of the group that was served least evenly, how many times the mean its busiest member was chosen",

@@ -103,6 +103,20 @@ def note_of_promise(scenario: Scenario, i: int, service: ResolvedService, overla
     )
 
 
+def notes_of_protocol(scenario: Scenario, i: int, service: ResolvedService, overlay: Overlay) -> list[str]:
+    """What a protocol has to say of its options on this overlay."""
+    protocol = service.protocol.object
+    model, told = getattr(protocol, "Options", None), getattr(protocol, "remarks", None)
+    if told is None:
+        return []
+
+    def asked() -> list[str]:
+        return list(told(service.options if model is None else model(**service.options), overlay))
+
+    found: list[str] = _tried(scenario, ("services", i), asked)
+    return found
+
+
 def check_promises(scenario: Scenario, service: ResolvedService, overlay: Overlay, faults: Schedule) -> None:
     """ScenarioErrors if a service promises to recover from what is never over, or to be reliable through it.
 

@@ -115,6 +115,7 @@ def _rates(model: Model, number: int, i: int, spec: ServiceSpec, source: SourceS
         settled=spec.settled,
         service_params=spec.params,
         client_broker=model.client_broker,
+        kind=spec.kind_class(spec.params),
     )
     try:
         found = say(source.params, context)

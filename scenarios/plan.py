@@ -27,7 +27,14 @@ from typing import TYPE_CHECKING, Any
 from brokers.errors import InvalidInput
 from brokers.programs import spelling
 from scenarios.adversities import faults_of, limits_of, notes_of, stays_of
-from scenarios.checks import check_promises, check_samples, check_service, check_source, note_of_promise
+from scenarios.checks import (
+    check_promises,
+    check_samples,
+    check_service,
+    check_source,
+    note_of_promise,
+    notes_of_protocol,
+)
 from scenarios.problems import Path as DataPath
 from scenarios.schema import ResolvedService, Scenario
 
@@ -77,6 +84,7 @@ def resolve(scenario: Scenario) -> Model:
         check_promises(scenario, service, overlay, faults)
         if note := note_of_promise(scenario, i, service, overlay):
             notes.append(note)
+        notes += [f"{service.section.name}: {told}" for told in notes_of_protocol(scenario, i, service, overlay)]
         sources = _sources(scenario, i, service, params, groups, overlay, client_broker, files, notes)
         services.append(
             ServiceSpec(

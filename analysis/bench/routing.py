@@ -13,12 +13,14 @@ from analysis.bench import (
     filters_of_topics,
     routing_adverts,
     routing_compared,
+    routing_gossip,
     routing_merging,
     routing_neighbourhood,
     routing_plumtree,
     routing_practice,
     routing_reliable,
     routing_retained,
+    routing_trees,
 )
 from analysis.bench.models import SUBSCRIPTION, Setting, model
 from analysis.bench.rows import REPEATS, Row, medians, row
@@ -40,9 +42,11 @@ class Sizes:
     adverts: routing_adverts.Sizes = field(default=routing_adverts.Sizes())
     merging: routing_merging.Sizes = field(default=routing_merging.Sizes())
     reliable: routing_reliable.Sizes = field(default=routing_reliable.Sizes())
+    trees: routing_trees.Sizes = field(default=routing_trees.Sizes())
     neighbourhood: routing_neighbourhood.Sizes = field(default=routing_neighbourhood.Sizes())
     plumtree: routing_plumtree.Sizes = field(default=routing_plumtree.Sizes())
     compared: routing_compared.Sizes = field(default=routing_compared.Sizes())
+    gossip: routing_gossip.Sizes = field(default=routing_gossip.Sizes())
 
 
 def rows(sizes: Sizes | None = None) -> Iterator[Row]:
@@ -54,10 +58,10 @@ def rows(sizes: Sizes | None = None) -> Iterator[Row]:
 def topic_networks(sizes: Sizes) -> Iterator[Row]:
     """`subscription` over topics, beside the same over ranges that are asked for as often."""
     setting = sizes.topics
-    ranged = _speed(model(setting))
+    ranged = routing_gossip.speed(model(setting))
     size = f"{setting.brokers:,} brokers, {setting.subscriptions:,} filters"
     for wildcards, what in ((0.0, "literal names"), (0.1, "a tenth wildcards")):
-        named = _speed(topic_model(setting, sizes.names, wildcards))
+        named = routing_gossip.speed(topic_model(setting, sizes.names, wildcards))
         value, baseline = medians([named, ranged], sizes.repeats)
         name = f"subscription over topics, {size}, {what}"
         yield row(name, value, "hops/CPU s", least=1e6, baseline=baseline)
@@ -83,13 +87,19 @@ def reliable_delivery(sizes: Sizes) -> Iterator[Row]:
     yield from routing_reliable.rows(sizes.reliable)
 
 
+def trees(sizes: Sizes) -> Iterator[Row]:
+    """Trees of advertisements on overlays with cycles, kept and re-chosen by load."""
+    yield from routing_trees.rows(sizes.trees)
+
+
 def past_outages(sizes: Sizes) -> Iterator[Row]:
     """What comes past brokers that are down."""
     yield from routing_neighbourhood.rows(sizes.neighbourhood)
 
 
 def gossip(sizes: Sizes) -> Iterator[Row]:
-    """Plumtree and HyParView, beside closed forms and published bounds."""
+    """GossipSub; Plumtree and HyParView, beside closed forms and published bounds."""
+    yield from routing_gossip.rows(sizes.gossip)
     yield from routing_plumtree.rows(sizes.plumtree)
 
 
@@ -114,17 +124,7 @@ def topic_model(setting: Setting, names: int, wildcards: float) -> Model:
     return replace(base, services=[service])
 
 
-def _speed(built: Model) -> Callable[[], float]:
-    from brokers.engine.simulate import simulate
-
-    def measure() -> float:
-        run = simulate(built, engine="inline").metrics["run"]
-        return float(run["events_per_s"] * run["loop_wall_s"] / run["cpu_s"])
-
-    return measure
-
-
 PARTS: tuple[Callable[[Sizes], Iterator[Row]], ...] = (
-    topic_networks, topic_indexes, advertisements, merging_and_leases, reliable_delivery, past_outages,
+    topic_networks, topic_indexes, advertisements, merging_and_leases, reliable_delivery, past_outages, trees,
     *routing_practice.PARTS, *routing_retained.PARTS, gossip, all_compared,
 )  # fmt: skip

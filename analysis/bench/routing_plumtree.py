@@ -150,7 +150,7 @@ def _joined_after(brokers: int) -> int:
 
 def left_over(sizes: Sizes) -> Iterator[Row]:
     """Which part of the brokers that are left gets what is published a while after the others have crashed."""
-    told = f"{sizes.crashing} brokers, {sizes.crashed:.0%} crashed at once"
+    told = f"{sizes.crashing:,} brokers that shuffle every second, {sizes.crashed:.0%} crashed at once"
     for protocol in ("hyparview-flooding", "plumtree"):
         shares = [share for seed in sizes.seeds for share in crashed(sizes, protocol, seed)]
         yield row(f"{protocol}, {told}: share that gets each publication", min(shares), "share", least=1.0)

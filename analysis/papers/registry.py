@@ -52,12 +52,13 @@ PAPERS: dict[str, Entry] = {
     ),
     "routing": Entry(
         "analysis.papers.routing:advertisements",
-        "routing among brokers: closed forms and printed numbers of advertisements, merging, leases, clusters, crashes",
+        "routing among brokers: closed forms and printed numbers of advertisements, trees, merging, leases, crashes",
         {
             "further": [
                 "analysis.papers.routing:merging", "analysis.papers.routing:leases",
                 "analysis.papers.routing:rendezvous", "analysis.papers.routing:practice",
                 "analysis.papers.routing:reliable", "analysis.papers.routing:neighbourhood",
+                "analysis.papers.routing:trees",
             ],
             "kind": "content",
             "tiny": "analysis.papers.tiny:routing",
@@ -65,13 +66,17 @@ PAPERS: dict[str, Entry] = {
         },
     ),
     "gossip": Entry(
-        "analysis.papers.gossip_plumtree:plumtree",
-        "gossip: closed forms of Plumtree, bounds of an implementation's tests over HyParView, what crashes leave",
+        "analysis.papers.gossip:closed_forms",
+        "gossip: closed forms of GossipSub and Plumtree, counts and bounds that others printed, what crashes leave",
         {
-            "further": ["analysis.papers.gossip_plumtree:bounds", "analysis.papers.gossip_plumtree:crashes"],
+            "further": [
+                "analysis.papers.gossip:printed", "analysis.papers.gossip:hearing", "analysis.papers.gossip:testnet",
+                "analysis.papers.gossip_plumtree:plumtree", "analysis.papers.gossip_plumtree:bounds",
+                "analysis.papers.gossip_plumtree:crashes",
+            ],
             "kind": "content",
             "tiny": "analysis.papers.gossip_plumtree:tiny",
-            "tiny_network": "analysis.papers.gossip_plumtree:tiny_network",
+            "tiny_network": "analysis.papers.tiny:gossip_in_network",
         },
     ),
 }

@@ -116,6 +116,18 @@ def routing_in_network() -> None:
         paper.practice(report)
 
 
+def gossip_in_network() -> None:
+    """Each protocol that gossips, with a few brokers."""
+    import networkx as nx
+
+    from analysis.papers import gossip_plumtree
+    from analysis.papers.gossip_runs import MS, SECOND, Played, Setting
+
+    ran = Played(Setting(nx.complete_graph(4), 5 * MS, [(3 * SECOND, 0)], seconds=5), 1)
+    ran.payloads_expected(ran.ids[0])
+    gossip_plumtree.tiny_network()
+
+
 def agile_in_network() -> None:
     """Each protocol at one rate of updates."""
     for protocol in agile_network.PROTOCOLS:

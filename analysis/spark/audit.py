@@ -53,7 +53,17 @@ from brokers.faults import AWAY
 from brokers.naming import message_name
 from brokers.padded import Padded
 from brokers.promises import RELIABLE, Excused
-from brokers.verdicts import EXIT_CODES, FINDINGS, UNKNOWN, VALID, VERDICTS, Judgement, judgement, over_budget
+from brokers.verdicts import (
+    EXIT_CODES,
+    FINDINGS,
+    UNKNOWN,
+    VALID,
+    VERDICTS,
+    Judgement,
+    judgement,
+    over_budget,
+    rules_out,
+)
 from scenarios.many.pool import cpus
 
 if TYPE_CHECKING:
@@ -264,8 +274,8 @@ def _begun(trace: Trace, service: Service, sizes: Sizes) -> ServiceAudit:
         publications=sizes.publications, interests=sizes.interests, losses=sizes.losses,
         losses_by_reason=sizes.reasons,
     )  # fmt: skip
-    for name, guarantee in FINDINGS.items():
-        getattr(found, name).declared = bool(getattr(guarantees, guarantee))
+    for name in FINDINGS:
+        getattr(found, name).declared = rules_out(guarantees, name)
     found.unable = trace.need("deliveries", "the audit") or ""
     return found
 

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
+from analysis.spark.answered import answer_of, answered, key_of, told_answer, told_round
 from analysis.spark.rules import rule_of
 from analysis.spark.trace import Service, network_of, services_of
 from analysis.ways.beside import beside as parted
@@ -21,7 +22,8 @@ from analysis.ways.way import Way
 from brokers.engine.runfolder import open_run
 from brokers.errors import InvalidInput
 from brokers.faults import AWAY, EXPIRED, REASONS
-from brokers.naming import message_id, message_name
+from brokers.naming import message_name
+from protocols.explaining import NOT_OWED
 from topology.overlay import broker_label
 
 if TYPE_CHECKING:
@@ -37,23 +39,28 @@ def explain(
     client: int | None = None,
     *,
     beside: str | PathLike[str] | None = None,
+    at_ns: int | None = None,
     trust: bool = False,
 ) -> dict[str, Any]:
     """Everything the trace tells about a message, and about its delivery to a client, given by its number.
 
-    `beside` is another run of the same case: where the ways of a publication differ. `trust` lets runs name code from
-    outside.
+    `beside` is another run of the same case: where the ways of a publication differ. Of a query that a server answers
+    again and again, `at_ns` says when it was due. `trust` lets runs name code from outside.
     """
     run = opened(path)
     services = services_of(run, trust=trust)
     network = network_of(run, services)
     nodes = len(network.names)
-    key = message_id(message, nodes)
+    key = key_of(message, network.names)
+    if at_ns is not None or answer_of(run, services, key) is not None:
+        if beside is not None:
+            raise InvalidInput(f"{message} is answered by a server; `beside` goes with a publication")
+        return answered(run, services, key, at_ns, client)
     publications, changes = _rows(run, "publications", "publication", key), _rows(run, "changes", "change", key)
     if not publications and not changes:
         raise InvalidInput(
-            f"{run.path}: nobody sent a message {message_name(key, nodes)} ({key}); say client#number, as in 37#5, or "
-            "an id from the table publications or changes"
+            f"{run.path}: nobody sent a message {message if '#' in message else message_name(key, nodes)} ({key}); say "
+            "client#number, as in 37#5, or an id from the table publications or changes"
         )
     clients = _clients(run, nodes)
     if client is not None and not 0 <= client < clients:
@@ -92,7 +99,8 @@ def explain(
     if not publications:
         result["change"] = {k: sent[k] for k in ("interest", "settled_ns", "revoked_ns", "gone_ns", "lost")}
         if client is not None:
-            raise InvalidInput(f"{message_name(key, nodes)} is a {result['type']}, which is delivered to nobody")
+            due = "; a query is due at times: say one, as in --at 500ms" if service.kind.server else ""
+            raise InvalidInput(f"{message_name(key, nodes)} is a {result['type']}, which is delivered to nobody{due}")
         if beside is not None:
             raise InvalidInput(f"{message_name(key, nodes)} is a {result['type']}; `beside` goes with a publication")
         return result
@@ -102,6 +110,8 @@ def explain(
         result["to"] = _why(run, service, publications[0], client, hops, deliveries, names, result)
         pair = Pair(Told.of_run(run, service), publications[0], client + nodes)
         result["to"]["why"] = told_of(pair)
+        if pair.told.explaining is not None:
+            result["to"]["said"] = _said_of(result["to"])
     if beside is not None:
         result["beside"] = _beside(run, service, publications[0], client, beside, trust)
     return result
@@ -304,6 +314,18 @@ def _said(
     return f"client {client} did not get it: it never reached broker {home}, and was handled last at {last}; {because}"
 
 
+def _said_of(to: dict[str, Any]) -> str:
+    """The same of a kind that says itself what the definition gives."""
+    rightly = to["why"]["due"] == NOT_OWED
+    reasons = "; ".join(f"interest {each['name']} ({each['when']}) {each['reason']}" for each in to["interests"][:5])
+    told = f": {reasons}" if reasons else ": it never asked for anything in this service"
+    if to["delivered_ns"]:
+        count = len(to["delivered_ns"])
+        times = f", {count} times" if count > 1 else ""
+        return f"client {to['client']} got it{times}{', wrongly' if rightly else ''}{told}"
+    return f"client {to['client']} did not get it{', rightly' if rightly else ''}{told}"
+
+
 def _told_fallen(fallen: list[dict[str, Any]]) -> list[str]:
     """Deliveries that came to nobody, for people."""
     lines = []
@@ -323,6 +345,9 @@ def text(found: dict[str, Any]) -> str:
     """The explanation for people."""
     from topology.units import format_duration
 
+    if found["type"] in ("query", "answer"):
+        why = _told_why(found["to"]["why"]) if "to" in found else []
+        return _clean(told_round(found["round"]) + why if found["type"] == "query" else told_answer(found))
     values = ", ".join("-" if v is None else v if isinstance(v, str) else f"{v:g}" for v in found["values"])
     lines = [
         f"{found['message']} ({found['id']}): {found['type']} of client {found['client']} at broker {found['broker']}, "
@@ -347,6 +372,11 @@ def text(found: dict[str, Any]) -> str:
         lines += [found["to"]["said"], *found["to"]["more"], *_told_why(found["to"]["why"])]
     if "beside" in found:
         lines += ["beside the other run:", *(f"  {each}" for each in found["beside"]["said"])]
+    return _clean(lines)
+
+
+def _clean(lines: list[str]) -> str:
+    """Nothing that a name from a file says moves the cursor."""
     return "\n".join("".join(each if each.isprintable() else "?" for each in line) for line in lines)
 
 
@@ -355,7 +385,10 @@ def _told_why(why: dict[str, Any]) -> list[str]:
     from topology.units import format_duration
 
     sure = "" if why["sure"] else ", as it looks; the trace does not tell all of it"
-    lines = [f"verdict: {why['verdict']}{sure}", *(f"  {each}" for each in why["said"]), "step by step:"]
+    lines = [f"verdict: {why['verdict']}{sure}", *(f"  {each}" for each in why["said"])]
+    if why["rule"]:
+        lines += [f"by the definition: {why['due']}", *(f"  {each}" for each in why["rule"])]
+    lines.append("step by step:")
     steps = shown = why["steps"]
     if len(steps) > _SHOWN_STEPS_MAX:
         shown = [*steps[: _SHOWN_STEPS_MAX // 2], None, *steps[-_SHOWN_STEPS_MAX // 2 :]]

@@ -12,15 +12,16 @@ from typing import Any
 
 from analysis.ways.getting import DELIVERED, disorder, twice, unasked
 from analysis.ways.missing import LOST_IT, UNDER_WAY, missed
+from analysis.ways.owed import NOT_DELIVERED, NOT_WANTED, owed
 from analysis.ways.pair import Decision, Pair, plain
 from analysis.ways.steps import steps
 from analysis.ways.told import Row
 
-NOT_WANTED, NOT_DELIVERED = "not wanted", "not delivered"
-
 
 def decided(pair: Pair) -> Decision:
     """What became of a pair."""
+    if pair.told.explaining is not None:
+        return owed(pair)
     if len(pair.got) > 1:
         decision = twice(pair)
         if pair.told.kind.counts_copies:

@@ -6,7 +6,7 @@ a subscription caused is taken to tell of it, one that a withdrawal caused to wi
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from analysis.ways.told import Fault, Hop, Row, Told
@@ -65,7 +65,8 @@ class Hearing:
         hops = sorted(hop for hop in hops if hop.cause >= 0)
         self.told.learn({hop.cause for hop in hops})
         self._learn({hop.word for hop in hops if hop.type in self._changing} | self._interests(hops))
-        return [heard for hop in hops if (heard := self._heard(hop)) is not None]
+        found = [heard for hop in hops if (heard := self._heard(hop)) is not None]
+        return found if self.told.explaining is None else list(_fresh(found))
 
     def last_change(self, broker: int, before: Hop) -> Hop | None:
         """The last message of any change that a broker handled before an event of its own."""
@@ -86,8 +87,12 @@ class Hearing:
             self._begun.update(dict.fromkeys(new))
             rows = self.told.rows("changes", interest=new)
             for row in sorted(rows, key=lambda row: -row["issued_ns"]):
-                if row["operation"] in self.told.kind.interests:
+                if row["operation"] in self.told.kind.interests and self._counts(row, self._begun[row["interest"]]):
                     self._begun[row["interest"]] = row
+
+    def _counts(self, row: Row, later: Row | None) -> bool:
+        """Whether a change that came before another of the same interest stands for it: not if that alone wants it."""
+        return later is None or self.told.decides or self.wants(row) or not self.wants(later)
 
     def _heard(self, hop: Hop) -> Heard | None:
         kind, cause = self.told.kind, self.told.change(hop.cause)
@@ -104,6 +109,18 @@ class Hearing:
         if cause is None or cause["operation"] not in self._changing:
             return None
         return Heard(hop, TOLD if cause["operation"] in kind.interests else WITHDRAWN, False, about)
+
+
+def _fresh(heard: Iterable[Heard]) -> Iterator[Heard]:
+    """Without messages of a protocol's own by which a broker is not told of an interest, since it was already."""
+    told: set[tuple[int, int]] = set()
+    for each in heard:
+        assert each.hop is not None
+        about = each.hop.broker, each.about["interest"]
+        if each.sure:
+            (told.add if each.says == TOLD else told.discard)(about)
+        if each.sure or each.says != TOLD or about not in told:
+            yield each
 
 
 def forgot(told: Told, broker: int, since: tuple[int, ...], until_ns: int) -> Fault | None:

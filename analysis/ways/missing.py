@@ -24,11 +24,11 @@ def missed(pair: Pair) -> Decision:
         return _not_advertised(pair)
     distance, following = pair.told.nearer(pair.home)
     lost = _lost(pair, distance)
-    reached = [broker for broker in pair.way.at if broker in distance]
+    reached = [broker for broker in pair.carried.at if broker in distance]
     if lost is not None and (not reached or distance[lost.towards or 0] < min(distance[each] for each in reached)):
         return lost
     if not reached:
-        return _nowhere(pair)
+        return nowhere(pair)
     stop = min(reached, key=lambda broker: (distance[broker], broker))
     if stop == pair.home:
         return _at_home(pair, stop)
@@ -42,16 +42,16 @@ def _not_advertised(pair: Pair) -> Decision:
     return Decision(NOT_ADVERTISED, [said], home)
 
 
-def _nowhere(pair: Pair) -> Decision:
+def nowhere(pair: Pair) -> Decision:
     home = pair.publication["broker"]
     down = _down(pair, home, pair.sent_ns)
     said = f"No broker handled {pair.name}."
     if down is None:
         return Decision(LOST_IT, [said, "Why, the trace does not tell."], home, sure=False)
-    return Decision(LOST_IT, [said, _said_down(pair, down)], home, fault=down)
+    return Decision(LOST_IT, [said, said_down(pair, down)], home, fault=down)
 
 
-def _said_down(pair: Pair, fault: Fault) -> str:
+def said_down(pair: Pair, fault: Fault) -> str:
     return f"{lasts(fault).capitalize()} {pair.told.what(fault)}."
 
 
@@ -65,7 +65,7 @@ def _down(pair: Pair, broker: int, at_ns: int) -> Fault | None:
     )  # fmt: skip
 
 
-def _fault_of(pair: Pair, link: int, at_ns: int) -> Fault | None:
+def fault_of(pair: Pair, link: int, at_ns: int) -> Fault | None:
     """What was wrong with a link, or a broker at its ends, at a time or while a message was on it."""
     row = pair.told.links[link]
     arrives = at_ns + row["delay_ns"]
@@ -78,18 +78,19 @@ def _fault_of(pair: Pair, link: int, at_ns: int) -> Fault | None:
 def _lost(pair: Pair, distance: dict[int, int]) -> Decision | None:
     """A copy that was lost on its way to a broker that never got one; of several, that which came nearest."""
     links = pair.told.links
-    rows = [row for row in pair.way.losses if row["link"] >= 0 and links[row["link"]]["to"] not in pair.way.at]
+    rows = [row for row in pair.carried.losses if row["link"] >= 0 and links[row["link"]]["to"] not in pair.carried.at]
     if not rows:
         return None
     row = min(rows, key=lambda row: (distance.get(links[row["link"]]["to"], 1 << 62), row["time_ns"]))
-    link, fault = links[row["link"]], _fault_of(pair, row["link"], row["time_ns"])
+    link, fault = links[row["link"]], fault_of(pair, row["link"], row["time_ns"])
     said = [f"{pair.at(link['from'])} sent {pair.name} to {pair.at(link['to'])} at {when(row['time_ns'])}, "
             f"and it was lost there ({why_lost(row)})."]  # fmt: skip
     if fault is not None:
-        said.append(_said_down(pair, fault))
+        said.append(said_down(pair, fault))
     others = [
-        each for each in sorted(pair.way.at)
-        if each != link["from"] and pair.told.link(each, link["to"]) >= 0 and link["to"] not in pair.way.passed_on(each)
+        each for each in sorted(pair.carried.at)
+        if each != link["from"] and pair.told.link(each, link["to"]) >= 0
+        and link["to"] not in pair.carried.passed_on(each)
     ]  # fmt: skip
     if others:
         also = "has a link to" if len(others) == 1 else "have links to"
@@ -102,15 +103,15 @@ def _towards(pair: Pair, stop: int, following: dict[int, int]) -> int:
     for heard in pair.heard(stop):
         if pair.is_mine(heard) and heard.says == TOLD and heard.link is not None and heard.link >= 0:
             neighbour: int = pair.told.links[heard.link]["from"]
-            if neighbour not in pair.way.at:
+            if neighbour not in pair.carried.at:
                 return neighbour
     return following[stop]
 
 
 def _at_home(pair: Pair, stop: int) -> Decision:
     """It came to the client's broker, which did not deliver it."""
-    hop = pair.way.at[stop][0]
-    for row in pair.way.losses:
+    hop = pair.carried.at[stop][0]
+    for row in pair.carried.losses:
         if row["link"] < 0 and row["client"] == pair.client:
             said = (
                 f"{pair.at(stop)} handled {pair.name} at {when(hop.time_ns)}; its delivery was lost ({why_lost(row)})."
@@ -122,7 +123,7 @@ def _at_home(pair: Pair, stop: int) -> Decision:
     said = (
         f"{pair.at(stop)}, the client's own broker, handled {pair.name} at {when(hop.time_ns)} and did not deliver it."
     )
-    return _with(said, _known(pair, stop, None, hop))
+    return _with(said, knew(pair, stop, None, hop))
 
 
 def _with(said: str, decision: Decision) -> Decision:
@@ -141,8 +142,8 @@ def _fell(pair: Pair, hop: Hop) -> Fault | None:
 
 def _short(pair: Pair, stop: int, towards: int) -> Decision:
     """It came to a broker that did not pass it on to where the client is."""
-    hop = pair.way.at[stop][0]
-    to = [each for each in pair.way.passed_on(stop) if each != towards]
+    hop = pair.carried.at[stop][0]
+    to = [each for each in pair.carried.passed_on(stop) if each != towards]
     said = (
         f"{pair.at(stop)} handled {pair.name} at {when(hop.time_ns)} and passed it on to {pair.several(to)}"
         f"{',' if to else ';'} not to {pair.at(towards)}, behind which {pair.told.client(pair.client)} is."
@@ -150,14 +151,14 @@ def _short(pair: Pair, stop: int, towards: int) -> Decision:
     if not pair.told.is_tree:
         said += f" (There are cycles; of the brokers that handled it, {pair.at(stop)} is nearest to the client.)"
     if (down := _fell(pair, hop)) is not None:
-        return Decision(LOST_IT, [said, _said_down(pair, down)], stop, towards, fault=down)
+        return Decision(LOST_IT, [said, said_down(pair, down)], stop, towards, fault=down)
     delay = pair.told.links[pair.told.link(stop, towards)]["delay_ns"]
     if hop.finish_ns + delay >= pair.told.ends:
         return Decision(UNDER_WAY, [said, "The run ended before it can have come there."], stop, towards)
-    return _with(said, _known(pair, stop, towards, hop))
+    return _with(said, knew(pair, stop, towards, hop))
 
 
-def _known(pair: Pair, stop: int, towards: int | None, hop: Hop) -> Decision:
+def knew(pair: Pair, stop: int, towards: int | None, hop: Hop) -> Decision:
     """What a broker had handled, before a copy came to it, of what wants that copy on the client's side."""
     side = -1 if towards is None else pair.told.link(towards, stop)
     heard = [each for each in pair.heard(stop) if pair.is_mine(each) or (each.link == side and towards is not None)]
@@ -217,11 +218,11 @@ def _withheld(pair: Pair, stop: int, towards: int | None, known: Heard, hop: Hop
 def _forgotten(pair: Pair, stop: int, towards: int | None, known: Heard, fault: Fault) -> Decision:
     said = [
         f"It had heard of {_since(pair, known)}.",
-        _said_down(pair, fault),
+        said_down(pair, fault),
         f"After that it heard no more of {pair.asked(known.about)} by then.",
     ]
     hops = [each for each in pair.told.hops(broker=stop, cause=-1) if each.link >= 0]
-    begin, end = fault.end_ns, pair.way.at[stop][0].time_ns
+    begin, end = fault.end_ns, pair.carried.at[stop][0].time_ns
     came = [each for each in hops if begin <= each.time_ns < end and each.body < 0]
     if came:
         types = sorted({_type(pair, each) for each in came})
@@ -242,7 +243,7 @@ def _taken_back(
     if first is not None:
         said.append(f"It had heard of {_since(pair, first)}.")
     if fault is not None:
-        said.append(_said_down(pair, fault))
+        said.append(said_down(pair, fault))
     what = f"the withdrawal of {pair.asked(over.about)}" if over.sure else f"a {_type(pair, over.hop)}"
     said.append(
         f"At {when(over.hop.time_ns)} it handled {what} from {source}, caused by {pair.because(over.hop.cause)}; "
@@ -271,9 +272,9 @@ def _ignorant(pair: Pair, stop: int, towards: int | None, hop: Hop, heard: list[
 
 def _never(pair: Pair, stop: int, towards: int | None, said: list[str]) -> Decision:
     told, first = pair.told, pair.standing[0]
-    lost = _lost_change(pair)
+    lost = lost_change(pair, pair.mine)
     if lost is not None:
-        fault = _fault_of(pair, lost["link"], lost["time_ns"])
+        fault = fault_of(pair, lost["link"], lost["time_ns"])
         said.append(f"A message caused by {told.message(first['change'])} was lost {told.over(lost['link'])} "
                     f"at {when(lost['time_ns'])} ({why_lost(lost)}).")  # fmt: skip
         return Decision(LOST_IT, said, stop, towards, first["change"], fault)
@@ -283,9 +284,9 @@ def _never(pair: Pair, stop: int, towards: int | None, said: list[str]) -> Decis
     return Decision(NEVER_TOLD, said, stop, towards, first["change"], held=_held_at(pair, stop))
 
 
-def _lost_change(pair: Pair) -> Row | None:
-    """A message of the client's interest that was lost on a link."""
-    rows = [row for row in pair.told.rows("losses", cause=pair.mine) if row["link"] >= 0]
+def lost_change(pair: Pair, changes: set[int]) -> Row | None:
+    """A message of some changes that was lost on a link."""
+    rows = [row for row in pair.told.rows("losses", cause=changes) if row["link"] >= 0]
     return min(rows, key=lambda row: row["time_ns"], default=None)
 
 
@@ -338,4 +339,4 @@ def _stopped(pair: Pair, stop: int) -> Iterator[str]:
         yield f"{pair.at(at)} had told {pair.at(onward)} of {pair.asked(other)}, which {pair.want} it too{ended}."
     for fault in told.faults:
         if fault.begin_ns <= hop.time_ns and (fault.link >> 1 == link >> 1 >= 0 or fault.broker in (at, onward)):
-            yield _said_down(pair, fault)
+            yield said_down(pair, fault)

@@ -11,6 +11,7 @@ from analysis.ways.hearing import TOLD, Heard, Hearing
 from analysis.ways.told import Fault, Row, Told
 from analysis.ways.way import Way
 from brokers.contract import MESSAGE
+from protocols.explaining import Due
 from topology.units import format_duration
 
 EVENTS_FEW = 60  # of which all are told, wherever they were
@@ -32,6 +33,8 @@ class Decision:
     sure: bool = True  # whether the trace says so; else it is what it looks like
     held: int | None = None  # where the way of the change stops
     last: int | None = None  # the change that the broker had handled last, where that may have to do with it
+    due: str = ""  # what the definition says: owed, excused, free, not owed
+    rule: list[str] = field(default_factory=list)  # and why, in sentences
 
     def but(self, *said: str) -> Decision:
         """The same with more to say."""
@@ -45,6 +48,8 @@ class Pair:
     def __init__(self, told: Told, publication: Row, client: int, home: int | None = None) -> None:
         self.told, self.publication, self.client = told, publication, client
         self.way = Way(told, publication)
+        types = None if told.explaining is None else told.explaining.carries
+        self.carried = self.way if types is None else Way(told, publication, types)  # what brings it to who gets it
         self.hearing = Hearing(told, publication)
         rows = told.rows("changes", client=client, service=told.service)
         self.changes = sorted(rows, key=lambda row: (row["issued_ns"], row["change"]))
@@ -69,6 +74,12 @@ class Pair:
         if not self.told.kind.advertised:
             return False
         return bool(self.told.rows("outside", publication=self.publication["publication"]))
+
+    @cached_property
+    def due(self) -> Due:
+        """What the definition says, where values alone do not."""
+        due: Due = self.told.explaining.due(self.told.asked(self.publication, self.client))
+        return due
 
     @cached_property
     def end_ns(self) -> int:
@@ -107,7 +118,11 @@ class Pair:
         return {row["change"] for row in self.standing or self.wanting}
 
     def is_mine(self, heard: Heard) -> bool:
-        return heard.about["change"] in self.mine
+        return heard.about["interest"] in self._interests
+
+    @cached_property
+    def _interests(self) -> set[int]:
+        return {row["interest"] for row in self.standing or self.wanting}
 
     def heard(self, broker: int) -> list[Heard]:
         """What a broker handled of interests that want it."""
@@ -161,7 +176,8 @@ class Pair:
             return []
         side = self.told.link(decision.towards, decision.broker)
         heard = [each for each in self.heard(decision.broker) if each.link == side and not self.is_mine(each)]
-        begun = self.way.at[decision.broker][0].place if self.way.at.get(decision.broker) else (self.end_ns,)
+        here = self.carried.at.get(decision.broker)
+        begun = here[0].place if here else (self.end_ns,)
         return [each for each in heard if each.place < begun][-_OTHERS_MOST:]
 
     # ---- in words ------------------------------------------------------------------------------------
@@ -226,6 +242,8 @@ def plain(decision: Decision, told: Told) -> dict[str, Any]:
             "what": told.what(fault), "begin_ns": fault.begin_ns, "end_ns": fault.end_ns,
         },
         "by_ns": decision.by_ns,
+        "due": decision.due,
+        "rule": decision.rule,
         "sure": decision.sure,
         "said": decision.said,
     }  # fmt: skip

@@ -89,8 +89,8 @@ def of_pair(pair: Pair, decision: Decision | None = None) -> Picture:
     interests = {row["interest"] for row in pair.standing or pair.wanting} | {each.about["interest"] for each in heard}
     changes = {row["change"] for row in told.rows("changes", interest=interests)} if interests else set()
     changes |= {each.hop.cause for each in heard if each.hop is not None}
-    if decision is not None and decision.last is not None:
-        changes.add(decision.last)
+    if decision is not None:
+        changes |= {each for each in (decision.last, decision.change) if each is not None}
     hops = {*pair.way.hops, *(told.hops(cause=changes) if changes else [])}
     count = len(hops)
     if count > EVENTS_FEW:
@@ -104,6 +104,38 @@ def of_pair(pair: Pair, decision: Decision | None = None) -> Picture:
     deliveries = pair.got if elsewhere else pair.way.deliveries
     drawn = _picture(told, title, hops, losses, deliveries, (first, pair.end_ns), [pair.way], pair.home)
     return replace(drawn, elsewhere=elsewhere)
+
+
+def of_messages(told: Told, title: str, ways: list[Way], changes: set[int], types: set[int], client: Row) -> Picture:
+    """Messages of a server to a client, with what of some changes matters: messages of some types.
+
+    `client` is a change of its own.
+    """
+    hops = {hop for hop in told.hops(cause=changes) if hop.type in types} if changes else set()
+    hops |= {hop for way in ways for hop in way.hops}
+    count = len(hops)
+    if count > EVENTS_FEW:
+        _, following = told.nearer(client["broker"])
+        at, near = max(hop.broker for hop in hops), {client["broker"]}
+        while at in following and at not in near:
+            near.add(at)
+            at = following[at]
+        hops = {hop for hop in hops if hop.broker in near}
+    losses = [row for way in ways for row in way.losses]
+    deliveries = [row for way in ways for row in way.deliveries if row["client"] == client["client"]]
+    between = min((hop.time_ns for hop in hops), default=0), max((hop.time_ns for hop in hops), default=0)
+    drawn = _picture(told, title, hops, losses, deliveries, between, ways, client["broker"])
+    return replace(drawn, elsewhere=count - len(hops))
+
+
+def of_events(told: Told, title: str, hops: Iterable[Hop], more: Iterable[Line] = ()) -> Picture:
+    """Some events, and what else there is to show."""
+    hops = set(hops)
+    between = min((hop.time_ns for hop in hops), default=0), max((hop.time_ns for hop in hops), default=0)
+    drawn = _picture(told, title, hops, [], [], between, [], None)
+    lines = sorted([*drawn.lines, *more])
+    columns = sorted({*drawn.columns, *(line.broker for line in more)})
+    return replace(drawn, lines=lines, columns=columns, names={each: told.names[each] for each in columns})
 
 
 def of_way(way: Way) -> Picture:

@@ -6,8 +6,9 @@ from typing import Any
 
 from analysis.ways.hearing import TOLD
 from analysis.ways.pair import Decision, Pair, lasts
-from analysis.ways.told import why_lost
+from analysis.ways.told import Hop, why_lost
 
+_LEANING_MOST = 30  # events of a change of others that are told
 Step = tuple[int, int, str, str]  # when, its place among what is at the same time, where, what
 
 
@@ -15,7 +16,7 @@ def steps(pair: Pair, decision: Decision) -> list[dict[str, Any]]:
     """Steps as plain data: time_ns, broker, what."""
     near = pair.near(decision)
     found: list[Step] = [*_interests(pair), *_hearing(pair, decision, near), *_last(pair, decision), *_faults(pair)]
-    found += _way(pair, near)
+    found += _way(pair, near) + _leaning(pair, decision) + _decided(pair)
     return [{"time_ns": at, "broker": where, "what": what} for at, _, where, what in sorted(found)]
 
 
@@ -54,6 +55,31 @@ def _hearing(pair: Pair, decision: Decision, near: set[int]) -> list[Step]:
     return found
 
 
+def _leaning(pair: Pair, decision: Decision) -> list[Step]:
+    """The way of a change that the decision turns on, where it is none of the client's interests."""
+    told, change = pair.told, decision.change
+    row = None if change is None or told.explaining is None else told.change(change)
+    if row is None or row["interest"] in {each["interest"] for each in pair.standing or pair.wanting}:
+        return []
+    name, operation = told.message(row["change"]), told.type_name(row["operation"])
+    found = [(row["issued_ns"], 0, pair.at(row["broker"]), f"{told.client(row['client'])} sends {name} ({operation})")]
+    for hop in told.hops(cause=row["change"])[:_LEANING_MOST]:
+        if hop.link >= 0:
+            source = pair.at(told.links[hop.link]["from"])
+            found.append((hop.time_ns, 1, pair.at(hop.broker), f"is told of {name} by {source}"))
+    return found
+
+
+def _decided(pair: Pair) -> list[Step]:
+    """When it was decided who gets it, where somebody decides that first."""
+    if pair.told.explaining is None or pair.due.decided is None:
+        return []
+    decided = pair.due.decided
+    client = pair.told.client(pair.client)
+    what = f"decides who gets {pair.name}: {client} does{'' if decided.named else ' not'}"
+    return [(decided.time_ns, 3, pair.at(decided.broker), what)]
+
+
 def _last(pair: Pair, decision: Decision) -> list[Step]:
     """The change that the broker had handled last before it withheld."""
     if decision.last is None or decision.broker is None:
@@ -79,9 +105,7 @@ def _way(pair: Pair, near: set[int]) -> list[Step]:
             source = f"from {pair.at(told.links[hop.link]['from'])}"
         else:
             source = "by a timer" if hop.kind == 2 else f"from {told.client(pair.publication['client'])}"
-        to = [each.broker for each in way.sent(hop) if each.broker != hop.broker]
-        onward = f", sends it to {pair.several(to)}" if to else ""
-        found.append((hop.time_ns, 2, pair.at(hop.broker), f"handles {pair.name} {source}{onward}"))
+        found.append((hop.time_ns, 2, pair.at(hop.broker), f"{_does(pair, hop)} {source}{_onward(pair, hop)}"))
     for row in way.losses:
         if row["link"] >= 0 and told.links[row["link"]]["from"] in near:
             link = told.links[row["link"]]
@@ -89,6 +113,31 @@ def _way(pair: Pair, near: set[int]) -> list[Step]:
             found.append((row["time_ns"], 3, pair.at(link["from"]), what))
     for row in pair.got:
         found.append((row["time_ns"], 4, pair.at(row["broker"]), f"delivers {pair.name} to {told.client(pair.client)}"))
+    return found
+
+
+def _does(pair: Pair, hop: Hop) -> str:
+    """What a broker does by an event."""
+    explaining = pair.told.explaining
+    if explaining is not None and hop.type in explaining.asks:
+        return f"gets the question who wants {pair.name}"
+    if explaining is not None and hop.type in explaining.answers:
+        return "gets an answer to that"
+    return f"handles {pair.name}"
+
+
+def _onward(pair: Pair, hop: Hop) -> str:
+    """What it sends then, as far as it arrived."""
+    sent = [each for each in pair.way.sent(hop) if each.broker != hop.broker]
+    explaining, found = pair.told.explaining, ""
+    asks, answers = ((), ()) if explaining is None else (explaining.asks, explaining.answers)
+    parts = {
+        "asks": [each.broker for each in sent if each.type in asks],
+        "answers": [each.broker for each in sent if each.type in answers],
+        "sends it to": [each.broker for each in sent if each.type not in asks and each.type not in answers],
+    }
+    for what, to in parts.items():
+        found += f", {what} {pair.several(to)}" if to else ""
     return found
 
 

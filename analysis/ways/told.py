@@ -11,12 +11,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from brokers.contract import Kind
+from analysis.spark.trace import network_of
+from brokers.contract import Guarantees, Kind
 from brokers.engine.parts import read_part
+from brokers.engine.trace_schema import TABLES
 from brokers.errors import InvalidInput, RunDamaged
 from brokers.faults import LOST, REASONS, STATES
 from brokers.names import load_as
 from brokers.naming import message_name
+from protocols.explaining import Asked
 from topology.overlay import broker_label
 
 if TYPE_CHECKING:
@@ -24,6 +27,7 @@ if TYPE_CHECKING:
     from brokers.engine.runfolder import RunFolder
 
 Row = dict[str, Any]
+Columns = dict[str, Any]
 DOWN, SLOW, CUT, WORN = range(4)  # what the table `faults` says
 
 
@@ -64,6 +68,8 @@ class Fault(NamedTuple):
         return self.begin_ns <= end_ns and (self.end_ns < 0 or self.end_ns >= begin_ns)
 
 
+_WHOLE = ("brokers", "changes", "dependencies", "losses", "doubled", "faults", "publications")
+
 Ask = Callable[[str, Mapping[str, Any]], list[Row]]  # rows of a table whose columns have these values, or one of a set
 
 
@@ -75,6 +81,9 @@ class Told:
     kind: Kind
     service: int
     ends: int = 1 << 62  # what arrives from then on is not handled any more
+    promises: Callable[[], Guarantees] = Guarantees
+    options: Mapping[str, Any] = field(default_factory=dict)  # of the protocol
+    seed: int = 1
     _changes: dict[int, Row | None] = field(default_factory=dict)
 
     @classmethod
@@ -83,13 +92,17 @@ class Told:
         scenario = run.manifest["scenario"]
         return cls(
             lambda table, equal: rows_of(run, table, equal), service.kind, service.number,
-            scenario["duration"] + scenario["drain"],
+            scenario["duration"] + scenario["drain"], lambda: service.guarantees(network_of(run, [service])),
+            service.options, run.manifest["seed"],
         )  # fmt: skip
 
     @classmethod
-    def of_tables(cls, tables: Mapping[str, Mapping[str, Any]], kind: Kind, ends: int = 1 << 62) -> Told:
+    def of_tables(
+        cls, tables: Mapping[str, Mapping[str, Any]], kind: Kind, ends: int = 1 << 62,
+        promises: Callable[[], Guarantees] = Guarantees, options: Mapping[str, Any] | None = None, seed: int = 1,
+    ) -> Told:  # fmt: skip
         """Of the only service of a run in memory."""
-        return cls(lambda table, equal: _of(tables[table], equal), kind, 0, ends)
+        return cls(lambda table, equal: _of(tables.get(table, {}), equal), kind, 0, ends, promises, options or {}, seed)
 
     def rows(self, table: str, **equal: Any) -> list[Row]:
         """Rows of a table whose columns have these values, or one of a set; `since` and `until` bound time_ns."""
@@ -99,6 +112,31 @@ class Told:
         """Events of this service, in the order of time."""
         rows = self.rows("hops", service=self.service, **equal)
         return sorted(Hop(*(row[name] for name in Hop._fields)) for row in rows)
+
+    def columns(self, table: str, **equal: Any) -> Columns:
+        """The same by column, as judges take tables."""
+        return self.as_columns(table, self.rows(table, **equal))
+
+    def as_columns(self, table: str, rows: list[Row]) -> Columns:
+        """Rows of a table by column."""
+        names = [column.name for column in (TABLES.get(table) or self.kind.tables[table]).columns]
+        return {name: _column([row[name] for row in rows]) for name in names}
+
+    def asked(self, publication: Row, client: int) -> Asked:
+        """A publication and a client, as a kind's explanation takes them."""
+        id_ = publication["publication"]
+        own = [
+            name for name, table in self.kind.tables.items()
+            if any(column.name == "publication" for column in table.columns)
+        ]  # fmt: skip
+        alone = {name: self.columns(name, publication=id_) for name in ("publications", "deliveries", *own)}
+        alone["hops"] = self.columns("hops", body=id_)
+        return Asked({**alone, **self.whole}, {**self.whole, **alone}, self.promises(), self.service, id_, client)
+
+    @cached_property
+    def whole(self) -> dict[str, Columns]:
+        """The tables that judges ask about all of a run, but what brokers handled."""
+        return {name: self.columns(name) for name in _WHOLE}
 
     # ---- the overlay ---------------------------------------------------------------------------------
 
@@ -171,6 +209,17 @@ class Told:
         return self.kind.pair_by_pair
 
     @cached_property
+    def explaining(self) -> Any:
+        """What says what the definition gives, where values alone do not; None where the kind has none."""
+        target = self.kind.manifest.explains
+        return load_as("explanations", target)(self.kind) if target else None
+
+    @property
+    def answers(self) -> bool:
+        """Whether a server answers queries again and again, and the kind explains that."""
+        return hasattr(self.explaining, "answered")
+
+    @cached_property
     def in_wholes(self) -> bool:
         """Whether answers are right or wrong as wholes, by the audit rule."""
         rule = self.kind.manifest.audit_rule
@@ -178,11 +227,16 @@ class Told:
 
     def wants(self, publication: Row, change: Row) -> bool:
         """Whether the interest that a change begins wants a publication; where values do not decide, it may."""
+        if self.explaining is not None:
+            return self._readable(change, lambda: self.explaining.may_want(publication, change))
         if not self.decides:
             return True
         interest, values = (np.asarray(row["values"], np.float64) for row in (change, publication))
+        return self._readable(change, lambda: bool(self.kind.oracle({0: interest}, values)))
+
+    def _readable(self, change: Row, ask: Callable[[], bool]) -> bool:
         try:
-            return bool(self.kind.oracle({0: interest}, values))
+            return ask()
         except (ArithmeticError, LookupError, TypeError, ValueError) as error:
             raise InvalidInput(f"what {self.message(change['change'])} asks for cannot be read: {error}") from error
 
@@ -197,6 +251,9 @@ class Told:
 
     def message(self, id: int) -> str:
         """The name of a message; the change of what stood from the beginning is less than nothing."""
+        server = id >> 32
+        if self.kind.server and 0 < server < self.nodes:
+            return f"{self.names[server]}#{id & 0xFFFFFFFF}"
         return message_name(abs(id), self.nodes)
 
     def client(self, entity: int) -> str:
@@ -205,6 +262,8 @@ class Told:
     def type_name(self, type: int) -> str:
         """What a message is called; those of protocols have a number only."""
         names = {number: name for name, number in self.kind.types.items()}
+        if self.explaining is not None:
+            names |= self.explaining.called
         return names.get(type, f"message of type {type}")
 
     def over(self, link: int) -> str:
@@ -255,6 +314,11 @@ def _filters(equal: Mapping[str, Any]) -> list[tuple[str, str, Any]]:
         else (name, "in" if isinstance(value, set) else "=", value)
         for name, value in equal.items()
     ]  # fmt: skip
+
+
+def _column(values: list[Any]) -> Any:
+    """An array; of lists, the lists."""
+    return values if values and isinstance(values[0], list) else np.array(values, np.int64 if not values else None)
 
 
 def _plain(column: Any) -> Sequence[Any]:

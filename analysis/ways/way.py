@@ -1,4 +1,4 @@
-"""The way of one publication: which event sent which, as far as times and links tell.
+"""The way of one publication, or of its messages of some types: which event sent which, as far as times and links tell.
 
 A trace says of an event over which link it came, not which event sent it. Sent has it the last event with the same body
 that its neighbour was done with a link's delay before.
@@ -7,6 +7,7 @@ that its neighbour was done with a link's delay before.
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Collection
 from functools import cached_property
 
 from analysis.ways.told import Hop, Row, Told
@@ -16,13 +17,14 @@ from brokers.contract import MESSAGE
 class Way:
     """See the module."""
 
-    def __init__(self, told: Told, publication: Row) -> None:
+    def __init__(self, told: Told, publication: Row, types: Collection[int] | None = None) -> None:
         self.told, self.publication, self.id = told, publication, int(publication["publication"])
-        self.hops = told.hops(body=self.id)
+        self.hops = [hop for hop in told.hops(body=self.id) if types is None or hop.type in types]
         self.at: dict[int, list[Hop]] = defaultdict(list)
         for hop in self.hops:
             self.at[hop.broker].append(hop)
-        self.losses = sorted(told.rows("losses", body=self.id), key=lambda row: (row["time_ns"], row["link"]))
+        lost = [row for row in told.rows("losses", body=self.id) if types is None or row["type"] in types]
+        self.losses = sorted(lost, key=lambda row: (row["time_ns"], row["link"]))
 
     @cached_property
     def doubled(self) -> list[Row]:
@@ -48,6 +50,9 @@ class Way:
             before = hop.time_ns - link["delay_ns"]
             done = [each for each in self.at[link["from"]] if each.finish_ns <= before and each.time_ns < hop.time_ns]
             exact = [each for each in done if each.finish_ns == before]
+            alike = [each for each in self.at[hop.broker] if (each.link, each.time_ns) == (hop.link, hop.time_ns)]
+            if 1 < len(exact) <= len(alike):  # links keep their order
+                return exact[alike.index(hop) * len(exact) // len(alike)]
             return max(exact or done, default=None)
         if hop.kind == MESSAGE:
             return None

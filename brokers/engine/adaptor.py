@@ -52,13 +52,13 @@ class PlainAdaptor(ShardProtocol):
         both = (protocol, protocol.server)  # the same in every shard, whichever of the two it has
         self.opens = any(getattr(each, "opens", False) for each in both)  # type: ignore[misc]
         self._opening = self.opens and env.latent is not None
+        self.sees_load = any(_sees_load(each, env.options) for each in both)  # type: ignore[misc]
         self.brokers = {b: self._broker(b) for b in local.tolist()}
         if env.server >= 0 and env.local[env.server]:
             self.brokers[env.server] = self._broker(env.server)
         self._runs = runs and getattr(protocol, "on_run", None) is not None and not self._opening
         self._all = not server_only
         self.hears_faults = any(_hears(each, env.options) for each in both)  # type: ignore[misc]
-        self.sees_load = any(getattr(each, "sees_load", False) for each in both)  # type: ignore[misc]
         self._faults = self.hears_faults or env.forgetful or self._opening  # whether there are any among events
 
     def _broker(self, broker: int, stored: Store | None = None) -> Any:
@@ -74,7 +74,7 @@ class PlainAdaptor(ShardProtocol):
     def _node(self, broker: int) -> Node:
         parts = (self.env, broker, self.home.table(), self._outgoing, self.shared)
         node = OpeningNode(self.env.latent, self.protocol.watches, *parts) if self._opening else Node(*parts)
-        node.sees_load = self.protocol.sees_load
+        node.sees_load = self.sees_load
         return node
 
     def timer_min_by_broker(self) -> Ints:
@@ -223,6 +223,12 @@ def _hears(protocol: Any, options: Any) -> bool:
     """Whether a class of brokers wants to be told of faults; one that serves arrays beside a server has no say."""
     asked = getattr(protocol, "wants_faults", None)
     return bool(asked(options)) if asked is not None else getattr(protocol, "on_fault", None) is not None
+
+
+def _sees_load(protocol: Any, options: Any) -> bool:
+    """Whether brokers of a class read their load with these options."""
+    asked = getattr(protocol, "wants_load", None)
+    return bool(asked(options)) if asked is not None else getattr(protocol, "sees_load", False)
 
 
 # ---- checkpoints: a broker object as plain data ------------------------------------------------------

@@ -123,7 +123,7 @@ def write_tables(
         _write_links(writer, model, result)
         _write_brokers(writer, model, result)
         if model.faults:
-            writer.write("faults", **_faults(model.faults))
+            writer.write("faults", **fault_columns(model.faults))
         if model.stays is not None:
             writer.write("stays", **_stays(model.stays, model.overlay.nodes))
         service, attribute, code, text = rows_of(model.services)
@@ -184,7 +184,7 @@ def _write_brokers(writer: Any, model: Model, result: Result) -> None:
     )
 
 
-def _faults(schedule: Schedule) -> dict[str, Any]:
+def fault_columns(schedule: Schedule) -> dict[str, Any]:
     """The columns of what fails."""
     rows: list[tuple[Any, ...]] = []
     no_bursts = (0.0, 1.0, 0.0)

@@ -27,6 +27,7 @@ class Promises(_Said):
     recovers_ns: Annotated[int, Field(ge=0, le=NEVER)] = NEVER
     heals_loss: bool = False
     lets_go: bool = False
+    only_wanted: bool = False
 
 
 class Hello(_Said):

@@ -23,42 +23,72 @@ from protocols.channels.database import marks
 from protocols.channels.kind import Asked, Channels
 from protocols.channels.server import LISTEN, PLANNED
 from protocols.judging import Audit, doubled, handled_last, judge_order
-from protocols.standing import Standing, Tables
+from protocols.standing import Standing, Tables, Version
 
 
-class _Round(NamedTuple):
+class Round(NamedTuple):
     """A time at which a query is due, and when a broker last handled an answer of it."""
 
     sent: int
     end: int
 
 
+class Owed(NamedTuple):
+    """What a query is owed at one time at which it may be due."""
+
+    round: Round
+    versions: list[Version]  # those that are possible
+    right: list[tuple[int, int]]  # their answers: how many objects, and the sum of their marks
+    certain: bool  # whether something has to be received
+    excused: bool  # but for what was lost
+
+
+class Rounds:
+    """What every query is owed whenever it may be due."""
+
+    def __init__(self, tables: Tables, kind: Channels, guarantees: Guarantees, service: int) -> None:
+        self.kind = kind
+        self.standing = Standing(tables, kind, service, guarantees, heeds_ends=False)
+        self.asked = {each.change: kind.asked(each.values, each.word) for each in self.standing.versions}
+        self._excuses = _Excuses(tables, service) if not guarantees.without_excuse else None
+        self._ends = _round_ends(tables, service)
+        self._answers: dict[int, tuple[int, int]] = {}
+
+    def periods(self, query: int) -> list[int]:
+        """The periods that a query ever has, ascending."""
+        return sorted({self.asked[each.change].period_ns for each in self.standing.of.get(query, ())})
+
+    def owed(self, query: int, period: int, at: int) -> Owed:
+        """Of a query at a multiple of a period."""
+        standing = self.standing
+        due = Round(at, max(self._ends.get((period, at // period), at), at))
+        possible = [
+            each for each in standing.of[query]
+            if self.asked[each.change].period_ns == period and standing.possible(each, due)
+        ]  # fmt: skip
+        certain = [each for each in possible if standing.certain(each, due, forgive=True)]
+        spoilt = bool(certain) and not standing.certain(certain[0], due)
+        excused = bool(certain) and self._excuses is not None and (spoilt or self._excuses.hold(due))
+        right = [_answer(self.kind, self._answers, each.change, self.asked[each.change]) for each in possible]
+        return Owed(due, possible, right, bool(certain), excused)
+
+
 def judge(tables: Tables, kind: Channels, guarantees: Guarantees, service: int) -> Audit:
     """Judge a run by its full trace. O(rounds * queries), and O(objects) per version."""
     found = Audit.of(tables, guarantees)
-    standing = Standing(tables, kind, service, guarantees, heeds_ends=False)
-    asked = {each.change: kind.asked(each.values, each.word) for each in standing.versions}
-    excuses = _Excuses(tables, service) if not guarantees.without_excuse else None
-    got = _received(tables["received"], service)
-    ends = _round_ends(tables, service)
+    rounds = Rounds(tables, kind, guarantees, service)
+    got = received_of(tables["received"], service)
     last = int(tables["samples"]["time_ns"].max(initial=0))  # the run went so far at least
-    answers: dict[int, tuple[int, int]] = {}
     twice = doubled(tables, service)
     twice_in = _rounds_of(tables, service, twice)
-    for id_, versions in sorted(standing.of.items()):
-        for period in sorted({asked[each.change].period_ns for each in versions}):
-            wanted = [each for each in versions if asked[each.change].period_ns == period]
+    for id_ in sorted(rounds.standing.of):
+        for period in rounds.periods(id_):
             for at in range(period, last, period):
-                due = _Round(at, max(ends.get((period, at // period), at), at))
                 received = got.pop((id_, period, at // period), [])
                 if (period, at // period) in twice_in:
                     received = sorted(set(received))
-                possible = [each for each in wanted if standing.possible(each, due)]
-                right = [_answer(kind, answers, each.change, asked[each.change]) for each in possible]
-                certain = [each for each in possible if standing.certain(each, due, forgive=True)]
-                spoilt = bool(certain) and not standing.certain(certain[0], due)
-                excused = bool(certain) and excuses is not None and (spoilt or excuses.hold(due))
-                _judge(found, f"query {found.message(id_)} at {at} ns", right, bool(certain), excused, received)
+                owed = rounds.owed(id_, period, at)
+                _judge(found, f"query {found.message(id_)} at {at} ns", owed, received)
     for (id_, period, number), _ in sorted(got.items()):
         found.unwanted.add(f"query {found.message(id_)} was answered in round {number} of {period} ns, unasked")
     deliveries = tables["deliveries"]
@@ -74,10 +104,9 @@ def judge(tables: Tables, kind: Channels, guarantees: Guarantees, service: int) 
     return found
 
 
-def _judge(
-    found: Audit, what: str, right: list[tuple[int, int]], certain: bool, excused: bool, received: list[tuple[int, int]]
-) -> None:
-    """One query at one time at which it may be due; `right` are the answers of the versions that are possible."""
+def _judge(found: Audit, what: str, owed: Owed, received: list[tuple[int, int]]) -> None:
+    """One query at one time at which it may be due."""
+    right, certain, excused = owed.right, owed.certain, owed.excused
     if len(received) > 1:
         found.duplicated.add(f"{what} was answered {len(received)} times")
     for answer in received:
@@ -117,7 +146,7 @@ class _Excuses:
             elif int(losses["body"][row]) in sent:
                 self.rounds.add(sent[int(losses["body"][row])])
 
-    def hold(self, due: _Round) -> bool:
+    def hold(self, due: Round) -> bool:
         # Who listens is asked when an answer comes by, which in a network that lags is long after its time.
         return due.sent in self.rounds or any(begin <= due.end and due.sent <= end for begin, end in self.stretches)
 
@@ -139,7 +168,7 @@ def _told(hops: Mapping[str, Any], service: int) -> list[tuple[int, int, int]]:
     ]
 
 
-def _received(table: Mapping[str, Any], service: int) -> dict[tuple[int, int, int], list[tuple[int, int]]]:
+def received_of(table: Mapping[str, Any], service: int) -> dict[tuple[int, int, int], list[tuple[int, int]]]:
     """(query, period, round) -> (objects, sum of their marks), as often as it was answered."""
     mine = table["service"] == service
     names = ("query", "period_ns", "round", "objects", "marks")

@@ -9,6 +9,7 @@ CHANNELS = KindManifest(
     kind="protocols.channels.kind:Channels",
     audit_rule="protocols.channels.audit:ChannelsRule",
     judge="protocols.channels.judge:judge",
+    explains="protocols.channels.explaining:ChannelsExplained",
     rehearsal="protocols.channels.rehearsal:script",
     replay="protocols.channels.replay:ChannelsForm",
     warm="brokers.planning.warm:warm",

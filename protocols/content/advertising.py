@@ -1,8 +1,8 @@
 """Advertisements in front of `subscription` and `covering`: interests travel only to where they may be served.
 
 Rules:
-- A publisher advertises ranges; its publications lie in them. A broker drops a publication that no advertisement of
-  its publisher holds where it enters, and counts it in the table `outside`.
+- A publisher advertises ranges, or a filter of names; its publications lie in them. A broker drops a publication
+  that no advertisement of its publisher holds where it enters, and counts it in the table `outside`.
 - An advertisement is flooded down the tree rooted at its publisher's broker: the only one of a tree overlay, or, on
   cycles, one per publisher's broker, or one shared by all. Every broker keeps it; the way back is the way up.
 - A subscription goes up a tree as far as it came up it, if an advertisement of that tree *meets* it: if there are
@@ -124,15 +124,19 @@ class Advertising(PlainSubscription):
 
     def _is_announced(self, message: Message) -> bool:
         """Whether an advertisement of its publisher holds a publication."""
-        values = self.node.row(message.body)
-        return any(advert >> 32 == message.source and holds(self.boxes[advert], values) for advert in self.adverts)
+        point = self.node.env.kind.point(self.node.row(message.body))
+        return any(advert >> 32 == message.source and holds(self.boxes[advert], point) for advert in self.adverts)
+
+    def box(self, row: Any) -> Box:
+        """What an interest holds, as ranges."""
+        return box_of(self.node.env.kind.ranges(row[None, :])[0])
 
     def _advertise(self, message: Message) -> None:
         advert = message.word
         if advert in self.adverts:
             return
         self.adverts[advert] = self.node.row(message.body)
-        self.boxes[advert] = box_of(self.adverts[advert])
+        self.boxes[advert] = self.box(self.adverts[advert])
         tree = self.tree(advert)
         for link in self.down(tree):
             self.node.forward(message, link)
@@ -154,7 +158,7 @@ class Advertising(PlainSubscription):
                 self.withdraw_from(message, id_, self.up(tree))
 
     def _subscribe(self, message: Message) -> None:
-        self.boxes[message.word] = box_of(self.node.row(message.body))
+        self.boxes[message.word] = self.box(self.node.row(message.body))
         super()._subscribe(message)
 
     def withdraw(self, message: Message, id: int, came: int) -> None:
@@ -223,7 +227,7 @@ class Advertising(PlainSubscription):
         """Nobody has advertised yet: whoever is asked knows of it, and nobody else."""
         if broker == self.node.broker:
             self.came_by[id], self.sent_over[id] = {LOCAL}, set()
-            self.boxes[id] = box_of(row)
+            self.boxes[id] = self.box(row)
             self.node.table.add(id, client, row, None)
 
     def entries(self) -> int:

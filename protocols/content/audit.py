@@ -46,30 +46,10 @@ class ContentRule:
         return Ranges(frozenset(self.kind.interests))
 
     def decisions(self, question: Question) -> DataFrame:
-        from pyspark.sql import functions as F
-
         pairs = self.pairs(question)
         if self.kind.advertised:
-            pairs = pairs.join(self._advertised(question), "publication", "left").withColumns({
-                "in_time": F.col("in_time") & F.coalesce("offered_in_time", F.lit(False)),
-                "forced": F.col("forced") & F.coalesce("offered", F.lit(False)),
-            })  # fmt: skip
-        return pairs.groupBy("publication", "client").agg(
-            F.max("forced").alias("forced"),
-            (F.max("in_time") & ~F.max("forced")).alias("excused"),
-            F.min("issued_ns").alias("since_ns"),
-        )
-
-    def _advertised(self, question: Question) -> DataFrame:
-        """By publication whether its publisher had advertised it in time, and whether no loss spoilt that."""
-        from pyspark.sql import functions as F
-
-        own = self.pairs(question, self.kind.offers).filter(
-            F.col("client") == F.shiftright("publication", 32).cast("long")
-        )
-        return own.groupBy("publication").agg(
-            F.max("in_time").alias("offered_in_time"), F.max(F.col("forced") & F.col("whole")).alias("offered")
-        )
+            pairs = heeding_offers(pairs, self.pairs(question, self.kind.offers))
+        return decided(pairs)
 
     def pairs(self, question: Question, operations: frozenset[int] | None = None) -> DataFrame:
         """A row per publication and interest that holds its values and may count: how the interest stood.
@@ -158,6 +138,34 @@ class ContentRule:
     def _named(self, attribute: int) -> str:
         names = self.kind.params.get("names") or ()
         return names[attribute] if attribute < len(names) else f"attribute {attribute}"
+
+
+def decided(pairs: DataFrame) -> DataFrame:
+    """What the pairs of publications and interests come to, by publication and client."""
+    from pyspark.sql import functions as F
+
+    return pairs.groupBy("publication", "client").agg(
+        F.max("forced").alias("forced"),
+        (F.max("in_time") & ~F.max("forced")).alias("excused"),
+        F.min("issued_ns").alias("since_ns"),
+    )
+
+
+def heeding_offers(pairs: DataFrame, offers: DataFrame) -> DataFrame:
+    """Pairs of publications and interests, in time and forced only where the publisher had advertised, and it counts.
+
+    `offers` are pairs of publications and advertisements that hold them. No loss may have spoilt that either.
+    """
+    from pyspark.sql import functions as F
+
+    own = offers.filter(F.col("client") == F.shiftright("publication", 32).cast("long"))
+    offered = own.groupBy("publication").agg(
+        F.max("in_time").alias("offered_in_time"), F.max(F.col("forced") & F.col("whole")).alias("offered")
+    )
+    return pairs.join(offered, "publication", "left").withColumns({
+        "in_time": F.col("in_time") & F.coalesce("offered_in_time", F.lit(False)),
+        "forced": F.col("forced") & F.coalesce("offered", F.lit(False)),
+    })  # fmt: skip
 
 
 _RANGES = "array<struct<attribute:double,low:double,high:double>>"

@@ -27,6 +27,7 @@ from brokers.contract import FIRST_PROTOCOL_TYPE, Message
 
 FETCH, REPLAY, END, EXPIRE = range(FIRST_PROTOCOL_TYPE + 4, FIRST_PROTOCOL_TYPE + 8)  # behind those of `resync`
 HANDED = frozenset({FETCH, REPLAY, END, EXPIRE})
+_UNDER_WAY_NS = 600_000_000_000  # longer than any message is
 _NUMBER = 0xFFFFFFFF  # of a subscription id, that among those of its client
 _Kept = list[Any]  # a body, the publication's id, the subscriptions that it answers, whether it was replayed
 
@@ -82,6 +83,8 @@ class HandOver:
         if client in self.awaited:
             self.held.setdefault(client, []).append([node.keep(message), node.key(message), ids, False])
             return
+        if client not in self.last:
+            self._forget_over(message.time)
         self._note(client, node.key(message))
         if client in self.kept:
             self._keep(message, client, [node.keep(message), node.key(message), ids, False])
@@ -92,6 +95,19 @@ class HandOver:
         if self.sessions.keep_ns[stay]:
             last = self.last.setdefault(stay, {})
             last[key >> 32] = max(last.get(key >> 32, -1), key)
+
+    def _forget_over(self, now: int) -> None:
+        """Stays that were over long ago: nobody fetches anything there, and nothing of theirs is under way any more."""
+        if self.broker.node.env.unsure:
+            return
+        base = int(self.broker.node.env.entity_base)
+        end, keep, before = self.sessions.end, self.sessions.keep_ns, now - _UNDER_WAY_NS
+        for stay in [each for each in self.last if each not in self.kept and each not in self.awaited]:
+            if end[stay] + keep[stay] < before:
+                del self.last[stay]
+        for last in self.last.values():
+            for publisher in [each for each in last if 0 < end[each - base] < before]:  # 0: it always stays
+                del last[publisher]
 
     def _keep(self, message: Message, client: int, one: _Kept) -> None:
         kept = self.kept[client]
@@ -115,6 +131,7 @@ class HandOver:
         old = self.before(id_)
         if old < 0 or not self._is_of(message, int(self.sessions.begin[stay])):
             return
+        self._forget_over(message.time)
         awaited = self.awaited.setdefault(stay, set())
         if awaited:  # what comes is held back until the END of all, so each has settled only with all others
             self.broker.node.leans(id_, max(awaited))

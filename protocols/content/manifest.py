@@ -67,6 +67,11 @@ CONTENT = KindManifest(
             "as covering, but only towards publishers that advertise something of it",
             {"under_faults": _RECOVERS},
         ),
+        "trees": Entry(
+            "protocols.content.trees:Trees",
+            "a tree for every advertisement, made by what came first; on cycles, and re-chosen by load where asked to",
+            {"under_faults": _RECOVERS},
+        ),
         **{name: PRACTICE[name] for name in ("cluster", "leaf", "bridges")},
         **{name: GOSSIP[name] for name in ("plumtree", "hyparview-flooding")},
     },

@@ -9,7 +9,7 @@ brokerlab.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -69,11 +69,11 @@ class Ranges:
         return row, interest
 
 
-@dataclass(frozen=True)
-class Advertised(Ranges):
-    """The same where publishers advertise: nothing is owed of what none of its publisher's advertisements holds."""
+class ByOffers:
+    """Of a matcher: nothing is owed of what none of its publisher's `offers` holds."""
 
     offers: frozenset[int]
+    pairs: Callable[[Array, Array], tuple[Array, Array]]
 
     def decisions(self, stood: Any) -> Iterator[dict[str, Array]]:
         """As a judge answers them (`brokers.auditing`)."""
@@ -108,6 +108,13 @@ class Advertised(Ranges):
             found.append(np.array([rows[p[possible]], some[v[possible]]]))
         p, v = np.concatenate(found, axis=1)
         return p, v
+
+
+@dataclass(frozen=True)
+class Advertised(ByOffers, Ranges):
+    """The same where publishers advertise."""
+
+    offers: frozenset[int]
 
 
 def _whole_triples(sizes: Array) -> Array:

@@ -27,7 +27,7 @@ CHOICES_MAX = 4096
 Value = tuple[int, str]
 
 
-class _History(Standing):
+class History(Standing):
     """What stood when: profiles, and values."""
 
     def __init__(self, tables: Tables, kind: Context, service: int, guarantees: Guarantees) -> None:
@@ -56,7 +56,7 @@ class _History(Standing):
 def judge(tables: Tables, kind: Context, guarantees: Guarantees, service: int) -> Audit:
     """Judge a run by its full trace. O(publications * profiles * choices of values)."""
     found = Audit.of(tables, guarantees)
-    history = _History(tables, kind, service, guarantees)
+    history = History(tables, kind, service, guarantees)
     asking = {version.client for version, _ in history.profiles}
     for p in published(found, tables, kind, service):
         message = kind.message(np.asarray(p.values))
@@ -64,7 +64,7 @@ def judge(tables: Tables, kind: Context, guarantees: Guarantees, service: int) -
         for version, profile in history.profiles:
             if not history.possible(version, p):
                 continue
-            some, all_ = _holds(history, profile, message, p)
+            some, all_ = holds(history, profile, message, p)
             if not some:
                 continue
             may.add(version.client)
@@ -76,7 +76,7 @@ def judge(tables: Tables, kind: Context, guarantees: Guarantees, service: int) -
     return found
 
 
-def _holds(history: _History, profile: Profile, message: Mapping[str, Any], span: Span) -> tuple[bool, bool]:
+def holds(history: History, profile: Profile, message: Mapping[str, Any], span: Span) -> tuple[bool, bool]:
     """Whether a profile holds under some choice of possible values, and whether under all."""
     named = sorted(references(profile))
     possible = [history.choices(value, span) for value in named]
@@ -84,11 +84,11 @@ def _holds(history: _History, profile: Profile, message: Mapping[str, Any], span
         return True, False
     answers = {
         any(all(atom.holds(message, contexts) for atom in conjunct) for conjunct in profile)
-        for contexts in _choices(named, possible)
+        for contexts in choices_of(named, possible)
     }
     return True in answers, False not in answers
 
 
-def _choices(named: list[Value], possible: list[list[float | None]]) -> Iterator[dict[Value, float | str]]:
+def choices_of(named: list[Value], possible: list[list[float | None]]) -> Iterator[dict[Value, float | str]]:
     for choice in product(*possible):
         yield {value: known for value, known in zip(named, choice) if known is not None}

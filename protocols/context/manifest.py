@@ -12,6 +12,7 @@ CONTEXT = KindManifest(
     default_index="context-agile",
     audit_rule="protocols.context.audit:ContextRule",
     judge="protocols.context.judge:judge",
+    explains="protocols.context.explaining:ContextExplained",
     rehearsal="protocols.context.rehearsal:script",
     replay="protocols.context.replay:ContextForm",
     warm="brokers.indexes.context.warm:warm",

@@ -3,6 +3,10 @@
 from brokers.registry import Entry
 
 GOSSIP = {
+    "gossipsub": Entry(
+        "protocols.gossip.gossipsub:GossipSub",
+        "GossipSub 1.0 to 1.2: a mesh of a few neighbours for each topic, gossip to others, scores of neighbours",
+    ),
     "plumtree": Entry(
         "protocols.gossip.plumtree:Plumtree",
         "along a tree that grows out of the first publication; who only heard of one asks; over links or HyParView",

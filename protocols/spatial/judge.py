@@ -19,58 +19,80 @@ from numpy.typing import NDArray
 
 from brokers.contract import NEVER, Guarantees
 from brokers.indexes.spatial.geometry import Geometry, geometry_named, squared_distances
-from protocols.judging import Audit, judge_pairs, published
+from protocols.judging import Audit, Published, judge_pairs, published
 from protocols.spatial.kind import OBJECT_KEYWORDS, PUBLISH, SUBSCRIBE, SUBSCRIPTION_KEYWORDS, Spatial
 from protocols.standing import Span, Standing, Tables, Version
 
 Times = NDArray[np.int64]
+Flags = NDArray[np.bool_]
 
 
 class _Things:
     """Objects or subscriptions: where, about what, and when."""
 
     def __init__(self, standing: Standing, versions: list[Version], start: int, geometry: Geometry) -> None:
-        self._standing = standing
+        self.standing = standing
         self.versions = versions
         places = np.array([version.values[:2] for version in versions]).reshape(-1, 2)
         self.points = geometry.points(places, len(versions), "changes")
         self.words = [{int(word) for word in each.values[start:].tolist() if word == word} for each in versions]
 
     def certain(self, span: Span) -> NDArray[np.bool_]:
-        return np.array([self._standing.certain(each, span) for each in self.versions], np.bool_)
+        return np.array([self.standing.certain(each, span) for each in self.versions], np.bool_)
 
     def possible(self, span: Span) -> NDArray[np.bool_]:
-        return np.array([self._standing.possible(each, span) for each in self.versions], np.bool_)
+        return np.array([self.standing.possible(each, span) for each in self.versions], np.bool_)
 
 
 def judge(tables: Tables, kind: Spatial, guarantees: Guarantees, service: int) -> Audit:
     """Judge a run by its full trace. O(publications * subscriptions * objects)."""
     found = Audit.of(tables, guarantees)
-    geometry = geometry_named(kind.geometry)
-    objects, subscriptions = _things(tables, kind, guarantees, service, geometry)
-    related = np.array([[bool(s & o) for o in objects.words] for s in subscriptions.words], np.bool_)
-    related = related.reshape(len(subscriptions.words), len(objects.words))
-    squared = np.array([squared_distances(objects.points, point) for point in subscriptions.points])
-    squared = squared.reshape(related.shape)
-    clients = np.array([version.client for version in subscriptions.versions], np.int64)
+    nearness = Nearness(tables, kind, guarantees, service)
+    clients = np.array([version.client for version in nearness.subscriptions.versions], np.int64)
     asking = set(clients.tolist())
-    at = {version.change: i for i, version in enumerate(objects.versions)}
     for p in published(found, tables, kind, service):
-        q, k = at[p.id], kind.asked(np.asarray(p.values))
-        nearer = squared < squared[:, [q]]
-        much_nearer = squared < geometry.reach(squared[:, q], kind.delta)[:, None]
-        others = related & (np.arange(len(at)) != q)
-        most = (nearer & others & objects.possible(p)).sum(axis=1)
-        least = (much_nearer & others & objects.certain(p)).sum(axis=1)
-        forced = related[:, q] & (most < k) & subscriptions.certain(p)
-        allowed = related[:, q] & (least < k) & subscriptions.possible(p)
+        forced, allowed = nearness.decided(p)
         must, may = (set(clients[which].tolist()) for which in (forced, allowed))
         judge_pairs(found, p, set() if p.lost else must, may, must, asking)
     return found
 
 
+class Nearness:
+    """How far all objects are from all subscriptions, or those of a client, and what that decides.
+
+    O(subscriptions * objects).
+    """
+
+    def __init__(
+        self, tables: Tables, kind: Spatial, guarantees: Guarantees, service: int, client: int | None = None
+    ) -> None:
+        self.kind, self.geometry = kind, geometry_named(kind.geometry)
+        self.objects, self.subscriptions = _things(tables, kind, guarantees, service, self.geometry, client)
+        related = np.array([[bool(s & o) for o in self.objects.words] for s in self.subscriptions.words], np.bool_)
+        self.related = related.reshape(len(self.subscriptions.words), len(self.objects.words))
+        squared = np.array([squared_distances(self.objects.points, point) for point in self.subscriptions.points])
+        self.squared = squared.reshape(self.related.shape)
+        self.at = {version.change: i for i, version in enumerate(self.objects.versions)}
+
+    def nearer(self, p: Published) -> tuple[Flags, Flags]:
+        """[subscription, object]: which are nearer than a publication, of those that may count; delta times nearer, of
+        those that must."""
+        q = self.at[p.id]
+        nearer = self.squared < self.squared[:, [q]]
+        much_nearer = self.squared < self.geometry.reach(self.squared[:, q], self.kind.delta)[:, None]
+        others = self.related & (np.arange(len(self.at)) != q)
+        return nearer & others & self.objects.possible(p), much_nearer & others & self.objects.certain(p)
+
+    def decided(self, p: Published) -> tuple[Flags, Flags]:
+        """[subscription]: which have to be served, and which may."""
+        q, k = self.at[p.id], self.kind.asked(np.asarray(p.values))
+        most, least = (each.sum(axis=1) for each in self.nearer(p))
+        forced = self.related[:, q] & (most < k) & self.subscriptions.certain(p)
+        return forced, self.related[:, q] & (least < k) & self.subscriptions.possible(p)
+
+
 def _things(
-    tables: Tables, kind: Spatial, guarantees: Guarantees, service: int, geometry: Geometry
+    tables: Tables, kind: Spatial, guarantees: Guarantees, service: int, geometry: Geometry, client: int | None
 ) -> tuple[_Things, _Things]:
     """Objects and subscriptions, with their ends."""
     standing = Standing(tables, kind, service, guarantees, heeds_ends=False)
@@ -81,7 +103,9 @@ def _things(
             here[out].ends.append(here[by].change)
     for version in published:
         _end_once(standing, version)
-    asked = [version for version in standing.versions if version.type == SUBSCRIBE]
+    asked = [
+        version for version in standing.versions if version.type == SUBSCRIBE and client in (None, version.client)
+    ]
     return (
         _Things(standing, published, OBJECT_KEYWORDS, geometry),
         _Things(standing, asked, SUBSCRIPTION_KEYWORDS, geometry),

@@ -11,6 +11,7 @@ SPATIAL = KindManifest(
     default_index="materialised",
     audit_rule="protocols.spatial.audit:SpatialRule",
     judge="protocols.spatial.judge:judge",
+    explains="protocols.spatial.explaining:SpatialExplained",
     rehearsal="protocols.spatial.rehearsal:script",
     replay="protocols.spatial.replay:SpatialForm",
     warm="brokers.indexes.spatial.warm:warm",

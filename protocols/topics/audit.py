@@ -20,8 +20,9 @@ from brokers.auditing import Question
 from brokers.contract import Kind
 from brokers.errors import InvalidInput
 from brokers.indexes.topics.syntax import DOLLAR, HASH, PLUS
+from protocols.content.audit import decided, heeding_offers
 from protocols.topics.kind import FILTER_AT, NAME_AT, PUBLISH, SUBSCRIBE, Topics, leaves_out, levels_of
-from protocols.topics.matching import Filters, Groups
+from protocols.topics.matching import Advertised, Filters, Groups
 from protocols.topics.matching_retained import Retained
 from topology.units import format_duration
 
@@ -39,30 +40,26 @@ class TopicsRule:
     def matcher(self) -> Filters:
         """The same in NumPy: of values alone, or of groups too."""
         kind, operations = self.kind, frozenset(self.kind.interests)
+        if kind.advertised:
+            return Advertised(operations, self.mqtt, frozenset(kind.offers))
         if kind.pair_by_pair:
             return Filters(operations, self.mqtt)
         judge = Retained if kind.retained else Groups
         return judge(operations, self.mqtt, kind.each, kind.counts_copies)
 
     def decisions(self, question: Question) -> DataFrame:
-        from pyspark.sql import functions as F
-
         if not self.kind.pair_by_pair:
             raise InvalidInput("a rule that builds on that of topics judges pairs alone; build on `matching.Groups`")
-        return (
-            self.pairs(question)
-            .groupBy("publication", "client")
-            .agg(
-                F.max("forced").alias("forced"),
-                (F.max("in_time") & ~F.max("forced")).alias("excused"),
-                F.min("issued_ns").alias("since_ns"),
-            )
-        )
+        pairs = self.pairs(question)
+        if self.kind.advertised:
+            pairs = heeding_offers(pairs, self.pairs(question, self.kind.offers))
+        return decided(pairs)
 
-    def pairs(self, question: Question) -> DataFrame:
+    def pairs(self, question: Question, operations: frozenset[int] | None = None) -> DataFrame:
         """A row per publication and subscription that has its name and may count: how the subscription stood.
 
-        publication, client, interest, in_time, forced (in time, and no loss excuses it), issued_ns.
+        publication, client, interest, in_time, forced (in time, and no loss excuses it), issued_ns, whole (no link
+        lost anything of it that matters). Interests are those that want something, unless others are named.
         """
         from pyspark.sql import functions as F
 
@@ -70,7 +67,7 @@ class TopicsRule:
         names = question.publications.withColumns(_levels("values", NAME_AT))
         filters = (
             standing.versions()
-            .filter(F.col("operation").isin(sorted(self.kind.interests)))
+            .filter(F.col("operation").isin(sorted(operations or self.kind.wants())))
             .withColumns(_levels("values", FILTER_AT))
             .withColumn("rest", F.array_position("levels", float(HASH)) - 1)
         )
@@ -85,6 +82,7 @@ class TopicsRule:
             part = left.join(right, begins & self._has_name() & standing.possible()).select(
                 "publication", "client", "interest", "issued_ns",
                 standing.in_time().alias("in_time"), standing.unspoilt().alias("unspoilt"),
+                (standing.mended() | (F.size("c.unheard") == 0)).alias("whole"),
             )  # fmt: skip
             met = part if met is None else met.unionByName(part)
         assert met is not None

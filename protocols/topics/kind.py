@@ -14,6 +14,10 @@ A publication may be *retained*: the last one of a name is kept, unless it is em
 what is kept under the names that its filter has. Which one is the last, and what is delivered as retained, say
 `definition` and the table `retained`.
 
+Where the service says `adverts: true`, publishers say beforehand under which names they will publish: an advertisement
+is a filter as a subscription has one, until it is taken back. What none of its publisher's advertisements has is owed
+to nobody (`protocols.content.kind`).
+
 People write and read text: `site/+/temperature`. What its words are as numbers is said in `words`.
 """
 
@@ -30,12 +34,13 @@ from brokers.errors import InvalidInput
 from brokers.indexes.contract import Ids, RowIndex
 from brokers.indexes.topics.contract import checked_filters, checked_names
 from brokers.indexes.topics.syntax import DOLLAR, HASH, NATS, PLUS, WORD_MAX, Syntax, matches, syntax_named
-from brokers.kinds import KindManifest
+from brokers.kinds import UNDRAWN, KindManifest
 from brokers.schema import Column, Table
+from protocols.content.kind import Content
 from protocols.topics import words
 from protocols.topics.manifest import TOPICS
 
-PUBLISH, SUBSCRIBE, UNSUBSCRIBE = 0, 1, 2
+PUBLISH, SUBSCRIBE, UNSUBSCRIBE, ADVERTISE, UNADVERTISE = range(5)
 NAME_AT, FILTER_AT = 0, 2  # where the levels begin in a publication and in a subscription
 FLAGS_AT, GROUP_AT = 0, 1  # in a subscription
 NO_LOCAL, AS_PUBLISHED, IF_NEW, NEVER_KEPT = 1, 2, 4, 8  # flags of a subscription
@@ -57,6 +62,7 @@ _DEMANDS = {
 }
 _NEEDS = {NO_LOCAL: "no_local", AS_PUBLISHED: "retained", IF_NEW: "retained", NEVER_KEPT: "retained"}
 _NO_GROUPS = "; the service has no groups, unless it says `groups: true`"
+_NO_WILDCARDS = "has a wildcard; the service has names only, by `wildcards: false`"
 _NO_LOCAL_GROUP = "no-local is for subscriptions that are in no group: who publishes may be the member that is chosen"
 _UNKNOWN = "the service does not know {}, unless it says `{}: true`"
 _EMPTY_ALONE = "`empty` takes back what is retained, so it stands beside `retain`"
@@ -86,6 +92,12 @@ class Params(BaseModel):
         bool,
         Field(description="clients may leave out of a subscription what they publish, by the flag `no-local`"),
     ] = False
+    wildcards: Annotated[
+        bool, Field(description="filters may have wildcards; `false`: a filter is a name, as gossip by topic needs it")
+    ] = True
+    adverts: Annotated[bool, UNDRAWN] = Field(
+        False, description="whether publishers advertise: what lies outside of their advertisements is owed to nobody"
+    )
     overlap: Annotated[
         Literal["one", "each"],
         Field(
@@ -107,10 +119,17 @@ class Params(BaseModel):
             raise ValueError("`retained` is for `syntax: mqtt`: NATS keeps no last value of a name")
         return self
 
+    @model_validator(mode="after")
+    def _adverts_alone(self) -> Params:
+        with_them = [name for name in _DEMANDS if self.adverts and getattr(self, name) not in (False, "one")]
+        if with_them:
+            raise ValueError(f"no protocol can do both `adverts` and `{with_them[0]}`; leave out one of the two")
+        return self
+
     @model_serializer(mode="wrap")
     def _without_what_is_not_said(self, dump: Any) -> dict[str, Any]:
         """Services that ask for none of it are told as before it was there, and keep the ids of their runs."""
-        usual = {"overlap": "one", "retained": False}
+        usual = {"overlap": "one", "retained": False, "wildcards": True, "adverts": False}
         return {key: value for key, value in dump(self).items() if key not in usual or value != usual[key]}
 
 
@@ -154,12 +173,16 @@ class Topics(Kind):
         "publish": PUBLISH,
         "subscribe": SUBSCRIBE,
         "unsubscribe": UNSUBSCRIBE,
+        "advertise": ADVERTISE,
+        "unadvertise": UNADVERTISE,
     }
     publications: ClassVar[frozenset[int]] = frozenset({PUBLISH})
-    changes: ClassVar[frozenset[int]] = frozenset({SUBSCRIBE, UNSUBSCRIBE})
-    interests: ClassVar[frozenset[int]] = frozenset({SUBSCRIBE})
-    revocations: ClassVar[frozenset[int]] = frozenset({UNSUBSCRIBE})
+    changes: ClassVar[frozenset[int]] = frozenset({SUBSCRIBE, UNSUBSCRIBE, ADVERTISE, UNADVERTISE})
+    interests: ClassVar[frozenset[int]] = frozenset({SUBSCRIBE, ADVERTISE})
+    offers: ClassVar[frozenset[int]] = frozenset({ADVERTISE})
+    revocations: ClassVar[frozenset[int]] = frozenset({UNSUBSCRIBE, UNADVERTISE})
     tables: ClassVar[Mapping[str, Table]] = {
+        **Content.tables,
         "chosen": Table(
             "Which member of a group got a publication for it.",
             "deliveries",
@@ -193,6 +216,7 @@ class Topics(Kind):
         self.syntax: Syntax = syntax_named(params.get("syntax", "mqtt"))
         self.levels = int(params.get("levels", 16))
         self.groups, self.no_local = bool(params.get("groups")), bool(params.get("no_local"))
+        self.wildcards = bool(params.get("wildcards", True))
         self.retained, self.each = bool(params.get("retained")), params.get("overlap") == "each"
 
     @property
@@ -202,6 +226,20 @@ class Topics(Kind):
     @property
     def counts_copies(self) -> bool:
         return self.groups or self.each
+
+    @property
+    def advertised(self) -> bool:
+        return bool(self.params.get("adverts"))
+
+    @classmethod
+    def unsaid(cls, params: Mapping[str, Any]) -> frozenset[int]:
+        return Content.unsaid(params)
+
+    @classmethod
+    def misfits_of_workload(cls, params: Mapping[str, Any], workload: Sequence[Any]) -> list[tuple[str, str]]:
+        from protocols.topics.advertise import misfits_of_adverts
+
+        return misfits_of_adverts(params, workload)
 
     @classmethod
     def demands(cls, params: Mapping[str, Any]) -> Mapping[str, str]:
@@ -278,12 +316,12 @@ class Topics(Kind):
         return [text, *(flag for flag, bit in FLAGS.get(type, {}).items() if flags & bit)]
 
     def amiss(self, type: int, row: Floats | None) -> str | None:
-        if type == UNSUBSCRIBE:
+        if type in self.revocations:
             return None if row is None else "a message of this type has no body; leave it out"
         if row is None:
             return "it needs a " + ("name, under which it is published" if type == PUBLISH else "filter")
         row = row[: np.flatnonzero(~np.isnan(row)).max(initial=-1) + 1]
-        wrong = self._wrong_head(row) if type == SUBSCRIBE else self._wrong_tail(row)
+        wrong = self._wrong_head(row) if type in self.interests else self._wrong_tail(row)
         if wrong:
             return wrong
         levels = row[_levels_at(type) :]
@@ -293,6 +331,8 @@ class Topics(Kind):
             (checked_names if type == PUBLISH else checked_filters)(levels[None, :])
         except InvalidInput as error:
             return str(error)
+        if type == SUBSCRIBE and not self.wildcards and np.isin(levels, (PLUS, HASH)).any():
+            return f"the filter {_NO_WILDCARDS}"
         return self._too_deep(int(np.count_nonzero(~np.isnan(levels))))
 
     def words_read(self, type: int, text: str) -> Mapping[int, set[str]]:
@@ -342,13 +382,15 @@ class Topics(Kind):
 
     def _split(self, type: int, text: str) -> tuple[str, list[str]]:
         """The group, or nothing, and the words of what is written; InvalidInput if the syntax forbids it."""
-        if type == UNSUBSCRIBE:
+        if type in self.revocations:
             raise InvalidInput("a message of this type has no body; leave it out")
         group, levels = ("", text) if type == PUBLISH else self._grouped(text)
         parts = self.syntax.levels_of_name(levels) if type == PUBLISH else self.syntax.levels_of_filter(levels)
         wrong = self._too_deep(len(parts))
         if wrong:
             raise InvalidInput(f"{text!r}: {wrong}")
+        if type == SUBSCRIBE and not self.wildcards and {self.syntax.one, self.syntax.rest}.intersection(parts):
+            raise InvalidInput(f"{text!r} {_NO_WILDCARDS}")
         return group, parts
 
     def _grouped(self, text: str) -> tuple[str, str]:

@@ -6,6 +6,8 @@ from protocols.content.manifest import CONTENT
 from protocols.gossip.manifest import GOSSIP
 from protocols.practice.manifest import PRACTICE
 
+_OF_CONTENT = ("flooding", "subscription", "covering", "rendezvous", "advertising", "advertising-covering", "trees")
+
 TOPICS = KindManifest(
     name="topics",
     prose="names with levels, as in MQTT and NATS: a publication reaches everyone with a filter that has its name",
@@ -18,7 +20,7 @@ TOPICS = KindManifest(
     warm="brokers.indexes.topics.warm:warm",
     judge="protocols.topics.judge:judge",
     protocols={
-        **{name: CONTENT.protocols[name] for name in ("flooding", "subscription", "covering", "rendezvous")},
+        **{name: CONTENT.protocols[name] for name in _OF_CONTENT},
         "topics": Entry(
             "protocols.topics.forwarding:Forwarding",
             "as subscription, with no-local, overlap, groups, whose member is chosen where a publication enters, and "
@@ -26,7 +28,7 @@ TOPICS = KindManifest(
             {"under_faults": "recovers with the option recover"},
         ),
         **PRACTICE,
-        **{name: GOSSIP[name] for name in ("plumtree", "hyparview-flooding")},
+        **GOSSIP,
     },
     workloads={
         "topic-publish": Entry(
@@ -36,6 +38,10 @@ TOPICS = KindManifest(
         "topic-subscribe": Entry(
             "protocols.topics.subscribe:TopicSubscribe",
             "clients subscribe to names of a tree of topics, some with wildcards, and may replace them",
+        ),
+        "topic-advertise": Entry(
+            "protocols.topics.advertise:TopicAdvertise",
+            "clients advertise parts of a tree of topics under whose names they publish, and may replace them",
         ),
     },
 )

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from brokers.padded import Padded, Wanted
+from protocols.content.matching import ByOffers
 
 Array = NDArray[Any]
 Columns = dict[str, Array]
@@ -72,6 +73,13 @@ def _levels(rows: Array, at: int, width: int) -> Array:
     found = np.full((len(rows), width), np.nan)
     found[:, : max(rows.shape[1] - at, 0)] = rows[:, at:]
     return found
+
+
+@dataclass(frozen=True)
+class Advertised(ByOffers, Filters):
+    """The same where publishers advertise."""
+
+    offers: frozenset[int]
 
 
 @dataclass(frozen=True)

@@ -11,9 +11,9 @@ from brokers.contract import Floats
 from brokers.errors import InvalidInput
 from brokers.replaying import Cells, Column, Form, Op
 from brokers.words import PARAMETER
-from protocols.topics.kind import PUBLISH, SUBSCRIBE, UNSUBSCRIBE, Topics
+from protocols.topics.kind import ADVERTISE, PUBLISH, SUBSCRIBE, UNADVERTISE, UNSUBSCRIBE, Topics
 
-_WRITTEN = {"publish": "topic", "subscribe": "filter"}  # the column of each op
+_WRITTEN = {"publish": "topic", "subscribe": "filter", "advertise": "filter"}  # the column of each op
 _TYPES = {"topic": PUBLISH, "filter": SUBSCRIBE}
 
 
@@ -25,9 +25,13 @@ class TopicsForm(Form):
         "subscribe": Op(SUBSCRIBE, "begins", "subscription"),
         "unsubscribe": Op(UNSUBSCRIBE, "ends", "subscription"),
     }
+    adverts: ClassVar = {
+        "advertise": Op(ADVERTISE, "begins", "advert"),
+        "unadvertise": Op(UNADVERTISE, "ends", "advert"),
+    }
     header: ClassVar = (
         Column("topic", ("publish",), "the name, as in `site/7/temperature`"),
-        Column("filter", ("subscribe",), "the filter, as in `site/+/temperature`"),
+        Column("filter", ("subscribe", "advertise"), "the filter, as in `site/+/temperature`"),
         Column(
             "flags", ("publish", "subscribe"),
             "words between blanks, or nothing. publish: `retain`, `empty`; subscribe: `no-local`, "
@@ -38,8 +42,12 @@ class TopicsForm(Form):
             "the client's own number of a subscription. unsubscribe: which one ends; subscribe: may be empty, then "
             "a client's subscriptions are counted 0, 1, 2, ...",
         ),
+        Column("advert", ("advertise", "unadvertise"), "the same of an advertisement; both are counted together"),
     )  # fmt: skip
     texts: ClassVar[tuple[str, ...]] = tuple(_TYPES)
+
+    def op_table(self) -> Mapping[str, Op]:
+        return {**self.ops, **self.adverts} if self.kind.advertised else self.ops
 
     def words_in(self, column: str, texts: Iterable[str]) -> Mapping[int, set[str]]:
         found: dict[int, set[str]] = {}

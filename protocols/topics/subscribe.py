@@ -26,11 +26,11 @@ from protocols.topics.kind import (
     Topics,
 )
 from protocols.topics.matching import Filters
-from protocols.topics.tree import FilterParameters, Tree
+from protocols.topics.tree import USUALLY_WILD, FilterParameters, Tree
 from topology.draws import uniform_each
 from topology.units import Duration
 
-_NUMBER_MAX = 1_000_000
+NUMBER_MAX = 1_000_000
 _GROUP_DRAW = 1 << 40  # of a client's stream: behind all of its subscriptions
 _HANDLINGS = {"always": 0, "if-new": IF_NEW, "never": NEVER_KEPT}
 _SAMPLE = 512  # names and subscriptions that stand for all
@@ -55,12 +55,21 @@ class TopicSubscribeParameters(FilterParameters):
 
     @model_validator(mode="after")
     def _not_too_many(self) -> TopicSubscribeParameters:
-        if self.number[1] > _NUMBER_MAX:
-            raise ValueError(f"`number` is at most {_NUMBER_MAX:,} subscriptions per client (got {self.number[1]})")
+        if self.number[1] > NUMBER_MAX:
+            raise ValueError(f"`number` is at most {NUMBER_MAX:,} subscriptions per client (got {self.number[1]})")
         return self
+
+    @classmethod
+    def of(cls, params: Mapping[str, Any], service_params: Mapping[str, Any]) -> TopicSubscribeParameters:
+        """As they are meant in a service: of one that knows no wildcards nobody asks for any."""
+        asked = cls.model_validate(dict(params))
+        usual = USUALLY_WILD if service_params.get("wildcards", True) else 0.0
+        return asked.model_copy(update={"wildcards": usual}) if asked.wildcards is None else asked
 
     def misfits(self, service_params: Mapping[str, Any]) -> list[tuple[str, str]]:
         found = [] if self.filter is not None else super().misfits(service_params)
+        if self.wildcards and not service_params.get("wildcards", True):
+            found.append(("wildcards", "the service has names only, by its `wildcards: false`; say 0, or leave it out"))
         if self.groups and not service_params.get("groups"):
             found.append(("groups", "the service has no groups, unless it says `groups: true`"))
         if self.no_local and not service_params.get("no_local"):
@@ -84,7 +93,7 @@ class TopicSubscribe(Subscribe):
     Params: ClassVar[type[Parameters]] = TopicSubscribeParameters
 
     def __init__(self, params: Mapping[str, Any], context: SourceContext) -> None:
-        asked = TopicSubscribeParameters.model_validate(dict(params))
+        asked = TopicSubscribeParameters.of(params, context.service_params)
         times = {name: params[name] for name in ("number", "start", "ramp", "churn") if name in params}
         if misfits := asked.misfits(context.service_params):
             raise InvalidInput("\n".join(f"{path}: {problem}" for path, problem in misfits))
@@ -93,7 +102,7 @@ class TopicSubscribe(Subscribe):
 
     @classmethod
     def rates(cls, params: Mapping[str, Any], context: SourceContext) -> Rates | None:
-        asked = TopicSubscribeParameters.model_validate(dict(params))
+        asked = TopicSubscribeParameters.of(params, context.service_params)
         share, covered = _shares(asked, Topics(context.service_params))
         return replace(rates_over_time(asked, context), share=share, covered=covered)
 

@@ -20,6 +20,7 @@ from brokers.workloads.common import Parameters, WholeRange
 from topology.draws import power_weights, uniform_each
 from topology.units import Fraction
 
+USUALLY_WILD = 0.1  # the share of filters with wildcards, unless it is said
 _TOPICS_MAX = 10_000_000
 
 
@@ -51,7 +52,9 @@ class TreeParameters(Parameters):
 class FilterParameters(TreeParameters):
     """What is asked for."""
 
-    wildcards: Fraction = Field(0.1, description="which share of the filters has wildcards")
+    wildcards: Fraction | None = Field(
+        None, description="which share of the filters has wildcards; by default 0.1, and 0 where the service has none"
+    )
     rest: Fraction = Field(
         0.5, description="which share of those ends in the wildcard for all that is left; the others have one within"
     )
@@ -78,10 +81,11 @@ class Tree:
         rows = self.names(keys, numbers)
         wild, where = uniform_each(keys, 4 * numbers + 2), uniform_each(keys, 4 * numbers + 3)
         depth = np.count_nonzero(~np.isnan(rows), axis=1)
-        to_the_rest = wild < params.wildcards * params.rest
+        share = USUALLY_WILD if params.wildcards is None else params.wildcards
+        to_the_rest = wild < share * params.rest
         first = np.where(to_the_rest & (depth > 1), 1, 0)  # the rest is what is left after a word
         level = first + np.floor(where * (depth - first)).astype(np.int64)
-        within = ~to_the_rest & (wild < params.wildcards)
+        within = ~to_the_rest & (wild < share)
         rows[within, level[within]] = PLUS
         place = np.arange(rows.shape[1])
         rows[to_the_rest[:, None] & (place > level[:, None])] = np.nan

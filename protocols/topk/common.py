@@ -73,7 +73,10 @@ class Ranked(BrokerProtocol):
             self.keep_filter(id_, self.node.row(message.body))
         elif id_ in self.held:
             self.held.discard(id_)
-            self.pending[id_] = None
+            if id_ in self.indexed:
+                self.pending[id_] = None
+            else:
+                del self.pending[id_]
 
     def keep_filter(self, id: int, row: Any) -> None:
         self.held.add(id)

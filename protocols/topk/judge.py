@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -28,17 +29,15 @@ from protocols.standing import Standing, Tables
 from protocols.topk.kind import TopK
 
 _ALL = Query(None)
-_Told = list[tuple[int, int, float, int]]  # rank, filter, score, tie: rows of the table `rankings`
+Told = list[tuple[int, int, float, int]]  # rank, filter, score, tie: rows of the table `rankings`
 
 
 def judge(tables: Tables, kind: TopK, guarantees: Guarantees, service: int) -> Audit:
     """Judge a run by its full trace. O(publications * filters)."""
     found = Audit.of(tables, guarantees)
     standing = Standing(tables, kind, service, guarantees, heeds_ends=False)
-    scored = Scan(kind.attributes)
-    for number, version in enumerate(standing.versions):
-        scored.insert([number], np.reshape(version.values, (1, -1)))
-    answers = _answers(tables["rankings"], service)
+    scored = index_of(standing, kind)
+    answers = answers_of(tables["rankings"], service)
     for p in published(found, tables, kind, service):
         if p.lost:
             found.excused += 1
@@ -51,19 +50,45 @@ def judge(tables: Tables, kind: TopK, guarantees: Guarantees, service: int) -> A
 
 
 def _judge(
-    found: Audit, kind: TopK, standing: Standing, scored: Scan, p: Published, told: _Told,
+    found: Audit, kind: TopK, standing: Standing, scored: Scan, p: Published, told: Told,
 ) -> None:  # fmt: skip
-    answer = {id_: score for _, id_, score, _ in told if id_ >= 0}
+    right = rightly(kind, standing, scored, p, {id_: score for _, id_, score, _ in told if id_ >= 0})
+    if right.told_exactly:
+        _compare_told(found, p.id, told, right.definition)
+    answer = {id_ for _, id_, _, _ in told if id_ >= 0}
+    _compare(found, p.id, "filter", answer, right.ids)
+    found.forced += len(right.forced)
+    found.free += len((right.ids | answer) - right.forced)
+    found.forbidden += len(standing.of) - len(right.ids | answer)
+
+
+@dataclass(frozen=True)
+class Right:
+    """What the definition says of an answer."""
+
+    ids: set[int]  # the filters that have to be in it, as the rest of it is
+    forced: set[int]  # those that have to be in any
+    certain: set[int]  # the filters of which nothing was in flight
+    scores: dict[int, list[float]]  # of each filter that may count, by its possible versions, the oldest first
+    weakest: dict[int, float]  # the same as the choice has them that decides it
+    definition: Answer  # on them
+    told_exactly: bool  # whether nothing that was in flight can show, so that ranks and scores are the definition's
+
+
+def rightly(kind: TopK, standing: Standing, scored: Scan, p: Published, answer: Mapping[int, float]) -> Right:
+    """What is right of a publication that got this answer, of filters and their scores; see the module."""
     asked, query = kind.asked(np.asarray(p.values, np.float64)), kind.query(p.id >> 32)
     best = scored.best(asked, Query(None, prorate=query.prorate))
     score_of = {standing.versions[n].change: score for n, score in zip(best.ids.tolist(), best.scores.tolist())}
     weakest, strongest, certain = {}, {}, set()
+    every: dict[int, list[float]] = {}
     could: dict[float, int] = {}  # score -> how many free filters outside of the answer could have had it
     for id_, versions in standing.of.items():
         scores = [score_of.get(each.change, 0.0) for each in versions if standing.possible(each, p)]
         absent = standing.absent(id_, p)
         if not scores or id_ >> 32 == query.exclude:
             continue
+        every[id_] = scores
         if id_ in answer and answer[id_] in scores:
             weakest[id_] = answer[id_]
         else:
@@ -73,20 +98,24 @@ def _judge(
         strongest[id_] = max(scores)
         if len(scores) == 1 and not absent:
             certain.add(id_)
-    definition = _answer(weakest, query)
+    definition = answer_of(weakest, query)
     right = set(definition.ids.tolist())
-    if all(score <= query.threshold for id_, score in strongest.items() if id_ not in certain):
-        _compare_told(found, p.id, told, definition)
+    exactly = all(score <= query.threshold for id_, score in strongest.items() if id_ not in certain)
     if query.ties == "none" and right != set(answer):
         # By receiver, which free filter made which tie is not followed up: nothing is said then.
         unclear = query.unit == "receiver" and len(certain) < len(weakest)
         if unclear or _cut_by_tie(weakest, could, answer, query):
             right = set(answer)
-    _compare(found, p.id, "filter", set(answer), right)
-    forced = set(_answer(strongest, query).ids.tolist()) & certain
-    found.forced += len(forced)
-    found.free += len((right | set(answer)) - forced)
-    found.forbidden += len(standing.of) - len(right | set(answer))
+    forced = set(answer_of(strongest, query).ids.tolist()) & certain
+    return Right(right, forced, certain, every, weakest, definition, exactly)
+
+
+def index_of(standing: Standing, kind: TopK) -> Scan:
+    """All versions of filters, by their place in `standing.versions`."""
+    scored = Scan(kind.attributes)
+    for number, version in enumerate(standing.versions):
+        scored.insert([number], np.reshape(version.values, (1, -1)))
+    return scored
 
 
 def _cut_by_tie(
@@ -111,7 +140,7 @@ def _compare(found: Audit, p: int, what: str, got: set[int], right: set[int]) ->
         found.unwanted.add(f"{named(one)} is in the answer to publication {found.message(p)}")
 
 
-def _compare_told(found: Audit, p: int, told: _Told, right: Answer) -> None:
+def _compare_told(found: Audit, p: int, told: Told, right: Answer) -> None:
     tie = int(right.tie_at_boundary)
     pairs = zip(right.ids.tolist(), right.scores.tolist())
     rows = [(rank, id_, score, tie) for rank, (id_, score) in enumerate(pairs)] or [(-1, -1, 0.0, tie)]
@@ -122,16 +151,16 @@ def _compare_told(found: Audit, p: int, told: _Told, right: Answer) -> None:
         found.missed.add(f"the answer to publication {found.message(p)} lacks (rank, filter, score, tie) {row}")
 
 
-def _answer(scores: Mapping[int, float], query: Query) -> Answer:
+def answer_of(scores: Mapping[int, float], query: Query) -> Answer:
     ids = np.array(sorted(scores), np.int64)
     values = np.array([scores[id_] for id_ in ids.tolist()], np.float64)
     return answered(ranked(ids, values, ids >> 32, query), query)
 
 
-def _answers(rankings: Mapping[str, Any], service: int) -> dict[int, _Told]:
+def answers_of(rankings: Mapping[str, Any], service: int) -> dict[int, Told]:
     """What each publication was answered with."""
     mine = rankings["service"] == service
-    found: dict[int, _Told] = {}
+    found: dict[int, Told] = {}
     columns = (rankings[name][mine].tolist() for name in ("publication", "rank", "interest", "score", "tie"))
     for p, rank, id_, score, tie in zip(*columns):
         found.setdefault(p, []).append((rank, id_, score, tie))

@@ -11,6 +11,7 @@ TOPK = KindManifest(
     default_index="topk-sliced",
     audit_rule="protocols.topk.audit:TopKRule",
     judge="protocols.topk.judge:judge",
+    explains="protocols.topk.explaining:TopKExplained",
     rehearsal="protocols.topk.rehearsal:script",
     replay="protocols.topk.replay:TopKForm",
     warm="brokers.indexes.topk.warm:warm",

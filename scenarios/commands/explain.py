@@ -16,10 +16,11 @@ def command(arguments: list[str]) -> int:
     client = options.number if options.client is None else options.client
     begin, end = _time("--from", options.begin), _time("--to", options.end)
     window = begin is not None or end is not None
+    at = _time("--at", options.at)
     if options.message is None and not window:
         raise InvalidInput("give a MESSAGE, as in 37#5, or a stretch of time with --from and --to")
-    if options.message is None and (client is not None or options.beside is not None):
-        raise InvalidInput("--client and --beside go with a MESSAGE")
+    if options.message is None and (client is not None or options.beside is not None or at is not None):
+        raise InvalidInput("--client, --beside and --at go with a MESSAGE")
     if options.message is None and options.json:
         raise InvalidInput("--json goes with a MESSAGE")
 
@@ -27,12 +28,12 @@ def command(arguments: list[str]) -> int:
 
     if options.message is not None:
         found = load("analysis.spark.explain:explain")(
-            options.run, options.message, client, beside=options.beside, trust=options.trust
+            options.run, options.message, client, beside=options.beside, at_ns=at, trust=options.trust
         )
         print(json.dumps(found, indent=2) if options.json else load("analysis.spark.explain:text")(found))
     if options.diagram or options.svg or options.message is None:
         shown = load("analysis.ways.picturing:picture")(
-            options.run, options.message, client, begin_ns=begin, end_ns=end, service=options.service,
+            options.run, options.message, client, begin_ns=begin, end_ns=end, at_ns=at, service=options.service,
             trust=options.trust,
         )  # fmt: skip
         if not options.json and (options.diagram or not options.svg):
@@ -51,13 +52,19 @@ def _parser() -> argparse.ArgumentParser:
         brokerlab explain runs/latest 37#5
         brokerlab explain runs/latest 37#5 --client 61 --diagram
         brokerlab explain runs/mine 37#5 --client 61 --beside runs/flooding --svg way.svg
+        brokerlab explain runs/latest 12#0 --at 500ms
         brokerlab explain runs/latest --from 100ms --to 120ms
         """,
     )
     result.add_argument("run", metavar="RUN", help="a run folder")
-    result.add_argument("message", metavar="MESSAGE", nargs="?", help="id of a publication or change, or client#number")
+    result.add_argument(
+        "message", metavar="MESSAGE", nargs="?", help="client#number, server#number, or the id of a message"
+    )
     result.add_argument("client", metavar="CLIENT", nargs="?", type=_number, help="number of a client, from 0")
     result.add_argument("--client", dest="number", metavar="N", type=_number, help="the same")
+    result.add_argument(
+        "--at", metavar="T", help="MESSAGE is a query that a server answers: the round at that time, as in 500ms"
+    )
     result.add_argument("--beside", metavar="RUN2", help="another run of the same case: where the ways differ")
     result.add_argument(
         "--diagram", action="store_true", help="a message diagram: brokers side by side, time downwards"

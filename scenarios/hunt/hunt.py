@@ -12,6 +12,7 @@ Everything follows from seed and number of the run: two hunts of so many `runs` 
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
@@ -37,7 +38,8 @@ from scenarios.hunt.shrinking import SECONDS_MOST, shrink
 _DEAR_EVERY, _DEAR_IF_NEW = 10, 3  # runs that dear judges are asked about, one of them in turn
 _FIRST = 40  # these are drawn: what is plain shows there, and others have cases to go on from
 _DRAWN, _AIMED, _OF = 3, 5, 10  # of so many runs after them these are drawn, and aimed; others change a thing or two
-_APART, _APART_AT = ("apart", "hashing"), 5  # those that have turns of their own, at one run in ten
+# Those that have turns of their own, by place among twenty runs.
+_TURNS, _TURNS_OF = {5: ("apart", "hashing"), 7: ("grows",), 15: ("apart", "hashing")}, 20
 _KEPT_MOST = 200  # cases that are branched from
 OnFinding = Callable[[Finding], None]
 OnRun = Callable[[Report], None]
@@ -148,7 +150,7 @@ class _Hunter:
         prey = Prey.of(plan.protocol, plan.kind, plan.options, plan.faults, plan.trees_only)
         self._kept = _Kept(prey, plan.seed, plan.schedules)
         self._asked = chosen(plan.judges)
-        self._turns = [0, 0]  # of dear judges, and of those that look apart
+        self._turns: Counter[tuple[str, ...] | None] = Counter()  # that dear judges had, each group by itself
         self._known: dict[tuple[str, str], Finding] = {}
         self._lines = Lines(OwnCode.of(prey.protocol_class)) if plan.lines else None
         self.report = Report(prey.protocol, plan.seed)
@@ -184,15 +186,16 @@ class _Hunter:
 
     def _whose_turn(self, number: int, fresh: bool) -> str | None:
         """The dear judge that is asked about this run, if one is."""
-        place = number % _DEAR_EVERY
-        if place != _APART_AT and not (place < 2 or (fresh and number % _DEAR_IF_NEW == 0)):
+        own = _TURNS.get(number % _TURNS_OF)
+        if own is None and not (number % _DEAR_EVERY < 2 or (fresh and number % _DEAR_IF_NEW == 0)):
             return None
+        others = {name for names in _TURNS.values() for name in names}
         dear = [name for name, judge in self._asked.items() if judge.dear and judge.late <= number]
-        dear = [name for name in dear if (name in _APART) == (place == _APART_AT)]
+        dear = [name for name in dear if (name not in others if own is None else name in own)]
         if not dear:
             return None
-        self._turns[place == _APART_AT] += 1
-        return dear[self._turns[place == _APART_AT] % len(dear)]
+        self._turns[own] += 1
+        return dear[self._turns[own] % len(dear)]
 
 
 class _Kept:

@@ -11,10 +11,11 @@ from typing import NamedTuple
 
 from brokers.errors import InvalidInput
 from brokers.registry import did_you_mean
-from brokers.verdicts import FINDINGS
+from brokers.verdicts import FINDINGS, rules_out
 from protocols.conformance import audit
 from scenarios.hunt.apart import apart
 from scenarios.hunt.budget import budget
+from scenarios.hunt.growth import grows, grows_soon
 from scenarios.hunt.hashing import hashing
 from scenarios.hunt.rest import leaks, quiet
 from scenarios.hunt.running import Outcome
@@ -54,7 +55,7 @@ def fails(outcome: Outcome) -> Iterator[tuple[str, str]]:
 def storm(outcome: Outcome) -> Iterator[tuple[str, str]]:
     """More messages than clients can have caused; of a protocol that promises nothing there, that is none."""
     promised = outcome.guarantees if outcome.sort == "never quiet" else None
-    if promised is not None and (promised.exact or promised.no_duplicates or promised.fifo_per_publisher):
+    if promised is not None and promised.anything:
         yield "storm", outcome.failed.removeprefix("verdict invalid: ")
 
 
@@ -63,9 +64,9 @@ def delivery(outcome: Outcome) -> Iterator[tuple[str, str]]:
     if outcome.failed or outcome.overloaded:
         return
     judged = audit(outcome.tables, outcome.kind, outcome.guarantees)
-    for name, promise in FINDINGS.items():
+    for name in FINDINGS:
         found = getattr(judged, name)
-        if found.count and getattr(outcome.guarantees, promise):
+        if found.count and rules_out(outcome.guarantees, name):
             yield name, found.examples[0]
 
 
@@ -84,6 +85,7 @@ JUDGES: dict[str, Judge] = {
     "apart": Judge("what a broker handles changes no other broker, and nothing that messages carry", apart, dear=True),
     "cutting": Judge("other cuttings, shards, tables and views give the same run", cutting, dear=True),
     "resuming": Judge("a run that is stopped and gone on with is the same run", resuming, dear=True),
+    "grows": Judge("what brokers remember comes to a level when a case is played again and again", grows, dear=True),
     "hashing": Judge(
         "another PYTHONHASHSEED, in another process, gives the same run", hashing, dear=True, late=HASHING_AFTER
     ),
@@ -101,9 +103,10 @@ def chosen(names: Sequence[str] | None) -> dict[str, Judge]:
 
 
 def narrowed(mistake: Mistake) -> dict[str, Judge]:
-    """The judge of a mistake, who asks only what showed it, where that is one of several things."""
+    """The judge of a mistake, who asks only what showed it, where that is one of several things, or asks less long."""
+    narrower = {"cutting": cut_as(mistake.told), "grows": grows_soon}
     judge = JUDGES[mistake.judge]
-    return {mistake.judge: judge._replace(ask=cut_as(mistake.told)) if mistake.judge == "cutting" else judge}
+    return {mistake.judge: judge._replace(ask=narrower.get(mistake.judge, judge.ask))}
 
 
 def widened(judges: Mapping[str, Judge]) -> dict[str, Judge]:

@@ -87,6 +87,11 @@ def _late(outcome: Outcome) -> int:
     return int((outcome.tables["hops"]["time_ns"] > outcome.case.duration_ns + _TAIL_NS).sum())
 
 
+def all_gone(outcome: Outcome) -> bool:
+    """Whether nothing that somebody began still stands at the end, and no loss excuses what is left of it."""
+    return not _lost_for_good(outcome) and _all_gone(outcome, set())
+
+
 def _all_gone(outcome: Outcome, lost: set[int]) -> bool:
     """Whether nothing that somebody began still stands, and no loss excuses what is left of it.
 

@@ -159,13 +159,23 @@ def keep_run(folder: Path) -> Path | None:
 
 def explained(finding: Finding, folder: Path, kept: Path | None) -> list[str]:
     """Write why it came so into a finding's folder, and its diagram; what to print of that, a few lines."""
-    if kept is None:
-        return []
-    explain: Any = load("analysis.ways.findings:explained")
     try:
+        if kept is None:
+            return _cut_short(finding, folder)
+        explain: Any = load("analysis.ways.findings:explained")
         said: list[str] = explain(finding.judge, finding.told, kept, folder, finding.case.scenario())
     except BrokerlabError as error:
         return [f"it cannot be explained: {error}"]
+    return said
+
+
+def _cut_short(finding: Finding, folder: Path) -> list[str]:
+    """The same of a case that does not come to its end."""
+    from scenarios.hunt.stopped import stopped
+
+    found = stopped(finding.case)
+    explain: Any = load("analysis.ways.findings:cut_short")
+    said: list[str] = [] if found is None else explain(found, folder)
     return said
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from analysis.bench import (
     routing,
+    routing_gossip,
     routing_neighbourhood,
     routing_practice,
     routing_reliable,
@@ -41,6 +42,13 @@ def test_reliable_misses_nothing_where_a_sixth_of_the_brokers_crash():
     assert missed["value"] == 0 and missed["holds"] and owed["holds"]
     assert 0 < came["value"] < 1
     assert all(each["baseline"] > 0 for each in costs)
+
+
+def test_gossip_stands_beside_flooding_and_all_get_everything():
+    sizes = routing_gossip.Sizes(repeats=1, brokers=30, dials=6, publications=10)
+    (row,) = routing_gossip.rows(sizes)
+    assert row["value"] > 0 and row["baseline"] > 0
+    assert simulate(routing_gossip.model(sizes)).metrics["services"]["service"]["deliveries"] == 30 * 10
 
 
 def test_neighbourhood_goes_past_who_is_down_and_misses_nothing_in_the_end():

@@ -36,4 +36,4 @@ def test_every_experiment_is_one_of_the_name():
     entry = PAPERS["routing"]
     named = [entry.target, *entry.facts["further"]]
     assert [load(each).__module__ for each in named] == ["analysis.papers.routing"] * len(named)
-    assert len(named) == 7
+    assert len(named) == 8

@@ -31,6 +31,26 @@ services:
       - {source: subscribe, clients: readers, number: 2, width: [0.2, 0.6], ramp: 500 ms, churn: {rate: 1/s}}
       - {source: publish, clients: news, rate: 20/s, start: 1 s}
 """
+NAMES = """
+name: s
+duration: 3 s
+topology: {kind: random-tree, nodes: 8}
+links: {delay: {kind: uniform, low: 2 ms, high: 9 ms}, loss: LOSS}
+clients: {news: {count: 6}, readers: {count: 12, placement: even}}
+trace: {level: full}
+services:
+  - name: news
+    kind: topics
+    protocol: advertising
+    adverts: true
+    metrics: [publications.outside]
+    workload:
+      - {source: topic-advertise, clients: news, topics: 40, depth: 3, branching: 3, beginning: 1, number: 2,
+         churn: {rate: 2/s}}
+      - {source: topic-subscribe, clients: readers, topics: 40, depth: 3, branching: 3, wildcards: 0.6, number: 2,
+         ramp: 500 ms, churn: {rate: 1/s}}
+      - {source: topic-publish, clients: news, topics: 40, depth: 3, branching: 3, rate: 20/s, start: 1 s}
+"""
 CHURN = {
     "replaced": "number: 2, width: [0.3, 0.8], churn: {rate: 2/s}",
     "left and joined": "churn: {process: leave-and-join, stay: 500 ms, away: 300 ms}",
@@ -91,6 +111,24 @@ def test_tasks_say_of_services_with_advertisements_what_spark_does(loss, news, t
     assert found == expected
     assert found["forced"] > 0 < found["free"] and found["findings"]["missed"]["count"] > 0
     assert (found["excused"] > 0) == (loss != "0")
+
+
+@pytest.mark.usefixtures("spark")
+@pytest.mark.parametrize("loss", ["0", "2 %"])
+def test_tasks_say_of_names_that_are_advertised_what_spark_does(loss, tmp_path, tampered, monkeypatch):
+    file = tmp_path / "s.yaml"
+    file.write_text(NAMES.replace("LOSS", loss))
+    done = run(file, engine="inline", out=tmp_path / "runs")
+    (sound,) = audits.audit(done.folder.path).services
+    assert sound.verdict == "valid" and done.metrics["services"]["news"]["publications.outside"] > 0
+    path = tampered(done.folder, deliveries=dropped)
+    (found,) = audits.audit(path).as_data()["services"]
+    monkeypatch.setattr(audits, "matcher_of", lambda rule: None)
+    (expected,) = audits.audit(path).as_data()["services"]
+    for each in (found, expected):
+        del each["shares"], each["outages"], each["budget"]  # what of it only tasks tell
+    assert found == expected
+    assert found["forced"] > 0 < found["free"] and found["findings"]["missed"]["count"] > 0
 
 
 def test_what_was_dropped_is_explained_by_what_was_not_advertised(news):

@@ -168,6 +168,48 @@ def test_what_links_lost_is_excused_of_groups_too(filled, kept):
     assert found.forced > kit.forced > 100 and found.excused > 0  # the kit excuses what links elsewhere lost
 
 
+GOSSIP = """\
+duration: 6 s
+topology: {{kind: erdos-renyi, nodes: 12, probability: 0.6}}
+links: {{delay: 5 ms}}
+clients: {{people: {{count: 24}}}}
+services:
+  - name: news
+    kind: topics
+    wildcards: false
+    protocol: gossipsub
+    options: {{d: 3, d_lo: 2, d_hi: 5, d_out: 1, d_score: 2}}
+    workload:
+      - {{source: topic-subscribe, topics: 4, depth: 1, ramp: 2 s}}
+      - {{source: topic-publish, topics: 4, depth: 1, rate: 2/s}}
+trace: {{level: full}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("what", "verdict", "told"),
+    [
+        ("nothing", "valid", "kept what is promised: nothing unwanted, no duplicates"),
+        ("gone", "valid", "missed (not promised: exactness)"),
+        ("to others", "invalid", "broke what is promised: nothing unwanted ("),
+    ],
+)
+def test_gossip_may_miss_and_may_not_give_to_who_did_not_ask(filled, tampered, what, verdict, told):
+    def gone(deliveries: pa.Table) -> pa.Table:
+        return deliveries.slice(deliveries.num_rows // 4)
+
+    def to_others(deliveries: pa.Table) -> pa.Table:
+        client = deliveries["client"].to_numpy().copy()
+        client[-20:] = 12 + (client[-20:] - 12 + 7) % 24
+        return deliveries.set_column(deliveries.schema.get_field_index("client"), "client", pa.array(client))
+
+    changed = {"gone": {"deliveries": gone}, "to others": {"deliveries": to_others}}
+    (found,) = audit(tampered(filled(GOSSIP), **changed.get(what, {}))).services
+    assert found.verdict == verdict
+    assert told in found.reason + found.judgement.found
+    assert found.missed.declared is False and found.unwanted.declared is True
+
+
 def test_explain_says_in_words_why_a_filter_has_a_name_or_not(filled):
     run = filled(SITES, protocol="covering", said="", asked="", loss="0")
     rows = run.read("publications").to_pylist()

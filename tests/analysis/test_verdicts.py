@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from analysis.spark.audit import Audit, Finding, ServiceAudit
 from analysis.spark.audit_text import text
 from brokers.contract import Guarantees
-from brokers.verdicts import EXIT_CODES, FINDINGS, FORCED_SHARE_MIN, VERDICTS, judgement
+from brokers.verdicts import EXIT_CODES, FINDINGS, FORCED_SHARE_MIN, VERDICTS, judgement, rules_out
 from protocols.judging import Audit as KitAudit
 from protocols.judging import Mistakes
 
@@ -19,7 +19,7 @@ CLEAN = dict.fromkeys(FINDINGS, 0)
 
 def in_spark(guarantees, counts, **decisions):
     findings = {
-        name: Finding(getattr(guarantees, FINDINGS[name]), count, [{"message": "3#1", "client": 4}] if count else [])
+        name: Finding(rules_out(guarantees, name), count, [{"message": "3#1", "client": 4}] if count else [])
         for name, count in counts.items()
     }
     return ServiceAudit("news", "content", "best-effort", vars(guarantees), **decisions, **findings)
@@ -34,15 +34,17 @@ flags, few, many = st.booleans(), st.sampled_from([0, 0, 0, 1, 7]), st.integers(
 
 
 @given(
-    st.builds(Guarantees, flags, flags, flags, flags),
+    st.builds(Guarantees, flags, flags, flags, flags, only_wanted=flags),
     st.fixed_dictionaries(dict.fromkeys(FINDINGS, few)),
     st.fixed_dictionaries({"forced": many, "free": many, "deliveries": many}),
 )
 def test_the_kit_and_spark_say_the_same_of_the_same_and_a_verdict_follows_from_promises(guarantees, counts, decisions):
     said = in_kit(guarantees, counts, **decisions).judgement
     assert said == in_spark(guarantees, counts, **decisions).judgement
-    broken = [name for name in FINDINGS if counts[name] and getattr(guarantees, FINDINGS[name])]
-    promises = guarantees.exact or guarantees.no_duplicates or guarantees.fifo_per_publisher
+    broken = [name for name in FINDINGS if counts[name] and rules_out(guarantees, name)]
+    promises = (
+        guarantees.exact or guarantees.only_wanted or guarantees.no_duplicates or guarantees.fifo_per_publisher
+    )
     enough = decisions["forced"] >= max(1, FORCED_SHARE_MIN * (decisions["forced"] + decisions["free"]))
     tested = enough if guarantees.exact else decisions["deliveries"] > 0
     assert said.verdict == ("invalid" if broken else "valid" if promises and tested else "unknown")
@@ -65,6 +67,16 @@ def test_what_is_promised_and_kept_is_named_beside_what_was_found_and_not_promis
     assert said.found == "3 out of order (not promised: order per publisher)"
     said = judgement(fifo_not, CLEAN | {"missed": 2, "unwanted": 1}, forced=10, free=0, deliveries=10)
     assert said.reason == "broke what is promised: exactness (2 missed, 1 unwanted)"
+
+
+def test_who_promises_nothing_unwanted_may_miss_what_was_forced_and_no_more():
+    gossips = Guarantees(exact=False, fifo_per_publisher=False, only_wanted=True)
+    said = judgement(gossips, CLEAN | {"missed": 7}, forced=10, free=0, deliveries=3)
+    assert said[:2] == ("valid", "kept what is promised: nothing unwanted, no duplicates")
+    assert said.found == "7 missed (not promised: exactness)"
+    said = judgement(gossips, CLEAN | {"unwanted": 2}, forced=10, free=0, deliveries=3)
+    assert (said.verdict, said.reason) == ("invalid", "broke what is promised: nothing unwanted (2 unwanted)")
+    assert judgement(gossips, CLEAN, forced=10, free=0, deliveries=0).verdict == "unknown"
 
 
 @pytest.mark.parametrize(("forced", "verdict"), [(0, "unknown"), (4, "unknown"), (5, "valid")])

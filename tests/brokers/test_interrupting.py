@@ -1,6 +1,8 @@
 """The first signal interrupts, what tidies up is not disturbed, and what was ignored stays ignored."""
 
 import signal
+import time
+import weakref
 
 import pytest
 
@@ -56,3 +58,36 @@ def test_a_run_that_was_interrupted_already_is_not_interrupted_after_such_a_bloc
             with undisturbed():
                 signal.raise_signal(signal.SIGINT)
             raise KeyboardInterrupt("the first") from None
+
+
+class Thing:
+    """Something that is let go of."""
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+def test_what_comes_while_python_swallows_what_is_raised_is_not_lost(number):
+    tidied = []
+
+    def tidy() -> None:
+        with undisturbed():
+            signal.raise_signal(number)
+        tidied.append("after")  # never: it is interrupted there, and Python goes on
+
+    with pytest.raises(KeyboardInterrupt), interrupted_once():
+        thing = Thing()
+        weakref.finalize(thing, tidy)
+        del thing
+        goes_on = True
+        time.sleep(20)  # which is interrupted
+        goes_on = False
+    assert goes_on and not tidied
+
+
+def test_what_else_is_raised_there_is_told_as_ever(monkeypatch):
+    told = []
+    monkeypatch.setattr("sys.unraisablehook", lambda what: told.append(what.exc_type))
+    with interrupted_once():
+        thing = Thing()
+        reference = weakref.ref(thing, lambda gone: 1 / 0)
+        del thing
+    assert told == [ZeroDivisionError] and reference() is None

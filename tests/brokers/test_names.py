@@ -110,6 +110,7 @@ ODD = {
     "class f:\n  next_wake = take = len\n  Params = dict": ("workloads", "has Params that are no pydantic model"),
     "class f:\n  next_wake = len": ("workloads", "has no method take"),
     "class f: ...": ("audit rules", "has neither decisions() nor judge()"),
+    "class f:\n  due = len": ("explanations", "has no method may_want"),
     "def f(tables): ...": ("judges", "does not take 4 arguments"),
     "def f(*anything): ...": ("rehearsals", "takes any number of arguments"),
 }

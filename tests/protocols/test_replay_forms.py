@@ -26,7 +26,7 @@ SERVICES = {
     "context": Context({"attributes": 2}),
     "channels": Channels({}),
     "spatial": Spatial({"keywords": 10}),
-    "topics": Topics({}),
+    "topics": Topics(Topics.Params(adverts=True).model_dump()),
 }
 
 

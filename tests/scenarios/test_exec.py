@@ -215,7 +215,10 @@ def test_a_program_that_is_in_the_middle_of_an_answer_ends_with_the_run(name, co
     stuck = os.open("stuck", os.O_RDONLY | os.O_NONBLOCK)
     command = [sys.executable, "-c", "from scenarios.cli import entry; entry()", "run", "tree.yaml", "--trust", *INLINE]
     root = str(EXAMPLES.parents[1])
-    with subprocess.Popen(command, env={**os.environ, "PYTHONPATH": root}, stderr=subprocess.PIPE) as running:
+    with subprocess.Popen(
+        command, env={**os.environ, "PYTHONPATH": root}, stderr=subprocess.PIPE,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),  # in the background it is ignored
+    ) as running:  # fmt: skip
         assert select.select([stuck], [], [], 60)[0], "the program was never asked"
         group = int(os.read(stuck, 100))
         os.close(stuck)
@@ -223,7 +226,7 @@ def test_a_program_that_is_in_the_middle_of_an_answer_ends_with_the_run(name, co
         running.send_signal(getattr(signal, name))
         _, said = running.communicate()
     if running.returncode != code:
-        pytest.fail(f"exit code {running.returncode}:\n{said.decode()}")  # all of it: why is not known
+        pytest.fail(f"exit code {running.returncode}:\n{said.decode()}")
     assert code != 130 or b"interrupted; finish it with: brokerlab run --resume" in said
     until = time.monotonic() + 10
     while alive := alive_of(group):

@@ -63,7 +63,7 @@ def services() -> dict[str, dict[str, Any]]:
     written = [yaml.safe_load(path.read_text(encoding="utf-8")) for path in shipped().values()]
     for scenario in sorted(written, key=lambda each: -len(each["services"])):
         for service in scenario["services"]:
-            if not service.get("adverts") and service["protocol"] not in MESHED:
+            if not service.get("adverts") and service.get("wildcards", True) and service["protocol"] not in MESHED:
                 found.setdefault(service["kind"], service)
     return found
 
@@ -102,7 +102,9 @@ def carried_out(
 
 def advertised(service: dict[str, Any]) -> dict[str, Any]:
     """The same, in which whoever publishes says so before."""
-    adverts = [{**each, "source": "advertise"} for each in service["workload"] if each["source"] == "publish"]
+    sources = {"publish": "advertise", "topic-publish": "topic-advertise"}
+    workload = [each for each in service["workload"] if each["source"] in sources]
+    adverts = [{**each, "source": sources[each["source"]]} for each in workload]
     known = ("source", "clients", "domain")
     adverts = [{key: each[key] for key in known if key in each} for each in adverts]
     return {**service, "adverts": True, "workload": [*adverts, *service["workload"]]}
@@ -119,8 +121,12 @@ def test_every_kind_runs_and_delivers(name, tmp_path):
 ])  # fmt: skip
 def test_every_protocol_runs_and_delivers(name, kind, tmp_path):
     service = {key: each for key, each in SERVICES[kind].items() if key != "options"}
-    if names.find("protocols", name).object.requires:
+    required = names.find("protocols", name).object.requires
+    if required.get("adverts"):
         service = advertised(service)
+    if required.get("wildcards") is False:
+        literal = [{key: each[key] for key in each if key != "wildcards"} for each in service["workload"]]
+        service = {**service, "wildcards": False, "workload": literal}
     assert carried_out(tmp_path, {**service, "protocol": name})["deliveries"] > 0
 
 
@@ -149,7 +155,7 @@ def test_every_workload_drives_a_service_of_each_kind_that_it_is_for(name, tmp_p
         mine = next((each for each in service["workload"] if each["source"] == name), None)
         if mine is None:
             mine = {"source": name, "clients": service["workload"][0]["clients"], **WORKLOAD.get(name, {})}
-            service = advertised(service) if name == "advertise" else {**service, "workload": [mine]}
+            service = advertised(service) if name.endswith("advertise") else {**service, "workload": [mine]}
         assert carried_out(tmp_path, service)["deliveries"] > 0
 
 

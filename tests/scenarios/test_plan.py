@@ -141,6 +141,11 @@ def test_the_busiest_of_many_brokers_stand_for_all():
     assert flow(demanded, demanded.publications, lambda tree: np.zeros(100)) == pytest.approx(50.0)
 
 
+def test_what_a_script_says_is_counted():
+    script = "{source: script, actions: [{at: 1 s, client: 0, op: publish, body: [0.5]}]}"
+    assert plan(small(script, "services.0.attributes=1"), "inline", 1).events_per_s > 0
+
+
 def test_the_command_says_of_which_service_nobody_knows(silent, tmp_path, capsys):
     path = tmp_path / "one.yaml"
     path.write_text(SMALL.replace("WORKLOAD", silent), encoding="utf-8")

@@ -27,8 +27,6 @@ EQUIVALENT: dict[str, str] = {
     "d92e8cc2": "refuses a broker number that no shard says; a broker that is there passes before and after",
     # protocols/context/shared.py, Shared.learn
     "59a9c352": "a counter that nothing but a test reads",
-    # protocols/content/subscription.py, Subscription.tidy
-    "ed991fe5": "what nobody knows any more keeps its slot: memory; its bits are 0 everywhere, so nobody acts on it",
     # protocols/context/ranges.py, Ranges.__init__
     "da593da3": "the first room of an array that grows when it is full",
     # protocols/context/asides.py, Asides.__init__
@@ -45,8 +43,6 @@ EQUIVALENT: dict[str, str] = {
     "c9734379": "asked by protocols of this kind that keep interests in `node.table`; of those built in none does",
     # protocols/spatial/sharing.py, Sharing.delete
     "847a23b9": "asked by protocols of this kind that keep interests in `node.table`; of those built in none does",
-    # protocols/content/flooding.py, Flooding._enter_changes
-    "1be24e3f": "what has ended keeps its slot in the store: memory; it is present nowhere, so nobody is served by it",
     # protocols/context/common.py, ContextBroker.lean
     "41d27506": "no change has the number 0: the upper half is the client's entity, and those of brokers come first",
     # protocols/content/resync.py, Recovers._without_what_is_not_said

@@ -68,7 +68,10 @@ class Stream:
 
     def to_ask(self) -> list[tuple[int, int]]:
         """The gaps that nobody was asked for; from now on somebody is."""
-        wanted = [gap for span in self.gaps() for gap in self.asked.gaps(*span)]
+        gaps = self.gaps()
+        if not gaps:
+            self.asked = Ranges()
+        wanted = [gap for span in gaps for gap in self.asked.gaps(*span)]
         for span in wanted:
             self.asked.add(*span)
             self.beats = 0
