@@ -23,6 +23,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from analysis.report.making import report
     from analysis.spark.aggregates import analyze
     from analysis.spark.audit import audit
     from analysis.spark.explain import explain
@@ -50,6 +51,7 @@ _HOMES = {
     "audit": "analysis.spark.audit:audit",
     "analyze": "analysis.spark.aggregates:analyze",
     "explain": "analysis.spark.explain:explain",
+    "report": "analysis.report.making:report",
     # many runs
     "repeat": "scenarios.many.carry:repeat",
     "sweep": "scenarios.many.carry:sweep",
@@ -87,6 +89,7 @@ __all__ = [
     "open_run",
     "plan",
     "repeat",
+    "report",
     "resume",
     "run",
     "sweep",

@@ -61,6 +61,10 @@ BENCHES: dict[str, Entry] = {
         "analysis.bench.routing:rows",
         "routing of topics and among brokers: speeds beside ranges, messages and tables beside closed forms",
     ),
+    "report": Entry(
+        "analysis.bench.report:rows",
+        "reports of runs: what they weigh, how soon a browser opens them, how fast they draw, ten million events",
+    ),
     "survival": Entry(
         "analysis.bench.survival:rows",
         "fifty kills of actors, nodes and drivers at random moments: digests unchanged",

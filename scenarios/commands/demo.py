@@ -22,13 +22,15 @@ def command(arguments: list[str]) -> int:
     result = parser(
         "demo",
         "Run the quickstart scenario on Ray where it is installed, then once more in one process, and compare the "
-        "digests; then audit what was delivered. Exit code 1 if the digests differ, else that of the audit.",
+        "digests; then audit what was delivered, and write a report of it. Exit code 1 if the digests differ, else "
+        "that of the audit.",
         "brokerlab demo",
     )
     result.add_argument("--out", metavar="DIR", help="where run folders are made; default: runs")
     result.add_argument("--engine", choices=("ray", "inline"), help="of the first run")
     options = result.parse_args(arguments)
 
+    from brokers.registry import load as load_name
     from scenarios.choosing import where_ray_is
     from scenarios.commands.run import summary
     from scenarios.loader import load
@@ -59,8 +61,9 @@ def command(arguments: list[str]) -> int:
         return 1
     print("the same to the byte: engine and number of actors change the speed and nothing else\n", flush=True)
     code = _audit(done.path)
+    seen = load_name("analysis.report.making:report")([done.path])
     print(
-        "\n"
+        f"\n  {shown(seen)}  shows it: open it in a browser\n"
         f"  {shown(scenario.where)}  is what was run\n"
         f"  {shown(done.path)}/tables  is what happened, as Parquet: every hop, delivery and change\n"
         "  brokerlab init my-study  writes a scenario of your own to start from"

@@ -92,6 +92,8 @@ class Study:
             ["compare", other, it],
             ["diff", it, other],
             ["diff", other, it, "--json"],
+            ["report", it, "--out", f"{self.folder}/damaged/report.html"],
+            ["report", other, it, "--out", f"{self.folder}/damaged/report.html"],
             ["inspect", it, "--broker", "0", "--at", "1 ms"],
             ["run", "--resume", it, "--engine", "inline", "--quiet"],
         ]

@@ -182,6 +182,7 @@ def test_a_run_folder_that_names_a_module_beside_it_is_refused_and_the_module_no
             assert folder in refused(arguments, capsys)
     assert cli.main(["diff", folder, folder]) == 0
     assert cli.main(["compare", folder]) == 0
+    assert cli.main(["report", folder, "--out", "report.html"]) == 0  # which leaves out what needs the module
     assert not Path("imported").exists()
 
 

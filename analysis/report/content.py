@@ -1,0 +1,195 @@
+"""What the scripts of a page get: facts as plain data, and columns."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from analysis.report.columns import Columns
+from analysis.report.gather import Array, Gathered, Rows
+from analysis.report.places import Places, drawn_links
+from analysis.report.words import plain, share
+from brokers.contract import MESSAGE
+from brokers.faults import REASONS
+from topology.overlay import broker_label
+
+_PLACES = 65_535
+
+
+def content(found: Gathered, where: Places, cases: list[dict[str, Any]]) -> tuple[dict[str, Any], Columns]:
+    """Facts and columns of a run."""
+    ids = _messages(found)
+    columns = Columns()
+    _overlay(found, where, columns)
+    _counts(found, columns)
+    _hops(found, ids, columns)
+    _clients(found, ids, columns)
+    columns.add("message_entity", np.abs(ids) >> 32)
+    columns.add("message_number", np.abs(ids) & 0xFFFFFFFF)
+    waste = _waste(found)
+    for name, counted in waste.items():
+        columns.add(name, counted.ravel())
+    network, span_us = found.network, found.span_ns / 1000
+    facts = {
+        "run": plain(found.run.path.name, 200),
+        "brokers": [plain(broker_label(at, network.names)) for at in range(network.brokers)],
+        "nodes": network.brokers,
+        "services": [{"name": plain(name), "types": _types(found, at)} for at, name in enumerate(found.names)],
+        "reasons": list(REASONS),
+        "messages": int(ids.size),
+        "span_us": span_us,
+        "window_us": window_us(found),
+        "stretches": found.stretches,
+        "geographic": where.how.startswith("Brokers lie"),
+        "share": found.sample.share,
+        "share_text": share(found.sample.share),
+        "cases": cases,
+        "columns": columns.directory,
+    }
+    return facts, columns
+
+
+def window_us(found: Gathered) -> int:
+    """For a diagram of space and time: a few links long, in µs."""
+    delays = found.network.delay_ns
+    return int(np.clip(delays.max() * 4 if delays.size else 1e8, 1e5, max(found.span_ns, 1e5)) // 1000)
+
+
+def _types(found: Gathered, service: int) -> dict[str, str]:
+    if found.kinds is None:
+        return {}
+    return {str(number): plain(name) for name, number in found.kinds[service].kind.types.items()}
+
+
+def _messages(found: Gathered) -> Array:
+    """The ids of all messages that anything in the page is about, in order; −1 is none."""
+    hops, lost = found.rows("hops"), found.rows("losses")
+    told = [hops["body"], hops["cause"], lost["body"], lost["cause"], found.rows("publications")["publication"],
+            found.rows("deliveries")["publication"], found.rows("changes")["change"]]  # fmt: skip
+    ids = np.unique(np.concatenate([np.unique(each) for each in told]))
+    return ids[ids != -1]
+
+
+def _index(ids: Array, wanted: Array) -> Array:
+    if not ids.size:
+        return np.full(wanted.size, -1, np.int64)
+    at = np.minimum(np.searchsorted(ids, wanted), ids.size - 1)
+    return np.where(ids[at] == wanted, at, -1)
+
+
+def _overlay(found: Gathered, where: Places, columns: Columns) -> None:
+    network = found.network
+    columns.add("link_from", network.source)
+    columns.add("link_to", network.target)
+    columns.add("link_delay", network.delay_ns // 1000)
+    columns.add("link_drawn", drawn_links(found.run, network))
+    for axis, name in enumerate(("place_x", "place_y")):
+        columns.add(name, np.rint(np.clip(where.at[:, axis], 0, 1) * _PLACES).astype(np.int64))
+    columns.add("place_order", where.order)
+    faults = found.rows("faults")
+    columns.add("fault_what", faults["what"])
+    columns.add("fault_broker", faults["broker"])
+    columns.add("fault_link", faults["link"])
+    columns.add("fault_begin", _us(faults["begin_ns"]))
+    columns.add("fault_end", _us(faults["end_ns"]))
+
+
+def _us(time_ns: Array) -> Array:
+    """Microseconds; what is none or before the beginning stays −1."""
+    return np.where(time_ns < 0, -1, time_ns // 1000)
+
+
+def _counts(found: Gathered, columns: Columns) -> None:
+    for name in ("on_links", "at_brokers", "entries"):
+        columns.add(name, found.counts.get(name, np.empty(0, np.int64)).ravel())
+
+
+def _hops(found: Gathered, ids: Array, columns: Columns) -> None:
+    """Events, message by message: what belongs together lies together, and takes less room."""
+    rows = found.rows("hops")
+    about = np.where(rows["cause"] != -1, rows["cause"], rows["body"])
+    order = np.lexsort((rows["time_ns"], about))
+    links = found.network.source.size
+    time = rows["time_ns"] // 1000
+    columns.add("hop_time", time[order])
+    columns.add("hop_wait", ((rows["finish_ns"] + 999) // 1000 - time)[order])
+    columns.add("hop_at", np.where(rows["link"] >= 0, rows["link"], links + rows["broker"])[order])
+    columns.add("hop_service", rows["service"][order])
+    columns.add("hop_type", rows["type"][order])
+    columns.add("hop_payload", found.carries(rows["body"])[order])
+    columns.add("hop_cause", _index(ids, rows["cause"])[order])
+    columns.add("hop_body", _index(ids, rows["body"])[order])
+
+
+def _passed_on(found: Gathered, rows: Rows) -> NDArray[np.bool_]:
+    """Which events are messages that pass a publication on, and no question or answer about one."""
+    carries = np.zeros(rows["service"].size, np.bool_)
+    for each in found.kinds or ():
+        types = sorted(each.kind.publications)
+        carries |= (rows["service"] == each.number) & np.isin(rows["type"], types)
+    return carries & (rows["kind"] == MESSAGE)
+
+
+def _clients(found: Gathered, ids: Array, columns: Columns) -> None:
+    nodes = found.network.brokers
+    sent, got, changes, lost = (found.rows(name) for name in ("publications", "deliveries", "changes", "losses"))
+    columns.add("sent_message", _index(ids, sent["publication"]))
+    columns.add("sent_time", sent["time_ns"] // 1000)
+    columns.add("sent_client", sent["client"] - nodes)
+    columns.add("sent_broker", sent["broker"])
+    columns.add("sent_service", sent["service"])
+    order = np.lexsort((got["client"], got["publication"]))
+    columns.add("got_message", _index(ids, got["publication"])[order])
+    columns.add("got_client", (got["client"] - nodes)[order])
+    columns.add("change_message", _index(ids, changes["change"]))
+    columns.add("change_client", changes["client"] - nodes)
+    columns.add("change_service", changes["service"])
+    columns.add("change_operation", changes["operation"])
+    columns.add("change_lost", changes["lost"])
+    for name in ("issued", "settled", "revoked", "gone"):
+        columns.add(f"change_{name}", _us(changes[f"{name}_ns"]))
+    columns.add("lost_time", lost["time_ns"] // 1000)
+    columns.add("lost_link", lost["link"])
+    columns.add("lost_service", lost["service"])
+    columns.add("lost_reason", lost["reason"])
+    columns.add("lost_message", _index(ids, np.where(lost["body"] >= 0, lost["body"], lost["cause"])))
+    columns.add("lost_client", np.where(lost["client"] >= 0, lost["client"] - nodes, -1))
+    stays = found.rows("stays")
+    clients = np.concatenate([sent["client"], got["client"], changes["client"], stays["stay"]])
+    brokers = np.concatenate([sent["broker"], got["broker"], changes["broker"], stays["broker"]])
+    client, first = np.unique(clients, return_index=True)
+    columns.add("client", client - nodes)
+    columns.add("client_broker", brokers[first])
+
+
+def _waste(found: Gathered) -> dict[str, Array]:
+    """Copies of publications that came for nothing, by service and link, and by service and broker that got them.
+
+    A copy came for nothing if its broker had handled one before, or neither delivered it to a client nor sent it on.
+    """
+    services, network = found.services, found.network
+    on_links = np.zeros((services, network.source.size), np.int64)
+    at_brokers = np.zeros((services, network.brokers), np.int64)
+    rows = found.rows("hops")
+    carries = _passed_on(found, rows) & (rows["body"] >= 0)
+    if carries.any():
+        body, broker, link, time = (rows[name][carries] for name in ("body", "broker", "link", "time_ns"))
+        service = rows["service"][carries]
+        ids, number = np.unique(body, return_inverse=True)
+        place = number * network.brokers + broker
+        order = np.lexsort((time, place))
+        again = np.zeros(place.size, np.bool_)
+        again[order[1:]] = place[order[1:]] == place[order[:-1]]
+        over = link >= 0
+        useful = [number[over] * network.brokers + network.source[link[over]]]
+        lost = found.rows("losses")
+        on_link = lost["link"] >= 0
+        useful.append(_index(ids, lost["body"][on_link]) * network.brokers + network.source[lost["link"][on_link]])
+        got = found.rows("deliveries")
+        useful.append(_index(ids, got["publication"]) * network.brokers + got["broker"])
+        wasted = (again | ~np.isin(place, np.concatenate(useful))) & over
+        np.add.at(on_links, (service[wasted], link[wasted]), 1)
+        np.add.at(at_brokers, (service[wasted], broker[wasted]), 1)
+    return {"waste_links": on_links, "waste_brokers": at_brokers}

@@ -1,0 +1,348 @@
+"""What a page needs of a trace, in one look at each table: counts over time, and the rows of a sample of messages.
+
+Counts are of all that happened. Rows are of messages that are in the sample, each whole. Tables are read in blocks, so
+that ten million events need no more memory than the block and what is kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from analysis.report.sampling import Sample
+from analysis.spark.graph import Network
+from analysis.spark.trace import Service, services_of
+from brokers.contract import MESSAGE
+from brokers.engine.parts import reading
+from brokers.engine.runfolder import RunFolder
+from brokers.engine.trace_schema import TABLES
+from brokers.errors import InvalidInput, RunDamaged
+from brokers.faults import REASONS
+
+Array = NDArray[np.int64]
+Rows = dict[str, Array]
+
+STRETCHES = 60  # of time, in charts
+LATENCY_BINS = 400  # a factor of ten; from 1 µs on
+DECADES = 10
+_CELLS_MOST = 2_000_000  # counts by service, place and stretch of time
+_BLOCK = 1 << 18
+_ROWS_MOST = 200_000  # of losses, faults, changes
+_SORTS_OF_FAULTS = 4
+_TIME_MOST = 1 << 60  # ns
+WANTED = {
+    "hops": ("broker", "time_ns", "kind", "link", "service", "type", "body", "cause", "finish_ns"),
+    "publications": ("publication", "time_ns", "service", "broker", "client"),
+    "deliveries": ("service", "publication", "broker", "client", "published_ns", "time_ns"),
+    "losses": ("link", "time_ns", "service", "type", "body", "cause", "reason", "client"),
+    "changes": (
+        "change", "service", "operation", "broker", "client", "issued_ns", "settled_ns", "revoked_ns", "gone_ns",
+        "lost",
+    ),
+    "samples": ("time_ns", "broker", "backlog_ns", "queued", "service", "entries"),
+    "faults": ("what", "broker", "link", "begin_ns", "end_ns"),
+    "stays": ("stay", "client", "broker", "begin_ns", "end_ns"),
+}  # fmt: skip
+
+
+@dataclass
+class Gathered:
+    """See the module. Counts are by service and stretch of time, or by service, place and (longer) stretch."""
+
+    run: RunFolder
+    network: Network
+    kinds: list[Service] | None  # None where they come from outside and are not trusted
+    sample: Sample
+    span_ns: int
+    notes: list[str] = field(default_factory=list)
+    kept: dict[str, Rows] = field(default_factory=dict)
+    counts: dict[str, Array] = field(default_factory=dict)
+    published: Array = field(default_factory=lambda: np.empty(0, np.int64))  # ids of all publications, in order
+
+    @property
+    def names(self) -> list[str]:
+        return [each["name"] for each in self.run.manifest["scenario"]["services"]]
+
+    @property
+    def services(self) -> int:
+        return len(self.names)
+
+    @cached_property
+    def stretches(self) -> int:
+        """How many stretches of time there are counts by place of."""
+        places = self.network.source.size + self.network.brokers
+        return int(np.clip(_CELLS_MOST // max(1, self.services * places), 5, STRETCHES))
+
+    def rows(self, table: str) -> Rows:
+        """The rows that are kept of a table; none where the trace has none."""
+        return self.kept.get(table) or {name: np.empty(0, np.int64) for name in WANTED[table]}
+
+    def count(self, what: str, *shape: int) -> Array:
+        if what not in self.counts:
+            self.counts[what] = np.zeros(shape, np.int64)
+        return self.counts[what]
+
+    def at(self, time_ns: Array, stretches: int = STRETCHES) -> Array:
+        """The stretch of each time."""
+        return np.clip((time_ns * (stretches / max(1, self.span_ns))).astype(np.int64), 0, stretches - 1)
+
+    def carries(self, body: Array) -> NDArray[np.bool_]:
+        """Whether what messages carry are publications."""
+        if not self.published.size:
+            return np.zeros(body.size, np.bool_)
+        place = np.minimum(np.searchsorted(self.published, body), self.published.size - 1)
+        return self.published[place] == body
+
+    def has(self, table: str) -> bool:
+        return table in self.run.manifest["tables"]
+
+
+def gather(run: RunFolder, hops_most: int, *, trust: bool = False) -> Gathered:
+    """Look through a run."""
+    run.check(run.tables())
+    notes = []
+    try:
+        kinds: list[Service] | None = services_of(run, trust=trust)
+    except InvalidInput as error:
+        kinds = None
+        notes.append(f"Kinds or protocols are not at hand ({error}); what needs them is left out.")
+    hops = run.rows("hops") if "hops" in run.tables() else 0
+    network = Network.of(run) if {"links", "brokers"} <= set(run.tables()) else _nowhere()
+    sample = Sample.of(max(hops, _deliveries(run) // 2), hops_most)
+    found = Gathered(run, network, kinds, sample, _span(run), notes)
+    found.notes += [
+        f"The trace has no table {name}: it needs level {TABLES[name].level}, and the run had {level}."
+        for level in [run.manifest["trace_level"]]
+        for name in ("hops", "deliveries", "samples")
+        if not found.has(name)
+    ]
+    for name, look in _LOOKS.items():
+        if found.has(name):
+            look(found)
+    return found
+
+
+def _deliveries(run: RunFolder) -> int:
+    return run.rows("deliveries") if "deliveries" in run.tables() else 0
+
+
+def _nowhere() -> Network:
+    """No overlay, of a run whose trace has none."""
+    none = np.empty(0, np.int64)
+    return Network((), none, none, none, none, none)
+
+
+def _span(run: RunFolder) -> int:
+    """When the last thing happened that is drawn."""
+    import pyarrow.parquet as pq
+
+    last = int(run.manifest["scenario"]["duration"])
+    for table in ("hops", "deliveries"):
+        for part in run.parts(table) if table in run.tables() else ():
+            with reading(run.path, part):
+                meta = pq.read_metadata(part)
+                column = meta.schema.names.index("time_ns")
+                for group in range(meta.num_row_groups):
+                    told = meta.row_group(group).column(column).statistics
+                    if told is not None and told.has_min_max:
+                        last = max(last, int(told.max) + 1)
+    return min(last, int(run.manifest["scenario"]["duration"] + run.manifest["scenario"]["drain"]) + 1)
+
+
+def blocks(run: RunFolder, table: str, columns: Sequence[str]) -> Iterator[Rows]:
+    """A table in blocks of rows, every number of which is one that there can be."""
+    import pyarrow.parquet as pq
+
+    limits = {
+        "service": (0, len(run.manifest["scenario"]["services"])),
+        "broker": (-1 if table == "faults" else 0, run.rows("brokers")),
+        "link": (-1, run.rows("links")),
+        "reason": (0, len(REASONS)),
+        "what": (0, _SORTS_OF_FAULTS),
+    }
+    for part in run.parts(table):
+        with reading(run.path, part), pq.ParquetFile(part) as file:
+            for batch in file.iter_batches(_BLOCK, columns=list(columns)):
+                for name in columns:
+                    if batch.column(name).null_count:
+                        told = f"{part.relative_to(run.path)} has nothing in a row of column {name!r}"
+                        raise RunDamaged.at(run.path, told)
+                rows = {name: batch.column(name).to_numpy(zero_copy_only=False).astype(np.int64) for name in columns}
+                for name, (least, limit) in limits.items():
+                    if name in rows and rows[name].size and not least <= rows[name].min() <= rows[name].max() < limit:
+                        raise RunDamaged.at(run.path, f"table {table!r} has a {name} that is none of {limit}")
+                for name in columns if rows[columns[0]].size else ():
+                    least, most = rows[name].min(), rows[name].max()
+                    if name.endswith("_ns") and not -_TIME_MOST < least <= most < _TIME_MOST:
+                        raise RunDamaged.at(run.path, f"table {table!r} has a time {name} that no run comes to")
+                yield rows
+
+
+def _kept(found: Gathered, table: str, chosen: Iterator[Rows]) -> None:
+    parts = list(chosen)
+    found.kept[table] = {
+        name: np.concatenate([part[name] for part in parts]) if parts else np.empty(0, np.int64)
+        for name in WANTED[table]
+    }
+
+
+def _where(rows: Rows, mask: NDArray[np.bool_]) -> Rows:
+    return rows if mask.all() else {name: column[mask] for name, column in rows.items()}
+
+
+def _add(into: Array, *keys: Array) -> None:
+    """Count rows by their keys."""
+    flat = np.ravel_multi_index(keys, into.shape)
+    into += np.bincount(flat, minlength=into.size).reshape(into.shape)
+
+
+def _hops(found: Gathered) -> None:
+    services, many = found.services, found.stretches
+    carried = found.count("carried", services, STRETCHES)
+    other = found.count("other", services, STRETCHES)
+    events = found.count("events", services, STRETCHES)
+    spent = found.count("spent_ns", STRETCHES)
+    on_links = found.count("on_links", services, found.network.source.size, many)
+    at_brokers = found.count("at_brokers", services, found.network.brokers, many)
+
+    def chosen() -> Iterator[Rows]:
+        for rows in blocks(found.run, "hops", WANTED["hops"]):
+            stretch, service = found.at(rows["time_ns"]), rows["service"]
+            _add(events, service, stretch)
+            spent[:] += np.bincount(
+                stretch, (rows["finish_ns"] - rows["time_ns"]).astype(np.float64), STRETCHES
+            ).astype(np.int64)
+            came = (rows["link"] >= 0) & (rows["kind"] == MESSAGE)
+            carries = found.carries(rows["body"])
+            _add(carried, service[came & carries], stretch[came & carries])
+            _add(other, service[came & ~carries], stretch[came & ~carries])
+            long = found.at(rows["time_ns"], many)
+            _add(on_links, service[came], rows["link"][came], long[came])
+            _add(at_brokers, service, rows["broker"], long)
+            yield _where(rows, _in_sample(found.sample, rows))
+
+    _kept(found, "hops", chosen())
+
+
+def _in_sample(sample: Sample, rows: Rows) -> NDArray[np.bool_]:
+    """Events of messages in the sample: of those that they carry, or that caused them; of neither, a share."""
+    if sample.whole:
+        return np.ones(rows["body"].size, np.bool_)
+    neither = (rows["body"] < 0) & (rows["cause"] == -1)
+    return np.where(
+        neither, sample.has(rows["time_ns"] ^ rows["link"]),
+        ((rows["body"] >= 0) & sample.has(rows["body"])) | ((rows["cause"] != -1) & sample.has(rows["cause"])),
+    )  # fmt: skip
+
+
+def _publications(found: Gathered) -> None:
+    published = found.count("published", found.services, STRETCHES)
+    ids: list[Array] = []
+
+    def chosen() -> Iterator[Rows]:
+        for rows in blocks(found.run, "publications", WANTED["publications"]):
+            _add(published, rows["service"], found.at(rows["time_ns"]))
+            ids.append(rows["publication"])
+            yield _where(rows, found.sample.has(rows["publication"]))
+
+    _kept(found, "publications", chosen())
+    found.published = np.unique(np.concatenate(ids)) if ids else found.published
+
+
+def _deliveries_of(found: Gathered) -> None:
+    delivered = found.count("delivered", found.services, STRETCHES)
+    answered = found.count("answered", found.services, STRETCHES)  # by when it was published
+    latency = found.count("latency", found.services, LATENCY_BINS * DECADES)
+
+    def chosen() -> Iterator[Rows]:
+        for rows in blocks(found.run, "deliveries", WANTED["deliveries"]):
+            _add(delivered, rows["service"], found.at(rows["time_ns"]))
+            _add(answered, rows["service"], found.at(rows["published_ns"]))
+            took = np.maximum(rows["time_ns"] - rows["published_ns"], 1)
+            place = np.ceil((np.log10(took) - 3) * LATENCY_BINS).astype(np.int64)
+            _add(latency, rows["service"], np.clip(place, 0, latency.shape[1] - 1))
+            yield _where(rows, found.sample.has(rows["publication"]))
+
+    _kept(found, "deliveries", chosen())
+
+
+def _losses(found: Gathered) -> None:
+    lost = found.count("lost", found.services, STRETCHES)
+    reasons = found.count("reasons", found.services, len(REASONS))
+    left = _ROWS_MOST
+
+    def chosen() -> Iterator[Rows]:
+        nonlocal left
+        for rows in blocks(found.run, "losses", WANTED["losses"]):
+            _add(lost, rows["service"], found.at(rows["time_ns"]))
+            _add(reasons, rows["service"], rows["reason"])
+            kept = _where(rows, _in_sample(found.sample, rows))
+            yield {name: column[:left] for name, column in kept.items()}
+            left = max(0, left - kept["link"].size)
+
+    _kept(found, "losses", chosen())
+
+
+def _changes(found: Gathered) -> None:
+    asked = found.count("changes", found.services)
+    unsettled = found.count("unsettled", found.services)
+
+    def chosen() -> Iterator[Rows]:
+        for rows in blocks(found.run, "changes", WANTED["changes"]):
+            _add(asked, rows["service"])
+            never = (rows["settled_ns"] < 0) & (rows["issued_ns"] >= 0)
+            _add(unsettled, rows["service"][never])
+            yield _where(rows, found.sample.has(rows["change"]))
+
+    _kept(found, "changes", chosen())
+
+
+def _samples(found: Gathered) -> None:
+    """Per time the sum and the largest of tables and queues over brokers; per broker and stretch the last."""
+    many, brokers = found.stretches, found.network.brokers
+    entries = found.count("entries", found.services, brokers, many)
+    seen = np.zeros(many, np.bool_)
+    times: Array = np.empty(0, np.int64)
+    totals: Array = np.zeros((0, found.services + 1, 2), np.int64)  # by time: of entries, then of the queue
+    for rows in blocks(found.run, "samples", WANTED["samples"]):
+        stretch = found.at(rows["time_ns"], many)
+        entries[rows["service"], rows["broker"], stretch] = rows["entries"]
+        seen[np.unique(stretch)] = True
+        known, times = times, np.union1d(times, rows["time_ns"])
+        grown = np.zeros((times.size, found.services + 1, 2), np.int64)
+        grown[np.searchsorted(times, known)] = totals
+        totals, at = grown, np.searchsorted(times, rows["time_ns"])
+        first = rows["service"] == 0  # the queue is told once for each service
+        for of, where, value in (
+            (rows["service"], at, rows["entries"]),
+            (np.full(int(first.sum()), found.services), at[first], rows["queued"][first]),
+        ):
+            np.add.at(totals[:, :, 0], (where, of), value)
+            np.maximum.at(totals[:, :, 1], (where, of), value)
+    for late in range(1, many):
+        if not seen[late]:
+            entries[:, :, late] = entries[:, :, late - 1]
+    found.counts["sampled_ns"], found.counts["sampled"] = times, totals
+
+
+def _whole(table: str) -> Callable[[Gathered], None]:
+    def look(found: Gathered) -> None:
+        def chosen() -> Iterator[Rows]:
+            left = _ROWS_MOST
+            for rows in blocks(found.run, table, WANTED[table]):
+                yield {name: column[:left] for name, column in rows.items()}
+                left = max(0, left - len(rows["broker"]))
+
+        _kept(found, table, chosen())
+
+    return look
+
+
+_LOOKS = {
+    "publications": _publications, "hops": _hops, "deliveries": _deliveries_of, "losses": _losses,
+    "changes": _changes, "samples": _samples, "faults": _whole("faults"), "stays": _whole("stays"),
+}  # fmt: skip

@@ -1,0 +1,71 @@
+"""`report`: a run, two runs or a sweep, written as one HTML file."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from os import PathLike
+from pathlib import Path
+
+from analysis.report import many, one, two
+from analysis.report.picture import picture
+from analysis.report.sampling import HOPS_MOST
+from brokers.engine.runfolder import open_run
+from brokers.errors import EnvironmentProblem, InvalidInput
+from scenarios.many.carry import DESCRIPTION
+
+NAME = "report.html"
+
+
+def report(
+    paths: Sequence[str | PathLike[str]], out: str | PathLike[str] | None = None, *,
+    svg: str | PathLike[str] | None = None, hops_most: int | None = None, baseline: str | None = None,
+    trust: bool = False,
+) -> Path:  # fmt: skip
+    """Write the report of a run, of two runs, or of a sweep; gives where it is.
+
+    Parameters
+    ----------
+    paths : a run folder, two of them, or a sweep folder; more than two runs are reported as a sweep is
+    out : the file; default: `report.html` in the run's folder `analysis`, in the sweep's folder, else in this one
+    svg : where to write a picture of a run beside it
+    hops_most : so many events are drawn one by one at most; of more a share of all messages, each whole
+    baseline : of a sweep, the label of the variant, or part of it, that the others are compared with
+    trust : let runs name code from outside
+    """
+    sweep = len(paths) > 2 or any((Path(path) / DESCRIPTION).is_file() for path in paths)
+    alone = len(paths) == 1 and not sweep
+    if svg is not None and not alone:
+        raise InvalidInput("--svg: a picture is of one run")
+    if hops_most is not None and (hops_most < 1 or not alone):
+        raise InvalidInput(f"--hops: at least one event, of one run (got {hops_most})")
+    if baseline is not None and not sweep:
+        raise InvalidInput("--baseline goes with a sweep")
+    if sweep:
+        here = Path(paths[0]) / NAME if len(paths) == 1 else Path(NAME)
+        return written(many.report_of(paths, baseline), Path(out) if out is not None else here)
+    runs = [open_run(path) for path in paths]
+    if not alone:
+        return written(two.report_of(runs, trust=trust), Path(NAME if out is None else out))
+    run = runs[0]
+    target = Path(out) if out is not None else run.path / "analysis" / NAME
+    text = one.report_of(run, HOPS_MOST if hops_most is None else hops_most, trust=trust)
+    if svg is not None:
+        written(picture(run, trust=trust), Path(svg))
+    return written(text, target)
+
+
+def written(text: str, target: Path) -> Path:
+    """The file appears whole or not at all."""
+    if target.is_dir():
+        raise InvalidInput(f"{target} is a folder; name a file, as in {target / NAME}")
+    unfinished = target.with_name(f"_tmp-{target.name}")
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        unfinished.unlink(missing_ok=True)
+        with open(unfinished, "x", encoding="utf-8") as file:
+            file.write(text)
+        os.replace(unfinished, target)
+    except OSError as error:
+        raise EnvironmentProblem(f"cannot write {target}: {error.strerror or error}") from None
+    return target

@@ -1,0 +1,281 @@
+"""The report of one run: what matters, the overlay over time, why, charts, and what was run."""
+
+from __future__ import annotations
+
+from html import escape
+from typing import Any
+
+import numpy as np
+
+from analysis.report.analyzed import analyzed
+from analysis.report.cases import CASES_MOST, EVENTS_MOST, cases
+from analysis.report.charts import charts
+from analysis.report.columns import TooLarge
+from analysis.report.content import content, window_us
+from analysis.report.gather import Gathered, gather
+from analysis.report.page import (
+    badge,
+    block,
+    dictionary,
+    figures,
+    listed,
+    options,
+    page,
+    paragraph,
+    table,
+    text_block,
+)  # fmt: skip
+from analysis.report.places import Places, places
+from analysis.report.sampling import HOPS_MOST
+from analysis.report.summary import NOT_AUDITED, name_of, summary
+from analysis.report.words import plain, share, time
+from brokers.engine.runfolder import RunFolder
+from brokers.errors import RunDamaged
+from brokers.faults import REASONS
+
+_BUSIEST, _LOSSES_MOST, _NAMED_MOST = 20, 400, 2_000
+_HOLDS = {True: "holds", False: "does not hold", None: NOT_AUDITED}
+
+
+def report_of(run: RunFolder, hops_most: int = HOPS_MOST, *, trust: bool = False) -> str:
+    """The page of a run, as text."""
+    found = gather(run, hops_most, trust=trust)
+    told = summary(found)
+    sections = [("summary", "What matters", _summary(found, told))]
+    data = ""
+    drawn = found.network.brokers > 0
+    if drawn:
+        where = places(run, found.network, trust=trust)
+        explained = cases(found)
+        try:
+            facts, columns = content(found, where, explained)
+        except TooLarge as error:
+            raise RunDamaged.at(run.path, str(error)) from None
+        data = block("facts", facts) + text_block("columns", columns.packed())
+        sections.append(("overlay", "The overlay", _overlay(found, where)))
+        sections.append(("why", "Why", _why(found, explained)))
+    pictures = charts(found)
+    if pictures:
+        sections.append(("charts", "Charts", figures(pictures)))
+    sections.append(("run", "What was run", _run(told, analyzed(run))))
+    head = (
+        f"<h1>{escape(told['name'])}</h1>{paragraph(told['title']) if told['title'] else ''}"
+        f"<p>Verdict of the audit: {badge(told['verdict'])}</p>"
+    )
+    return page(f"{told['name']}: report of a run", sections, head, data, scripts=drawn)
+
+
+# ---- what matters ----------------------------------------------------------------------------------------
+
+
+def _summary(found: Gathered, told: dict[str, Any]) -> str:
+    parts = []
+    if told["verdict"] == NOT_AUDITED:
+        parts.append(
+            paragraph("Whether what was delivered is what had to be, nobody has asked: brokerlab audit RUN.")
+        )
+    for each in told["verdicts"]:
+        parts.append(f"<p>{escape(each['service'])}: {badge(each['verdict'])} {escape(each['reason'])}</p>")
+    if told["expected"]:
+        rows = [[each["text"], each["measured"], _HOLDS[each["holds"]]] for each in told["expected"]]
+        parts.append(table("What the scenario expects", ("expectation", "measured", "verdict"), rows))
+    unusual = told["unusual"] or ["Nothing: no loss, no fault, no change that never settled, nobody overloaded."]
+    parts.append(f"<h3>What is unusual</h3>{listed(unusual)}")
+    if told["services"]:
+        heads = list(told["services"][0])
+        rows = [[row.get(head, "–") for head in heads] for row in told["services"]]
+        parts.append(table("Services side by side", heads, rows))
+    notes = [*found.notes, *told["notes"]]
+    if not found.sample.whole:
+        notes.append(
+            f"The run is large: pictures of single messages show {share(found.sample.share)} of all messages, each "
+            "whole; counts, charts and tables are of all."
+        )
+    if notes:
+        parts.append(f"<h3>What this report leaves out, and what the run noted</h3>{listed(notes)}")
+    return "".join(parts)
+
+
+# ---- the overlay -----------------------------------------------------------------------------------------
+
+
+def _overlay(found: Gathered, where: Places) -> str:
+    names = [plain(each) for each in found.names]
+    network = found.network
+    shows = [("traffic", "traffic and load")] if "on_links" in found.counts else []
+    shows += [("tables", "table sizes")] if "entries" in found.counts else []
+    shows += [("waste", "waste: copies that came for nothing")] if found.kinds and "on_links" in found.counts else []
+    known = options([(name_of(network, at), "") for at in range(min(network.brokers, _NAMED_MOST))])
+    what = (
+        f"Overlay of {network.brokers:,} brokers and servers and {network.links:,} links, coloured by what is chosen. "
+        "Arrow keys move time, space plays."
+    )
+    return (
+        '<p id="waiting">The pictures are being unpacked; they need scripts.</p><div id="live" hidden>'
+        '<fieldset><legend class="dim">What is shown</legend>'
+        f'<label>Show <select id="show">{options(shows or [("traffic", "the overlay")])}</select></label>'
+        f'<label>Service <select id="service">{options([(-1, "all"), *enumerate(names)])}</select></label>'
+        '<label><input type="checkbox" id="whole" checked> the whole run</label>'
+        '<label>Broker <input id="broker" list="brokers" class="short" autocomplete="off"></label>'
+        f'<datalist id="brokers">{known}</datalist></fieldset>'
+        '<fieldset><legend class="dim">Time</legend><button id="play" type="button" aria-pressed="false">Play</button>'
+        f'<label>Speed <select id="speed">{options(_speeds(found))}</select></label>'
+        '<input type="range" id="time" min="0" max="1000" step="1" value="0" aria-label="Simulated time">'
+        '<output id="clock" for="time"></output></fieldset>'
+        f'<canvas id="map" tabindex="0" role="img" aria-label="{escape(what)}"></canvas>'
+        '<p class="dim" id="legend"></p>'
+        '<p id="said" role="status" aria-live="polite">Press a broker to read about it.</p>'
+        f"{_explained_map(found, where)}</div>{_busiest(found)}"
+    )
+
+
+def _speeds(found: Gathered) -> list[tuple[float, str]]:
+    """Simulated seconds per second: so that the run takes a minute, and slower, so that single messages are seen."""
+    minute = found.span_ns / 60e9
+    chosen = sorted({0.01, 0.1, 1.0, float(f"{max(minute, 0.001):.1g}")})
+    begin = min(chosen, key=lambda speed: abs(np.log(speed / 0.1)))
+    ordered = [begin, *(speed for speed in chosen if speed != begin)]
+    return [(speed, f"{speed:g} s a second") for speed in ordered]
+
+
+def _explained_map(found: Gathered, where: Places) -> str:
+    said = [
+        where.how,
+        "Colour and width of links tell messages, colour and size of brokers the events that they handled or the "
+        "entries of their tables, in the stretch of time around the slider. Both directions of a link are one line, "
+        "as the busier.",
+        "Squares are messages under way, filled if they carry a publication; a message is drawn as long as its "
+        "link's delay. Crosses and dashes are what fails, small crosses messages that were lost.",
+        "A message that is chosen below lights up its way, a change its spreading.",
+        "A copy of a publication came for nothing if its broker had handled one before, or neither delivered it nor "
+        "sent it on; that is counted over the whole run.",
+    ]  # fmt: skip
+    if found.network.has_latent:
+        said.append("Links that could have arisen and never carried anything are not drawn.")
+    if not found.sample.whole:
+        said.append(f"Messages under way and waste are of {share(found.sample.share)} of all messages.")
+    return f"<details><summary>How to read it</summary>{listed(said)}</details>"
+
+
+def _busiest(found: Gathered) -> str:
+    """The picture as tables, for whoever reads rather than looks."""
+    if not found.has("brokers"):
+        return ""
+    network = found.network
+    brokers = found.run.read("brokers").sort_by("broker")
+    handled, delivered, busy = (brokers[name].to_numpy() for name in ("messages", "deliveries", "busy_ns"))
+    rows = [
+        [name_of(network, at), f"{handled[at]:,}", f"{delivered[at]:,}", time(int(busy[at]))]
+        for at in np.argsort(-handled, kind="stable")[:_BUSIEST].tolist()
+    ]
+    links = found.run.read("links").sort_by("link")
+    messages, lost, delay = (links[name].to_numpy() for name in ("messages", "lost", "delay_ns"))
+    over = [
+        [name_of(network, int(network.source[at])), name_of(network, int(network.target[at])), f"{messages[at]:,}",
+         f"{lost[at]:,}", time(int(delay[at]))]
+        for at in np.argsort(-messages, kind="stable")[:_BUSIEST].tolist()
+    ]  # fmt: skip
+    first = table("The busiest brokers", ("broker", "events", "deliveries", "at work"), rows)
+    second = table("The busiest links", ("from", "to", "messages", "lost", "delay"), over)
+    return f'<details><summary>The overlay as tables</summary><div class="two">{first}{second}</div></details>'
+
+
+# ---- why -------------------------------------------------------------------------------------------------
+
+
+def _why(found: Gathered, explained: list[dict[str, Any]]) -> str:
+    cases_told = [
+        (at, f"{each['service']} {each['message']} → client {each['client']}: {each['verdict']} ({each['about']})")
+        for at, each in enumerate(explained)
+    ]
+    parts = []
+    if not found.has("hops"):
+        return paragraph("Ways of messages need trace level full.") + _hidden_controls()
+    if explained:
+        parts.append(
+            '<fieldset><legend class="dim">Explained</legend>'
+            f'<label>Case <select id="case">{options(cases_told)}</select></label></fieldset><div id="explained"></div>'
+        )
+        more = f"At most {CASES_MOST} cases are explained here: what the audit found, what was lost, the slowest."
+        parts.append(paragraph(f"{more} All others: brokerlab explain RUN MESSAGE --client N.", "dim"))
+    else:
+        parts.append('<div hidden><select id="case"></select><div id="explained"></div></div>')
+        if found.kinds is None:
+            why = "the run names code from outside; --trust imports it"
+        elif found.run.rows("hops") > EVENTS_MOST:
+            why = f"the run has more than {EVENTS_MOST:,} events"
+        else:
+            why = "nothing was published"
+        parts.append(
+            paragraph(f"No case is explained in this file: {why}. Ask: brokerlab explain RUN MESSAGE --client N.")
+        )
+    losses = _losses(found)
+    hidden = "" if losses else " hidden"
+    parts.append(
+        '<form id="find"><fieldset><legend class="dim">Any message</legend>'
+        '<label>Message <input id="message" class="short" placeholder="0#1" autocomplete="off"></label>'
+        '<label>Client <input id="client" class="short" inputmode="numeric" autocomplete="off"></label>'
+        '<button type="submit">Show</button><button type="button" id="earlier">Earlier publication</button>'
+        '<button type="button" id="later">Later publication</button><button type="button" id="clear">None</button>'
+        f'<label{hidden}>Lost <select id="loss">{options([(-1, "choose one"), *losses])}</select></label>'
+        "</fieldset></form>"
+    )
+    windows = [(f"{value:g}", time(value * 1000)) for value in _windows(found)]
+    parts.append(
+        '<h3>Space and time</h3><fieldset class="screen"><label>Without a message, from the slider on for '
+        f'<select id="window">{options(windows)}</select></label></fieldset>'
+        '<canvas id="diagram" role="img" aria-label="Diagram: a row for each broker, time from left to right, a line '
+        'for each message; the table below tells the same of a chosen message."></canvas>'
+        '<p class="dim" id="diagram-said" role="status"></p><div id="answer" aria-live="polite"></div>'
+    )
+    return "".join(parts)
+
+
+def _hidden_controls() -> str:
+    """What the scripts look for and a page without ways has no use for."""
+    names = {
+        "case": "select",
+        "loss": "select",
+        "window": "select",
+        "explained": "div",
+        "answer": "div",
+        "diagram": "canvas",
+    }
+    rest = {"earlier": "button", "later": "button", "clear": "button", "diagram-said": "p", "message": "input"}
+    tags = "".join(f'<{tag} id="{name}"></{tag}>' for name, tag in {**names, **rest}.items() if tag != "input")
+    return f'<div hidden>{tags}<form id="find"><input id="message"><input id="client"></form></div>'
+
+
+def _windows(found: Gathered) -> list[float]:
+    """Widths of a diagram in µs; the first is a few links long."""
+    first = window_us(found)
+    rest = [10.0**power for power in range(3, 8) if 10.0**power < found.span_ns / 1000]
+    return [float(first), *(each for each in rest if each != first)]
+
+
+def _losses(found: Gathered) -> list[tuple[int, str]]:
+    rows = found.rows("losses")
+    if not rows["link"].size:
+        return []
+    order = np.argsort(rows["time_ns"], kind="stable")
+    step = max(1, -(-order.size // _LOSSES_MOST))
+    network, told = found.network, []
+    for at in order[::step].tolist():
+        link = int(rows["link"][at])
+        where = "a delivery" if link < 0 else (
+            f"{name_of(network, int(network.source[link]))} to {name_of(network, int(network.target[link]))}"
+        )  # fmt: skip
+        told.append((at, f"{time(int(rows['time_ns'][at]))}, {where} ({REASONS[int(rows['reason'][at])]})"))
+    return told
+
+
+# ---- what was run ----------------------------------------------------------------------------------------
+
+
+def _run(told: dict[str, Any], aggregates: list[tuple[str, list[str], list[list[str]]]]) -> str:
+    parts = [dictionary("Scenario", told["scenario"])]
+    parts.append(dictionary("Network", [[name.replace("_", " "), value] for name, value in told["network"].items()]))
+    if aggregates:
+        parts.append("<h3>Aggregates by brokerlab analyze</h3>")
+        parts += [table(name, heads, rows) for name, heads, rows in aggregates]
+    return "".join(parts)

@@ -1,0 +1,26 @@
+"use strict";
+// Columns as they were packed: base64, deflate, byte planes, zigzag, differences.
+
+async function unpack(directory, text) {
+  const packed = atob(text);
+  const bytes = new Uint8Array(packed.length);
+  for (let i = 0; i < packed.length; i++) bytes[i] = packed.charCodeAt(i);
+  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"));
+  const plain = new Uint8Array(await new Response(stream).arrayBuffer());
+  const columns = {};
+  let at = 0;
+  for (const { name, rows, planes, running, wide } of directory) {
+    const column = wide || planes > 4 ? new Float64Array(rows) : new Int32Array(rows);
+    let sum = 0;
+    for (let row = 0; row < rows; row++) {
+      let value = 0;
+      for (let plane = planes - 1; plane >= 0; plane--) value = value * 256 + plain[at + plane * rows + row];
+      value = value % 2 ? -(value + 1) / 2 : value / 2;
+      if (running) value = sum += value;
+      column[row] = value;
+    }
+    at += planes * rows;
+    columns[name] = column;
+  }
+  return columns;
+}

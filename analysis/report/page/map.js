@@ -1,0 +1,293 @@
+"use strict";
+// The overlay on a canvas: what is under way at a time above what was counted around that time.
+
+const RAMP = 8, DOTS_MOST = 6000;
+
+class OverlayMap {
+  constructor(canvas, model, state) {
+    Object.assign(this, { canvas, model, state, dots: 0 });
+    this.pen = canvas.getContext("2d");
+    this.base = document.createElement("canvas");
+    this.readColours();
+    this.fit();
+  }
+
+  readColours() {
+    const style = getComputedStyle(document.documentElement);
+    const colour = name => style.getPropertyValue(name).trim();
+    this.colour = Object.fromEntries(["page", "ink", "dim", "line", "bad", "light", "accent"].map(name => [name, colour(`--${name}`)]));
+    this.ramp = Array.from({ length: RAMP }, (_, i) => colour(`--q${i}`));
+    this.ofService = Array.from({ length: 8 }, (_, i) => colour(`--s${i}`));
+    this.stale = true;
+  }
+
+  fit() {
+    const ratio = Math.min(2, window.devicePixelRatio || 1);
+    const { clientWidth, clientHeight } = this.canvas;
+    this.width = clientWidth || 1000;
+    this.height = clientHeight || 560;
+    for (const each of [this.canvas, this.base]) {
+      each.width = Math.round(this.width * ratio);
+      each.height = Math.round(this.height * ratio);
+      each.getContext("2d").setTransform(ratio, 0, 0, ratio, 0, 0);
+    }
+    const { place_x: x, place_y: y } = this.model.columns;
+    const margin = 26, side = Math.max(1, Math.min(this.height, this.width) - 2 * margin);
+    const wide = Math.max(1, this.width - 2 * margin);
+    // The shorter side of the places is stretched no more than twice: a map stays a map.
+    const stretch = this.model.facts.geographic ? 1 : Math.min(2, wide / side);
+    const left = (this.width - side * stretch) / 2, top = (this.height - side) / 2;
+    this.x = Float32Array.from(x, value => left + value / 65535 * side * stretch);
+    this.y = Float32Array.from(y, value => top + value / 65535 * side);
+    this.radius = Math.max(1.5, Math.min(9, 90 / Math.sqrt(x.length)));
+    this.stale = true;
+  }
+
+  // Counts of a service, or of all, in a stretch of time, or in all: by link or by broker.
+  counts(name, places) {
+    const { model, state } = this, { services, stretches } = model.facts;
+    const column = model.columns[name], found = new Float64Array(places);
+    if (!column.length) return found;
+    const from = state.whole ? 0 : state.stretch, to = state.whole ? stretches - 1 : state.stretch;
+    for (let service = 0; service < services.length; service++) {
+      if (state.service >= 0 && service !== state.service) continue;
+      for (let place = 0; place < places; place++) {
+        const row = (service * places + place) * stretches;
+        if (name === "entries") found[place] += column[row + to];
+        else for (let stretch = from; stretch <= to; stretch++) found[place] += column[row + stretch];
+      }
+    }
+    return found;
+  }
+
+  wasted(name, places) {
+    const { model, state } = this, column = model.columns[name], found = new Float64Array(places);
+    if (!column.length) return found;
+    for (let service = 0; service < model.facts.services.length; service++)
+      if (state.service < 0 || service === state.service)
+        for (let place = 0; place < places; place++) found[place] += column[service * places + place];
+    return found;
+  }
+
+  // The largest count there is in any stretch, so that colours mean the same at all times.
+  most(name, places) {
+    const key = `${name} ${this.state.service} ${this.state.whole}`;
+    this.largest ??= new Map();
+    if (!this.largest.has(key)) {
+      const { stretch, whole } = this.state;
+      let most = 0;
+      for (let each = 0; each < (whole ? 1 : this.model.facts.stretches); each++) {
+        this.state.stretch = each;
+        for (const value of this.counts(name, places)) most = Math.max(most, value);
+      }
+      this.state.stretch = stretch;
+      this.largest.set(key, most);
+    }
+    return this.largest.get(key);
+  }
+
+  measured() {
+    const { model } = this, brokers = model.facts.brokers.length, show = this.state.show;
+    const largest = values => values.reduce((a, b) => Math.max(a, b), 0);
+    if (show === "waste") {
+      const links = this.wasted("waste_links", model.links), at = this.wasted("waste_brokers", brokers);
+      return { links, at, linkMost: largest(links), atMost: largest(at) };
+    }
+    if (show === "tables") {
+      const at = this.counts("entries", brokers);
+      return { links: new Float64Array(model.links), at, linkMost: 0, atMost: this.most("entries", brokers) };
+    }
+    const links = this.counts("on_links", model.links), at = this.counts("at_brokers", brokers);
+    return { links, at, linkMost: this.most("on_links", model.links), atMost: this.most("at_brokers", brokers) };
+  }
+
+  level(value, most) { return most && value ? Math.min(RAMP - 1, 1 + Math.floor(value / most * (RAMP - 1))) : 0; }
+
+  drawBase() {
+    const pen = this.base.getContext("2d"), { model } = this;
+    const { link_from: a, link_to: b } = model.columns;
+    const told = this.told = this.measured();
+    pen.fillStyle = this.colour.page;
+    pen.fillRect(0, 0, this.width, this.height);
+    const byLevel = Array.from({ length: RAMP }, () => []);
+    for (let link = 0; link < model.links; link += 2) // both directions on one line
+      if (model.columns.link_drawn[link]) byLevel[this.level(Math.max(told.links[link], told.links[link + 1]), told.linkMost)].push(link);
+    byLevel.forEach((links, level) => {
+      pen.strokeStyle = level ? this.ramp[level] : this.colour.line;
+      pen.lineWidth = (level ? 1 + level * .7 : .8) * Math.min(1, this.radius / 4);
+      pen.beginPath();
+      for (const link of links) {
+        pen.moveTo(this.x[a[link]], this.y[a[link]]);
+        pen.lineTo(this.x[b[link]], this.y[b[link]]);
+      }
+      pen.stroke();
+    });
+    const nodes = Array.from({ length: RAMP }, () => []);
+    for (let broker = 0; broker < this.x.length; broker++) nodes[this.level(told.at[broker], told.atMost)].push(broker);
+    nodes.forEach((brokers, level) => {
+      pen.fillStyle = this.ramp[level];
+      pen.strokeStyle = this.colour.dim;
+      pen.lineWidth = .7;
+      pen.beginPath();
+      for (const broker of brokers) {
+        const radius = this.radius * (.6 + level * .09);
+        pen.moveTo(this.x[broker] + radius, this.y[broker]);
+        pen.arc(this.x[broker], this.y[broker], radius, 0, 7);
+      }
+      pen.fill();
+      if (this.x.length <= 3000) pen.stroke();
+    });
+    if (this.x.length <= 80) {
+      pen.fillStyle = this.colour.ink;
+      pen.font = "11px system-ui, sans-serif";
+      for (let broker = 0; broker < this.x.length; broker++)
+        pen.fillText(model.broker(broker).slice(0, 14), this.x[broker] + this.radius + 2, this.y[broker] - 3);
+    }
+    this.stale = false;
+  }
+
+  draw() {
+    const { pen, state } = this;
+    const key = `${state.show} ${state.service} ${state.whole} ${state.stretch}`;
+    if (this.stale || key !== this.drawn) {
+      this.drawBase();
+      this.drawn = key;
+    }
+    pen.drawImage(this.base, 0, 0, this.width, this.height);
+    this.drawFaults();
+    if (state.message >= 0) this.drawWay();
+    if (!state.whole) this.drawDots();
+    this.drawLosses();
+    this.drawMarks();
+  }
+
+  line(link) {
+    const { link_from: a, link_to: b } = this.model.columns;
+    this.pen.moveTo(this.x[a[link]], this.y[a[link]]);
+    this.pen.lineTo(this.x[b[link]], this.y[b[link]]);
+  }
+
+  drawFaults() {
+    const { pen, state, model } = this, { fault_what: what, fault_broker: at, fault_link: on, fault_begin: begin, fault_end: end } = model.columns;
+    this.faultsShown = 0;
+    for (let row = 0; row < what.length; row++) {
+      const now = begin[row] <= state.time && (end[row] < 0 || state.time < end[row]);
+      if (!now && !state.whole) continue;
+      this.faultsShown++;
+      pen.strokeStyle = this.colour.bad;
+      pen.lineWidth = 2.5;
+      pen.setLineDash(what[row] === 1 || what[row] === 3 ? [2, 3] : [6, 4]);
+      pen.beginPath();
+      if (at[row] >= 0) {
+        const [x, y, r] = [this.x[at[row]], this.y[at[row]], this.radius + 4];
+        if (what[row] === 0) {
+          pen.setLineDash([]);
+          pen.moveTo(x - r, y - r); pen.lineTo(x + r, y + r); pen.moveTo(x + r, y - r); pen.lineTo(x - r, y + r);
+        } else pen.arc(x, y, r, 0, 7);
+      } else if (on[row] >= 0) this.line(on[row] & ~1); // the same dashes for both directions
+      pen.stroke();
+    }
+    pen.setLineDash([]);
+  }
+
+  drawWay() {
+    const { pen, state, model } = this, { hop_time: time, hop_at: at } = model.columns;
+    const until = state.whole ? Infinity : state.time;
+    pen.strokeStyle = this.colour.light;
+    pen.lineWidth = 5;
+    pen.globalAlpha = .85;
+    pen.beginPath();
+    const reached = new Set();
+    for (const hop of state.hops) {
+      if (time[hop] > until) continue;
+      reached.add(model.hopBroker[hop]);
+      if (model.isLink(hop)) this.line(at[hop]);
+    }
+    pen.stroke();
+    pen.lineWidth = 3;
+    pen.beginPath();
+    for (const broker of reached) {
+      pen.moveTo(this.x[broker] + this.radius + 3, this.y[broker]);
+      pen.arc(this.x[broker], this.y[broker], this.radius + 3, 0, 7);
+    }
+    pen.stroke();
+    pen.globalAlpha = 1;
+  }
+
+  drawDots() {
+    const { pen, model, state } = this, { hop_at: at, hop_time: time, hop_service: service, hop_payload: payload } = model.columns;
+    const { link_from: a, link_to: b } = model.columns;
+    const first = model.firstAt(state.time), last = model.firstAt(state.time + model.longest);
+    const step = Math.max(1, Math.ceil((last - first) / (4 * DOTS_MOST)));
+    const size = Math.max(2.2, this.radius * .55);
+    this.dots = 0;
+    for (let place = first; place < last && this.dots < DOTS_MOST; place += step) {
+      const hop = model.inTime[place], link = at[hop];
+      if (link >= model.links || (state.service >= 0 && service[hop] !== state.service)) continue;
+      const delay = model.delay(link), left = time[hop] - state.time;
+      if (left > delay) continue;
+      const part = 1 - left / delay, from = a[link], to = b[link];
+      const across = this.x[to] - this.x[from], down = this.y[to] - this.y[from];
+      const long = Math.hypot(across, down) || 1;
+      const x = this.x[from] + across * part - down / long * 3, y = this.y[from] + down * part + across / long * 3;
+      pen.fillStyle = this.ofService[service[hop] % 8];
+      if (payload[hop]) pen.fillRect(x - size / 2, y - size / 2, size, size);
+      else { // a message about something else: hollow
+        pen.fillRect(x - size / 2, y - size / 2, size, 1);
+        pen.fillRect(x - size / 2, y + size / 2 - 1, size, 1);
+        pen.fillRect(x - size / 2, y - size / 2, 1, size);
+        pen.fillRect(x + size / 2 - 1, y - size / 2, 1, size);
+      }
+      this.dots++;
+    }
+    this.step = step;
+  }
+
+  drawLosses() {
+    const { pen, model, state } = this, { lost_time: time, lost_link: on, lost_service: service, lost_message: message } = model.columns;
+    const since = state.whole ? -1 : state.time - model.span / 100, until = state.whole ? Infinity : state.time;
+    pen.strokeStyle = this.colour.bad;
+    pen.lineWidth = 2;
+    pen.beginPath();
+    let shown = 0;
+    this.lossPlaces = [];
+    for (let row = 0; row < time.length && shown < 500; row++) {
+      if (time[row] < since || time[row] > until || on[row] < 0) continue;
+      if (state.service >= 0 && service[row] !== state.service) continue;
+      if (state.message >= 0 && message[row] !== state.message) continue;
+      const from = model.columns.link_from[on[row]], to = model.columns.link_to[on[row]];
+      const x = this.x[from] * .35 + this.x[to] * .65, y = this.y[from] * .35 + this.y[to] * .65;
+      pen.moveTo(x - 4, y - 4); pen.lineTo(x + 4, y + 4); pen.moveTo(x + 4, y - 4); pen.lineTo(x - 4, y + 4);
+      this.lossPlaces.push([x, y, row]);
+      shown++;
+    }
+    pen.stroke();
+  }
+
+  // The loss that is drawn at a place, -1 if none is. Where several lie on one another it is the last.
+  lossAt(x, y) {
+    for (const [across, down, row] of [...this.lossPlaces].reverse())
+      if (Math.abs(across - x) <= 6 && Math.abs(down - y) <= 6) return row;
+    return -1;
+  }
+
+  drawMarks() {
+    const { pen, state } = this;
+    for (const [broker, colour] of [[state.broker, this.colour.accent], [state.home, this.colour.ink]]) {
+      if (broker < 0) continue;
+      const r = this.radius + 6;
+      pen.strokeStyle = colour;
+      pen.lineWidth = 2.5;
+      pen.strokeRect(this.x[broker] - r, this.y[broker] - r, 2 * r, 2 * r);
+    }
+  }
+
+  nearest(x, y) {
+    let found = -1, least = 24 * 24;
+    for (let broker = 0; broker < this.x.length; broker++) {
+      const far = (this.x[broker] - x) ** 2 + (this.y[broker] - y) ** 2;
+      if (far < least) [found, least] = [broker, far];
+    }
+    return found;
+  }
+}

@@ -1,0 +1,199 @@
+"use strict";
+// Brings a page to life: unpacks its columns, and connects what people can press with what is drawn.
+
+const $ = id => document.getElementById(id);
+
+function explained(fact) {
+  const found = [element("h3", `${fact.service} ${fact.message}, client ${fact.client}: ${fact.verdict}${fact.sure ? "" : ", as it looks"}`)];
+  const change = fact.change ? ` The change that made it so: ${fact.change}.` : "";
+  const where = fact.broker ? `${fact.towards ? "The way stops" : "Decided"} at ${fact.broker}${fact.towards ? `, before ${fact.towards}` : ""}.` : "";
+  if (where || change) found.push(element("p", where + change));
+  for (const said of fact.said) found.push(element("p", said));
+  found.push(tableOf(`Step by step${fact.left_out ? `; ${fact.left_out} in the middle are left out` : ""}`, ["at", "broker", "what"], fact.steps));
+  return found;
+}
+
+class Page {
+  constructor(facts, columns) {
+    this.facts = facts;
+    this.model = new Model(facts, columns);
+    this.state = { time: 0, stretch: 0, whole: true, service: -1, show: $("show").value, message: -1, hops: [], broker: -1, home: -1, window: facts.window_us };
+    this.map = new OverlayMap($("map"), this.model, this.state);
+    this.diagram = new Diagram($("diagram"), this.map, this.model, this.state);
+    this.why = new Why(this.model, this.state);
+    this.wire();
+    this.setTime(0, true);
+    this.showCase();
+  }
+
+  wire() {
+    const { state } = this;
+    $("time").addEventListener("input", event => this.setTime(event.target.value / 1000 * this.model.span, false));
+    $("play").addEventListener("click", () => this.play());
+    $("whole").addEventListener("change", event => { state.whole = event.target.checked; this.redraw(); });
+    $("service").addEventListener("change", event => { state.service = +event.target.value; this.redraw(); this.redrawDiagram(); });
+    $("show").addEventListener("change", event => { state.show = event.target.value; this.redraw(); });
+    $("map").addEventListener("click", event => this.press(event.offsetX, event.offsetY));
+    $("map").addEventListener("keydown", event => this.key(event));
+    $("broker").addEventListener("change", event => this.pick(this.facts.brokers.indexOf(event.target.value)));
+    $("case").addEventListener("change", () => this.showCase());
+    $("loss").addEventListener("change", event => this.showLoss(+event.target.value));
+    $("find").addEventListener("submit", event => { event.preventDefault(); this.find(); });
+    $("earlier").addEventListener("click", () => this.along(-1));
+    $("later").addEventListener("click", () => this.along(1));
+    $("clear").addEventListener("click", () => this.select(-1, -1));
+    $("window").addEventListener("change", event => { state.window = +event.target.value; this.select(-1, -1); });
+    window.addEventListener("resize", () => { this.map.fit(); this.redraw(); this.redrawDiagram(); });
+    const repaint = () => { this.map.readColours(); this.redraw(); this.redrawDiagram(); };
+    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", repaint);
+    matchMedia("print").addEventListener("change", repaint);
+  }
+
+  key(event) {
+    const step = { ArrowLeft: -1, ArrowRight: 1, PageDown: -50, PageUp: 50 }[event.key];
+    if (event.key === " ") this.play();
+    else if (event.key === "Home") this.setTime(0, false);
+    else if (event.key === "End") this.setTime(this.model.span, false);
+    else if (step) this.setTime(this.state.time + step * this.model.span / 1000, false);
+    else return;
+    event.preventDefault();
+  }
+
+  setTime(us, whole) {
+    const { state, facts } = this;
+    state.time = Math.min(this.model.span, Math.max(0, us));
+    state.stretch = Math.min(facts.stretches - 1, Math.floor(state.time / this.model.span * facts.stretches));
+    state.whole = whole;
+    $("whole").checked = whole;
+    $("time").value = state.time / this.model.span * 1000;
+    $("time").setAttribute("aria-valuetext", timeText(Math.round(state.time)));
+    this.redraw();
+    if (state.message < 0 && !this.playing) this.redrawDiagram();
+  }
+
+  play() {
+    this.playing = !this.playing;
+    $("play").textContent = this.playing ? "Pause" : "Play";
+    $("play").setAttribute("aria-pressed", String(this.playing));
+    if (!this.playing) {
+      this.redrawDiagram();
+      return;
+    }
+    if (this.state.time >= this.model.span) this.state.time = 0;
+    let last = performance.now();
+    const frame = now => {
+      if (!this.playing) return;
+      this.setTime(this.state.time + (now - last) * 1000 * +$("speed").value, false);
+      last = now;
+      if (this.state.time >= this.model.span) this.play();
+      else requestAnimationFrame(frame);
+    };
+    requestAnimationFrame(frame);
+  }
+
+  redraw() {
+    this.map.draw();
+    $("clock").textContent = this.state.whole ? "the whole run" : timeText(Math.round(this.state.time));
+    const { told } = this.map, number = value => value.toLocaleString("en", { maximumFractionDigits: 0 });
+    const what = { traffic: ["messages on a link", "events at a broker"], tables: ["", "entries at a broker"], waste: ["wasted copies on a link", "at a broker"] }[this.state.show];
+    $("legend").textContent = [what[0] && `strongest and widest: ${number(told.linkMost)} ${what[0]}`, `${number(told.atMost)} ${what[1]}`].filter(Boolean).join(", ");
+  }
+
+  redrawDiagram() { $("diagram-said").textContent = this.diagram.draw(); }
+
+  press(x, y) {
+    const loss = this.map.lossAt(x, y);
+    if (loss >= 0) this.showLoss(loss);
+    else this.pick(this.map.nearest(x, y));
+  }
+
+  pick(broker) {
+    this.state.broker = broker;
+    this.redraw();
+    if (broker < 0) {
+      $("said").textContent = "No broker is chosen.";
+      return;
+    }
+    const { facts, model, map } = this, clients = [...model.home].filter(([, at]) => at === broker).length;
+    const linked = new Set();
+    for (let link = 0; link < model.links; link++) if (model.columns.link_from[link] === broker) linked.add(model.broker(model.columns.link_to[link]));
+    const what = { traffic: "events", tables: "table entries", waste: "wasted copies" }[this.state.show];
+    $("said").textContent = `${facts.brokers[broker]}: ${map.told.at[broker].toLocaleString("en")} ${what}, ${clients} clients, ` +
+      `linked to ${[...linked].slice(0, 12).join(", ")}${linked.size > 12 ? " and others" : ""}.`;
+    $("broker").value = facts.brokers[broker];
+  }
+
+  select(message, client) {
+    const { state, model } = this;
+    state.message = message;
+    state.hops = message >= 0 ? model.hopsOf(message) : [];
+    state.home = client >= 0 ? model.home.get(client) ?? -1 : -1;
+    if (message >= 0) {
+      $("message").value = model.message(message);
+      const last = state.hops.length ? model.finish(state.hops[state.hops.length - 1]) : 0;
+      this.setTime(last, false);
+      $("answer").replaceChildren(...this.why.told(message, client));
+    } else $("answer").replaceChildren();
+    this.redraw();
+    this.redrawDiagram();
+  }
+
+  showCase() {
+    const fact = this.facts.cases[$("case").value];
+    if (!fact) return;
+    $("explained").replaceChildren(...explained(fact));
+    if (this.begun) {
+      $("client").value = fact.client;
+      this.select(this.model.find(fact.message), fact.client);
+    }
+    this.begun = true;
+  }
+
+  showLoss(row) {
+    if (row < 0) return;
+    const { lost_message: message, lost_client: client } = this.model.columns;
+    if (message[row] < 0) {
+      $("answer").replaceChildren(element("p", this.why.lossText(row)), element("p", "It belonged to no message of a client."));
+      return;
+    }
+    $("client").value = client[row] >= 0 ? client[row] : "";
+    this.select(message[row], client[row]);
+  }
+
+  find() {
+    const name = $("message").value, message = this.model.find(name);
+    const client = /^\d+$/.test($("client").value.trim()) ? +$("client").value : -1;
+    if (message < 0) {
+      const sampled = this.facts.share < 1 ? ` It holds ${this.facts.share_text} of all messages.` : "";
+      $("answer").replaceChildren(element("p", `This file has no message ${JSON.stringify(name)}; they are named client#number, as in 0#1.${sampled}`));
+      return;
+    }
+    this.select(message, client);
+  }
+
+  along(step) {
+    const { sent_message: message, sent_service: service } = this.model.columns, { state } = this;
+    let at = this.model.publicationOf.get(state.message) ?? (step > 0 ? -1 : message.length);
+    do at += step; while (at >= 0 && at < message.length && state.service >= 0 && service[at] !== state.service);
+    if (at < 0 || at >= message.length) return;
+    this.select(message[at], /^\d+$/.test($("client").value.trim()) ? +$("client").value : -1);
+  }
+}
+
+async function start() {
+  const facts = JSON.parse($("facts").textContent);
+  const page = new Page(facts, await unpack(facts.columns, $("columns").textContent.trim()));
+  window.brokerlab = page; // for whoever opens the console, and for tests
+  $("waiting").hidden = true;
+  $("live").hidden = false;
+  page.map.fit();
+  page.redraw();
+  page.redrawDiagram();
+  performance.mark("ready");
+  document.documentElement.dataset.ready = "yes";
+}
+
+start().catch(error => {
+  $("waiting").textContent = `The pictures cannot be drawn here (${error.message}); all else can be read.`;
+  throw error;
+});

@@ -1,0 +1,182 @@
+"""The report of two runs: what was asked for and measured differently, where they part, and maps of the differences."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from html import escape
+from typing import Any
+
+import numpy as np
+
+from analysis.report.charts import Chart, latency, shades
+from analysis.report.gather import STRETCHES, Array, Gathered, gather
+from analysis.report.maps import difference_map
+from analysis.report.page import badge, dictionary, figures, listed, page, paragraph, table
+from analysis.report.places import places
+from analysis.report.summary import NOT_AUDITED, name_of, summary
+from analysis.report.svg import Axis, Line, lines
+from analysis.report.words import number, plain
+from brokers.engine.runfolder import RunFolder
+from scenarios.many.diff import RunDifference, diff
+from scenarios.many.metrics import number_text
+from scenarios.many.sweep import value_text
+
+_ROWS_MOST = 300
+_BROKER = re.compile(r"\bbroker (\d+)\b")
+
+
+def report_of(runs: Sequence[RunFolder], *, trust: bool = False) -> str:
+    """The page of two runs, as text."""
+    found = [gather(run, 1, trust=trust) for run in runs]  # counts only
+    told = [summary(each) for each in found]
+    differ = diff(runs[0].path, runs[1].path)
+    labels = _labels(runs)
+    sections = [("differs", "What differs", _differs(differ, labels, told))]
+    maps = _maps(found, differ, labels, trust)
+    if maps:
+        sections.append(("maps", "Where they differ", maps))
+    pictures = _charts(found, labels)
+    if pictures:
+        sections.append(("charts", "Side by side", figures(pictures)))
+    head = (
+        "<h1>Two runs</h1>"
+        f"<p>A: {escape(labels[0])} {badge(told[0]['verdict'])} {escape(told[0]['title'])}</p>"
+        f"<p>B: {escape(labels[1])} {badge(told[1]['verdict'])} {escape(told[1]['title'])}</p>"
+    )
+    return page(f"{labels[0]} and {labels[1]}: report of two runs", sections, head)
+
+
+def _labels(runs: Sequence[RunFolder]) -> list[str]:
+    return [plain(run.path.name, 120) for run in runs]
+
+
+def _differs(found: RunDifference, labels: Sequence[str], told: Sequence[dict[str, Any]]) -> str:
+    parts = []
+    if found.equal:
+        parts.append(paragraph(f"They are equal, event by event: both have the digest {found.digests[0]}."))
+    else:
+        parts.append(paragraph(_sentence(found.parted or "their digests differ")))
+    heads = ("", f"A: {labels[0]}", f"B: {labels[1]}")
+    model = [_row(name, *sides) for name, sides in found.model.items()]
+    if model:
+        parts.append(_table("The model: what was asked for", heads, model))
+    measured = []
+    for name, (a, b) in found.measured.items():
+        both = isinstance(a, int | float) and isinstance(b, int | float)
+        change = "–" if not both else f"{b - a:+,.4g}" + (f" ({(b - a) / a * 100:+.3g} %)" if a else "")
+        measured.append([plain(name), number_text(name, a), number_text(name, b), change])
+    if measured:
+        parts.append(_table("Measured", (*heads, "B less A"), measured))
+    else:
+        parts.append(paragraph("All that is measured is the same."))
+    circumstances = [_row(name, *sides) for name, sides in found.circumstances.items()]
+    if circumstances:
+        inside = _table("", heads, circumstances)
+        parts.append(f"<details><summary>What differs and changes no result</summary>{inside}</details>")
+    for label, each in zip("AB", told):
+        if each["unusual"]:
+            parts.append(f"<h3>Unusual in {label}</h3>{listed(each['unusual'])}")
+        if each["verdict"] == NOT_AUDITED:
+            parts.append(paragraph(f"{label} was not audited.", "dim"))
+        parts += [dictionary(f"{label} in short", each["scenario"])]
+    return "".join(parts)
+
+
+def _sentence(text: str) -> str:
+    shown = plain(text, 1000)
+    return f"{shown[:1].upper()}{shown[1:]}."
+
+
+def _table(caption: str, heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    left = "" if len(rows) <= _ROWS_MOST else paragraph(f"{len(rows) - _ROWS_MOST:,} more; brokerlab diff shows all.")
+    return table(caption, heads, rows[:_ROWS_MOST]) + left
+
+
+def _row(name: str, a: Any, b: Any) -> list[str]:
+    return [plain(name), *("–" if each is None else plain(value_text(each), 120) for each in (a, b))]
+
+
+# ---- maps ------------------------------------------------------------------------------------------------
+
+
+def _maps(found: Sequence[Gathered], differ: RunDifference, labels: Sequence[str], trust: bool) -> str:
+    a, b = (each.network for each in found)
+    if not a.brokers or not b.brokers:
+        return ""
+    same = a.names == b.names and np.array_equal(a.source, b.source) and np.array_equal(a.target, b.target)
+    if not same:
+        return paragraph("The two runs are of different overlays; there is no map of their differences.")
+    where = places(found[0].run, a, trust=trust)
+    match = _BROKER.search(differ.parted or "")
+    first = int(match[1]) if match and int(match[1]) < a.brokers else -1
+    charts = []
+    for title, links, brokers in (("messages", "messages", "messages"), ("deliveries", None, "deliveries")):
+        per_link = [_column(each, "links", "link", links) if links else np.zeros(a.source.size) for each in found]
+        per_broker = [_column(each, "brokers", "broker", brokers) for each in found]
+        change = per_link[1] - per_link[0], per_broker[1] - per_broker[0]
+        svg = difference_map(f"B less A: {title}", where, a, *change, first)
+        charts.append(Chart(svg, _said(title, first, found[0]), *_most(found[0], change, bool(links))))
+    return paragraph(where.how, "dim") + figures(charts)
+
+
+def _column(found: Gathered, name: str, key: str, column: str) -> Array:
+    values: Array = found.run.read(name, [key, column]).sort_by(key)[column].to_numpy()
+    return values
+
+
+def _said(title: str, first: int, found: Gathered) -> str:
+    where = f" The ring is around {name_of(found.network, first)}, where they part first." if first >= 0 else ""
+    return f"Orange and solid: more {title} in B; blue and dashed: fewer; grey: as many.{where}"
+
+
+def _most(found: Gathered, change: tuple[Any, Any], links: bool) -> tuple[tuple[str, ...], tuple[tuple[str, ...], ...]]:
+    """Where the differences are largest, as figures."""
+    rows: list[tuple[str, ...]] = []
+    if links:
+        for at in np.argsort(-np.abs(change[0]), kind="stable")[:10].tolist():
+            ends = (
+                name_of(found.network, int(found.network.source[at])),
+                name_of(found.network, int(found.network.target[at])),
+            )
+            rows.append((f"{ends[0]} to {ends[1]}", f"{int(change[0][at]):+,}"))
+    for at in np.argsort(-np.abs(change[1]), kind="stable")[:10].tolist():
+        rows.append((name_of(found.network, at), f"{int(change[1][at]):+,}"))
+    return ("where", "B less A"), tuple(row for row in rows if row[1] != "+0")
+
+
+# ---- charts ----------------------------------------------------------------------------------------------
+
+
+def _charts(found: Sequence[Gathered], labels: Sequence[str]) -> list[Chart]:
+    """Each service of both, the runs as series."""
+    charts: list[Chart] = []
+    numbers = [{name: at for at, name in enumerate(each.names)} for each in found]
+    both = [name for name in numbers[0] if name in numbers[1]]
+    for name in both:
+        at = [each[name] for each in numbers]
+        title = plain(name)
+        rows = [each.counts["latency"][number] for each, number in zip(found, at) if "latency" in each.counts]
+        if len(rows) == 2:
+            drawn = list(latency([f"A: {labels[0]}", f"B: {labels[1]}"], np.array(rows)))
+            charts += [each._replace(said=f"{title}. {each.said}") for each in drawn]
+        for key, what in (
+            ("delivered", "deliveries"),
+            ("carried", "messages with publications"),
+            ("other", "other messages"),
+        ):
+            if all(key in each.counts for each in found):
+                series = [
+                    Line(f"{label}: {run}", _per_s(each, each.counts[key][number]))
+                    for label, run, each, number in zip("AB", labels, found, at)
+                ]
+                if any(y for line in series for _, y in line.points):
+                    axis = Axis("simulated time (s)", number)
+                    svg = lines(f"{title}: {what}", axis, Axis("per second"), series, shades(found[0]))
+                    charts.append(Chart(svg, "Faults of A are shaded." if shades(found[0]) else ""))
+    return charts
+
+
+def _per_s(found: Gathered, counts: Array) -> list[tuple[float, float]]:
+    width = found.span_ns / STRETCHES / 1e9
+    return [((at + 0.5) * width, count / width) for at, count in enumerate(counts.tolist())]

@@ -1,0 +1,223 @@
+"""`brokerlab report` from the command line: what it writes, and what it says where it cannot."""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+import shutil
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from analysis.report.gather import WANTED
+from analysis.report.making import report
+from scenarios.cli import main
+
+ROOT = Path(__file__).parents[3]
+DICE = random.Random(4)
+SECTIONS = re.compile(r'<section id="([\w-]+)"')
+
+
+def sections(file):
+    return SECTIONS.findall(file.read_text("utf-8"))
+
+
+def test_a_run_is_reported_into_its_folder(made, capsys):
+    run = made("news", "duration=2 s")
+    assert main(["report", str(run.path)]) == 0
+    file = run.path / "analysis" / "report.html"
+    assert capsys.readouterr().out.split("  ")[0].endswith("analysis/report.html")
+    assert sections(file) == ["summary", "overlay", "why", "charts", "run"]
+    run.verify()  # the run itself is as it was
+
+
+def test_json_says_where_it_is_and_how_large(made, capsys, tmp_path):
+    target = tmp_path / "deep" / "mine.html"
+    assert main(["report", str(made("news", "duration=2 s").path), "--out", str(target), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"report": str(target), "bytes": target.stat().st_size}
+
+
+@pytest.mark.parametrize(
+    ("level", "there", "missing"),
+    [
+        ("none", ["summary", "run"], ["hops", "deliveries", "samples"]),
+        ("summary", ["summary", "overlay", "why", "charts", "run"], ["hops", "deliveries"]),
+        ("deliveries", ["summary", "overlay", "why", "charts", "run"], ["hops"]),
+    ],
+)  # fmt: skip
+def test_a_thin_trace_gives_the_report_it_can_and_says_what_is_missing(made, reported, level, there, missing):
+    file = reported(made("news", "duration=2 s", f"trace.level={level}"))
+    assert sections(file) == there
+    text = file.read_text("utf-8")
+    assert re.findall(r"The trace has no table (\w+): it needs level \w+, and the run had ", text) == missing
+
+
+def test_a_damaged_run_is_refused_as_by_the_audit(made, tmp_path, capsys):
+    copy = tmp_path / "damaged"
+    shutil.copytree(made("news", "duration=2 s").path, copy, ignore=shutil.ignore_patterns("analysis"))
+    part = copy / "tables" / "deliveries" / "part-0000.parquet"
+    data = bytearray(part.read_bytes())
+    data[100] ^= 255
+    part.write_bytes(data)
+    told = []
+    for command in ("report", "audit"):
+        assert main([command, str(copy)]) == 2
+        told.append(capsys.readouterr().err)
+    assert told[0] == told[1]
+    assert "its sha256 differs" in told[0]
+    assert not (copy / "analysis" / "report.html").exists()
+
+
+def test_numbers_that_cannot_be_are_damage(made, tampered, capsys):
+    import pyarrow as pa
+
+    def elsewhere(rows):
+        return rows.set_column(
+            rows.column_names.index("broker"), "broker", pa.array([99] * rows.num_rows, pa.int32())
+        )
+
+    assert main(["report", str(tampered(made("news", "duration=2 s"), publications=elsewhere))]) == 2
+    assert "has a broker that is none of" in capsys.readouterr().err
+
+
+def test_whatever_stands_in_a_column_a_report_is_made_or_refused(made, tampered, tmp_path, capsys):
+    """The largest, the least and nothing, in the first row of each column that a report reads, however well sealed."""
+    import pyarrow as pa
+
+    run = made("partition-heals", "trace.level=full", "duration=3 s")
+    codes = set()
+    for table, columns in WANTED.items():
+        for name in columns if run.rows(table) else ():
+
+            def spoilt(rows, name=name):
+                column = rows[name].to_pylist()
+                bits = rows.schema.field(name).type.bit_width - 1
+                column[0] = DICE.choice([2**bits - 1, -(2**bits), 2 ** (bits - 1), None])
+                place = rows.column_names.index(name)
+                return rows.set_column(place, name, pa.array(column, rows.schema.field(name).type))
+
+            folder = tampered(run, **{table: spoilt})
+            codes.add(main(["report", str(folder), "--out", str(tmp_path / "r.html")]))
+            shutil.rmtree(folder)
+    assert codes == {0, 2}
+    assert "Traceback" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["nowhere"], "no such run folder"),
+        (["RUN", "--hops", "0"], "--hops: at least one event"),
+        (["RUN", "--baseline", "x"], "--baseline goes with a sweep"),
+        (["RUN", "RUN", "--svg", "x.svg"], "--svg: a picture is of one run"),
+        (["RUN", "--out", "."], "is a folder; name a file"),
+    ],
+)
+def test_what_cannot_be_asked_is_said(made, arguments, said, capsys):
+    path = str(made("news", "duration=2 s").path)
+    assert main(["report", *(path if each == "RUN" else each for each in arguments)]) == 3
+    assert said in capsys.readouterr().err
+
+
+def test_an_audit_and_aggregates_show_where_they_are_there(made, reported, tmp_path):
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    from analysis.spark.audit import audit
+
+    run = made("partition-heals")
+    folder = tmp_path / "copy"
+    shutil.copytree(run.path, folder)
+    audit(folder)
+    (folder / "analysis" / "stretch").mkdir()
+    pq.write_table(
+        pa.table({"service": [0], "stretch_mean": [1.25]}), folder / "analysis" / "stretch" / "part-00000.parquet"
+    )
+    text = report([folder], tmp_path / "r.html").read_text("utf-8")
+    assert '<span class="verdict valid">valid</span>' in text
+    assert "recovers.deliveries.missed == 0" in text and "holds" in text
+    assert "2 directed links cut" in text and "by cut" in text
+    assert "Latency over that of the quickest path" in text and "1.25" in text
+    (folder / "analysis" / "stretch" / "part-00000.parquet").write_bytes(b"no parquet")
+    assert "quickest path" not in report([folder], tmp_path / "r.html").read_text("utf-8")
+
+
+def test_without_an_audit_what_asks_it_is_not_judged(made, reported):
+    run = made("partition-heals")
+    shutil.rmtree(run.path / "analysis", ignore_errors=True)
+    text = report([run.path], run.path / "r.html").read_text("utf-8")
+    assert "<td>not audited</td><td>not audited</td>" in text
+    assert "does not hold" not in text
+
+
+def test_two_runs_show_where_they_part(made, reported):
+    a = made("news", "duration=2 s")
+    b = made("news", "duration=2 s", "services.news.protocol=flooding")
+    file = reported(a, b)
+    text = file.read_text("utf-8")
+    assert sections(file) == ["differs", "maps", "charts"]
+    assert "services.news.protocol" in text and "The first difference is the" in text
+    assert 'class="first"' in text
+    assert 'class="more"' in text and 'class="less"' in reported(b, a).read_text("utf-8")
+    equal = reported(a, made("news", "duration=2 s", "engine.actors=1")).read_text("utf-8")
+    assert "They are equal, event by event" in equal
+    assert 'class="more"' not in equal and 'class="less"' not in equal
+
+
+def test_runs_of_different_overlays_have_no_map(made, reported):
+    text = reported(made("news", "duration=2 s"), made("news", "duration=1 s", "topology.nodes=8")).read_text(
+        "utf-8"
+    )
+    assert "The two runs are of different overlays" in text
+
+
+def test_a_sweep_shows_means_intervals_and_differences(made, tmp_path, capsys):
+    points = []
+    for protocol in ("flooding", "covering"):
+        for seed in (1, 2):
+            run = made(
+                "news", "duration=500 ms", "topology.nodes=6", f"seed={seed}", f"services.news.protocol={protocol}"
+            )
+            shutil.copytree(run.path, tmp_path / "runs" / run.path.name)
+            values = {"services.news.protocol": protocol}
+            points.append({"values": values, "status": "finished", "run": f"runs/{run.path.name}"})
+    (tmp_path / "sweep.json").write_text(json.dumps({"points": points}))
+    assert main(["report", str(tmp_path)]) == 0
+    text = (tmp_path / "report.html").read_text("utf-8")
+    assert "protocol=flooding" in text and "protocol=covering" in text
+    assert "Differences paired over seeds" in text
+    assert re.search(r"<title>protocol=covering: [\d,.]+ ± [\d,.]+</title>", text)
+    assert main(["report", str(tmp_path), "--baseline", "covering"]) == 0
+    assert "differences from protocol=covering" in (tmp_path / "report.html").read_text("utf-8")
+    capsys.readouterr()
+
+
+def test_the_picture_is_a_whole_svg_with_every_broker(quickstart, tmp_path):
+    report([quickstart.path], tmp_path / "r.html", svg=tmp_path / "p.svg")
+    root = ElementTree.parse(tmp_path / "p.svg").getroot()
+    circles = root.findall(".//{http://www.w3.org/2000/svg}circle")
+    assert len(circles) == quickstart.rows("brokers") == 33
+    assert len(root.findall("{http://www.w3.org/2000/svg}svg")) == 2
+
+
+def test_the_picture_of_the_readme_is_the_quickstarts(quickstart, tmp_path):
+    """Its structure: the last digits of a layout may be others on another machine."""
+    report([quickstart.path], tmp_path / "r.html", svg=tmp_path / "p.svg")
+
+    def structure(file):
+        parts = ElementTree.parse(file).iter()
+        return [(each.tag, each.get("class"), each.text if "text" in each.tag else "") for each in parts]
+
+    assert structure(tmp_path / "p.svg") == structure(ROOT / "docs" / "quickstart.svg")
+    assert "docs/quickstart.svg" in (ROOT / "README.md").read_text("utf-8")
+
+
+def test_the_quickstart_fits(quickstart, reported):
+    assert reported(quickstart).stat().st_size < 700_000
+
+
+def test_of_a_large_run_a_share_is_drawn_and_said(made, reported):
+    text = reported(made("news", "duration=2 s"), hops_most=1000).read_text("utf-8")
+    assert re.search(r"The run is large: pictures of single messages show [\d.]+ % of all messages", text)

@@ -1,0 +1,26 @@
+"""Rows of the group `report`, scaled down. No figure of a machine is judged."""
+
+from __future__ import annotations
+
+from analysis.bench import browsing, report
+
+SMALL = report.Case("small", "news", ("duration=2 s", "topology.nodes=8"), 1e6, 60.0, 1000.0, 600.0, 50.0)
+
+
+def test_a_report_is_made_weighed_opened_and_drawn():
+    rows = {row["name"]: row for row in report.measure(report.Sizes((SMALL,)))}
+    assert all(row["holds"] in (True, None) for row in rows.values())
+    events, size = rows["small: events"]["value"], rows["small: the file"]["value"]
+    assert rows["small: the file, an event"]["value"] == size * 1e3 / events > 0
+    if browsing.missing():
+        assert any("not opened" in name for name in rows)
+    else:
+        assert rows["small: opened in"]["value"] > 0 and rows["small: a frame"]["value"] > 0
+
+
+def test_without_a_browser_that_is_said_and_nothing_judged(monkeypatch):
+    monkeypatch.setattr(browsing.shutil, "which", lambda name: None)
+    assert browsing.missing() == browsing.NO_PROGRAM
+    monkeypatch.setattr(report, "missing", browsing.missing)
+    rows = list(report.measure(report.Sizes((SMALL,))))
+    assert rows[-1]["name"].startswith("small: not opened, no browser on PATH") and rows[-1]["holds"] is None
