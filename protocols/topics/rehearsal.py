@@ -51,9 +51,9 @@ def script(
         dice = Dice(seed, brokers + client, "conformance/interests")
         selfless = params["no_local"] and dice.below(2)
         for number in range(5):
-            row = _filter(dice, words, depth) if params["wildcards"] else _literal(dice, words, depth)
+            row = _filter(dice, words, depth) if params.get("wildcards", True) else _literal(dice, words, depth)
             if params["groups"] and dice.below(2):
-                row = _member(dice, row, params["wildcards"])
+                row = _member(dice, row, params.get("wildcards", True))
             elif selfless and dice.below(4):
                 row[FLAGS_AT] = float(NO_LOCAL)
             if retained is not None:
