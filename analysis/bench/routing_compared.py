@@ -25,7 +25,6 @@ from brokers.engine.simulate import MemoryTraces, simulate, tables_of
 from brokers.names import load_as
 from brokers.promises import NOTHING_PROMISED, RELIABLE, Faced, promised
 from protocols.content.manifest import CONTENT
-from protocols.gossip.manifest import GOSSIP
 from protocols.topics.manifest import TOPICS
 from scenarios.loader import from_data, load
 from scenarios.many.sweep import Point, Sweep, identity, points_of
@@ -33,8 +32,10 @@ from scenarios.plan import resolve
 
 SCENARIO = "routers"
 SERVICES = {"ranges": CONTENT, "names": TOPICS}  # of the scenario, and of what kind they are
-# By service; those of gossip know whole topics, and route nothing.
-PROTOCOLS = {service: [each for each in kind.protocols if each not in GOSSIP] for service, kind in SERVICES.items()}
+_NAMES_ALONE = ("gossipsub",)  # to which filters with wildcards are unknown
+PROTOCOLS = {
+    service: [each for each in kind.protocols if each not in _NAMES_ALONE] for service, kind in SERVICES.items()
+}
 QUIET = "quiet"
 WHILE, AFTER = "while", "after"
 SETTLED_S = 3.0  # how long after the last fault what is published counts as coming after it
@@ -163,21 +164,13 @@ def _sweep(service: str, protocol: str, sizes: Sizes) -> Sweep:
         said = base, ADVERSITIES[name].overrides, OVERLAYS.get(protocol, ("", {}))[1]
         data: dict[str, Any] = {key: value for each in said for key, value in each.items()} | {"expect": []}
         data["links"] = {key: value for each in said for key, value in each.get("links", {}).items()}
-        data["services"] = [{**_heeded(service, alone, protocol), "protocol": protocol, "options": options}]
+        data["services"] = [{**alone, "protocol": protocol, "options": options}]
         variants.append(({"protocol": protocol, "adversity": name}, from_data(data)))
     points = tuple(points_of(protocol, variants, sizes.seeds, base["seed"]))
     return Sweep(
         f"{SCENARIO}-{protocol}", "", SCENARIO, base["seed"], sizes.seeds, ("protocol", "adversity"), (), points, 0,
         identity(base, base["seed"], (service, protocol)),
     )  # fmt: skip
-
-
-def _heeded(service: str, alone: dict[str, Any], protocol: str) -> dict[str, Any]:
-    """The service; of names, with advertisements of all names for a protocol that requires them."""
-    if service != "names" or not load_as("protocols", SERVICES[service].protocols[protocol].target).requires:
-        return alone
-    press = [{"source": "topic-advertise", "clients": clients} for clients in ("north-press", "south-press")]
-    return {**alone, "adverts": True, "workload": [*alone["workload"], *press]}  # behind, so that all others draw alike
 
 
 def _options(service: str, protocol: str) -> dict[str, Any]:

@@ -34,7 +34,7 @@ class HyParViewFlooding(Gossiping):
     """One broker."""
 
     Options: ClassVar[type[BaseModel] | None] = Options
-    guarantees = Guarantees(exact=False, fifo_per_publisher=False, lets_go=True)
+    guarantees = Guarantees(exact=False, fifo_per_publisher=False, lets_go=True, only_wanted=True)
     resends: ClassVar[bool] = True  # to who was a neighbour, was not, and is one again
     remade: ClassVar[tuple[str, ...]] = ("timer_min_ns",)
 

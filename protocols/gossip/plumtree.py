@@ -142,7 +142,7 @@ class Plumtree(Gossiping):
     def guarantees_with(cls, options: Any, overlay: Any) -> Guarantees:
         """Who is asked later than it caches has nothing to give."""
         if options.membership == "hyparview":
-            return Guarantees(exact=False, fifo_per_publisher=False, lets_go=True)
+            return Guarantees(exact=False, fifo_per_publisher=False, lets_go=True, only_wanted=True)
         return Guarantees(fifo_per_publisher=False, lets_go=True, within_ns=options.cache)
 
     @classmethod

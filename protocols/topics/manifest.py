@@ -23,8 +23,7 @@ TOPICS = KindManifest(
         **{name: CONTENT.protocols[name] for name in _OF_CONTENT},
         "topics": Entry(
             "protocols.topics.forwarding:Forwarding",
-            "as subscription, with no-local, overlap, groups, whose member is chosen where a publication enters, and "
-            "what is retained, which all brokers keep",
+            "as subscription, with no-local, overlap, groups, and what is retained, which all brokers keep",
             {"under_faults": "recovers with the option recover"},
         ),
         **PRACTICE,
