@@ -18,11 +18,12 @@ from analysis.spark.trace import Service
 from analysis.ways.deciding import told_of
 from analysis.ways.pair import Pair
 from analysis.ways.told import Row, Told
-from brokers.errors import BrokerlabError
+from brokers.errors import BrokerlabError, InvalidInput
 from brokers.naming import message_id
 from brokers.verdicts import FINDINGS, words
 from scenarios.many.metrics import kept_audit
 
+NOT_EXPLAINED = "not explained"
 CASES_MOST = 24
 EVENTS_MOST = 1_000_000  # of a run whose cases are explained; of longer ones `explain` tells
 _OF_A_FINDING, _OF_LOSSES, _TRIED, _STEPS_MOST = 2, 6, 30, 60
@@ -38,9 +39,9 @@ class Cases:
 
     def told(self, service: Service) -> Told:
         if service.number not in self._told:
-            scenario = self.found.run.manifest["scenario"]
-            ends = scenario["duration"] + scenario["drain"]
-            self._told[service.number] = Told(self._ask, service.kind, service.number, ends)
+            told = Told.of_run(self.found.run, service)
+            told.ask = self._ask  # tables that are read once, in memory
+            self._told[service.number] = told
         return self._told[service.number]
 
     def _ask(self, table: str, equal: Mapping[str, Any]) -> list[Row]:
@@ -158,7 +159,11 @@ def _case(asked: Cases, service: Service, publication: int, client: int, why: st
     rows = told.rows("publications", publication=publication)
     if not rows:
         return None
-    answer = told_of(Pair(told, rows[0], client))
+    try:
+        answer = told_of(Pair(told, rows[0], client))
+    except InvalidInput as error:  # values that `explain` cannot read: the page says so, as `explain` would
+        answer = {"verdict": NOT_EXPLAINED, "said": [str(error)], "steps": [], "sure": True}
+        answer |= dict.fromkeys(("broker", "towards", "change"))
     steps = answer["steps"]
     shown = steps if len(steps) <= _STEPS_MOST else [*steps[: _STEPS_MOST // 2], *steps[-_STEPS_MOST // 2 :]]
     return {
