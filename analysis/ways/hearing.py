@@ -85,7 +85,7 @@ class Hearing:
         new = interests - set(self._begun)
         if new:
             self._begun.update(dict.fromkeys(new))
-            rows = self.told.rows("changes", interest=new)
+            rows = self.told.rows("changes", interest=new, service=self.told.service)
             for row in sorted(rows, key=lambda row: -row["issued_ns"]):
                 if row["operation"] in self.told.kind.interests and self._counts(row, self._begun[row["interest"]]):
                     self._begun[row["interest"]] = row

@@ -8,19 +8,23 @@ from itertools import product
 import numpy as np
 import pytest
 
+from analysis.spark.trace import services_of
 from analysis.ways import plain, vector
 from analysis.ways.deciding import decided, told_of
+from analysis.ways.getting import DELIVERED
 from analysis.ways.pair import Pair
 from analysis.ways.picturing import of_round
 from analysis.ways.round_told import told_of as round_told
 from analysis.ways.rounds import Round
 from analysis.ways.rows import of_pair
 from analysis.ways.told import Told
+from brokers.engine.runfolder import open_run
 from brokers.errors import InvalidInput
 from protocols.judging import audit
 from protocols.topk.gather import PlainGather
 from scenarios.hunt.drawing import Prey, draw
 from scenarios.hunt.running import run
+from scenarios.running import run as run_scenario
 from tests.planted.kinds import (
     MS,
     PLANTED,
@@ -397,3 +401,20 @@ def test_what_asks_and_what_answers_is_told_apart_in_the_steps():
 def test_of_publications_in_order_the_first_that_was_not_decided_is_explained():
     case = _topk(KeepsItsAnswer, act(110, 3, "publish", None, (0.5, 0.5)))
     assert brief(why(case, "3#1", 0))[:3] == ("undecided", "b1", "b2")
+
+
+def test_services_that_share_brokers_are_explained_apart(tmp_path):
+    """Of a broker's messages those of other services tell of interests of other kinds."""
+    done = run_scenario("quickstart", engine="inline", out=tmp_path, overrides=["duration=4 s", "expect=[]"])
+    folder = open_run(done.path)
+    for service in services_of(folder):
+        told = Told.of_run(folder, service)
+        if told.answers:
+            continue
+        published = sorted(told.rows("publications", service=told.service), key=lambda row: row["time_ns"])[-1]
+        got = {row["client"] for row in told.rows("deliveries", publication=published["publication"])}
+        others = {row["client"] for row in told.rows("changes", service=told.service)} - got
+        assert got, service.name
+        for clients, comes in ((got, True), (others, False)):
+            told_of_them = [told_of(Pair(told, published, client))["verdict"] for client in sorted(clients)[-3:]]
+            assert all(verdict.startswith(DELIVERED) == comes for verdict in told_of_them), (service.name, told_of_them)
