@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -93,7 +94,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def _hunt(options: argparse.Namespace) -> int:
     from scenarios.hunt.hunt import hunt
-    from scenarios.hunt.telling import again, explained, keep_run, summary, told, write
+    from scenarios.hunt.telling import summary
 
     if options.runs is not None and options.runs < 1:
         raise InvalidInput(f"--runs: at least 1 (got {options.runs})")
@@ -103,20 +104,11 @@ def _hunt(options: argparse.Namespace) -> int:
         raise InvalidInput("--thresholds goes with --replay")
     if options.shrink:
         raise InvalidInput("--shrink goes with --replay; a hunt makes smaller what it finds")
+    _refuse_out(options.out)
     folders: dict[tuple[str, str], str] = {}
 
     def on_finding(found: Finding) -> None:
-        folder = write(found, options.out, options.protocol)
-        kept = keep_run(folder)
-        folders[found.same] = str(folder)
-        why = explained(found, folder, kept)
-        if not options.json:
-            print(told(found))
-            for line in why:
-                print(f"    {line}")
-            print(f"    again: {again(found, options.protocol, folder / 'scenario.yaml')}")
-            if kept is not None:
-                print(f"    the run: {shown(kept)}", flush=True)
+        folders[found.same] = str(_tell(options, found))
 
     report = hunt(
         options.protocol, seed=options.seed, seconds=_seconds(options.time), runs=options.runs, kind=options.kind,
@@ -130,6 +122,34 @@ def _hunt(options: argparse.Namespace) -> int:
     if report.findings or (options.strict and report.long_enough and report.unexercised):
         return FOUND
     return INCOMPLETE if report.troubles else NOTHING
+
+
+def _refuse_out(out: str) -> None:
+    """Say before anything is looked for that what is found could not be written."""
+    folder = Path(out)
+    while not os.path.lexists(folder) and folder != folder.parent:
+        folder = folder.parent
+    if not folder.is_dir():
+        raise InvalidInput(f"--out: {out}: {folder} is no folder")
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise InvalidInput(f"--out: {out}: nothing can be written to {folder}")
+
+
+def _tell(options: argparse.Namespace, found: Finding) -> Path:
+    """Write the folder of a finding, with its run and explanation, and print it unless JSON is asked for."""
+    from scenarios.hunt.telling import FILE, again, explained, keep_run, told, write
+
+    folder = write(found, options.out, options.protocol)
+    kept = keep_run(folder)
+    why = explained(found, folder, kept)
+    if not options.json:
+        print(told(found))
+        for line in why:
+            print(f"    {line}")
+        print(f"    again: {again(found, options.protocol, folder / FILE)}", flush=True)
+        if kept is not None:
+            print(f"    the run: {shown(kept)}", flush=True)
+    return folder
 
 
 def as_data(report: Report, folders: Mapping[tuple[str, str], str]) -> dict[str, Any]:
@@ -207,14 +227,9 @@ def _options(said: list[str]) -> dict[str, Any]:
 def _shrink(options: argparse.Namespace, found: Replayed) -> int:
     """Make the case of each sort of mistake smaller, and write it as a hunt does."""
     from scenarios.hunt.hunt import smaller
-    from scenarios.hunt.telling import again, told, write
 
     for mistake in {each.same: each for each in found.mistakes}.values():
-        finding = smaller(0, found.case, mistake)
-        folder = write(finding, options.out, options.protocol)
-        if not options.json:
-            print(told(finding))
-            print(f"    again: {again(finding, options.protocol, folder / 'scenario.yaml')}", flush=True)
+        _tell(options, smaller(0, found.case, mistake))
     if options.json:
         print(json.dumps({"digest": found.digest, "mistakes": [each._asdict() for each in found.mistakes]}, indent=2))
     return FOUND
@@ -224,6 +239,12 @@ def _replay(options: argparse.Namespace) -> int:
     from scenarios.hunt.replaying import refuse_code, replay
     from scenarios.hunt.telling import lines_of
 
+    if options.said:
+        raise InvalidInput("--set: the options of a replay are those of its scenario")
+    if options.thresholds is not None and options.thresholds < 1:
+        raise InvalidInput(f"--thresholds: at least 1 (got {options.thresholds})")
+    if options.shrink:
+        _refuse_out(options.out)
     if not options.trust:
         refuse_code(options.replay, {options.protocol, options.kind})
     found = replay(

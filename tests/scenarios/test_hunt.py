@@ -204,6 +204,18 @@ def test_the_command_says_what_it_found_and_leaves_a_folder(tmp_path, capsys):
     assert main(["hunt", "subscription", "--trust", "--replay", str(folder / "scenario.yaml")]) == 0
 
 
+def test_what_is_made_smaller_later_leaves_no_explanation_of_what_it_was_before(tmp_path, capsys):
+    protocol = "tests.scenarios.planted:ForgetsALink"
+    hunted = ["hunt", protocol, "--runs", "80", "--faults", "none", "--judges", "delivery", "--out", str(tmp_path)]
+    assert main(hunted) == 1
+    (folder,) = tmp_path.iterdir()
+    (folder / "explanation.txt").write_text("of a case that was larger")
+    replayed = ["hunt", protocol, "--replay", str(folder / "scenario.yaml"), "--judges", "delivery"]
+    assert main([*replayed, "--shrink", "--out", str(tmp_path)]) == 1
+    assert "larger" not in (folder / "explanation.txt").read_text()
+    assert "the run:" in capsys.readouterr().out
+
+
 def test_the_command_answers_in_json_and_with_0_where_it_finds_nothing(tmp_path, capsys):
     assert main(["hunt", "flooding", "--runs", "3", "--json", "--out", str(tmp_path / "none")]) == 0
     assert json.loads(capsys.readouterr().out)["runs"] == 3
@@ -221,6 +233,9 @@ def test_the_command_answers_in_json_and_with_0_where_it_finds_nothing(tmp_path,
         (["flooding", "--for", "2 parsec"], "--for: unknown unit"),
         (["flooding", "--replay", "nothing.yaml"], "there is no file nothing.yaml"),
         (["flooding", "--replay", "quickstart"], "no case of a hunt"),
+        (["flooding", "--runs", "1", "--out", f"{__file__}/hunts"], "test_hunt.py is no folder"),
+        (["flooding", "--replay", "quickstart", "--thresholds", "0"], "--thresholds: at least 1"),
+        (["flooding", "--replay", "quickstart", "--set", "remember_s=3"], "those of its scenario"),
     ],
 )
 def test_wrong_arguments_get_a_sentence_and_3(arguments, told, capsys):
