@@ -17,6 +17,7 @@ from brokers.contract import FAULT, TIMER
 from brokers.faults import LINK_DOWN, LINK_UP, RESTART
 
 CLIENT, ARROW, TIMED, DELIVERY, LOSS, FAILS, HEARS = "client", "arrow", "timer", "delivery", "loss", "fault", "hears"
+_ORDER_OF_TIMERS = 2  # losses and deliveries come after
 _FEW = 12  # messages of no change that are shown beside
 _TOLD_OF_FAULTS = {LINK_DOWN: "a link is down", LINK_UP: "a link is up", RESTART: "starts again"}
 
@@ -133,7 +134,7 @@ def of_events(told: Told, title: str, hops: Iterable[Hop], more: Iterable[Line] 
     hops = set(hops)
     between = min((hop.time_ns for hop in hops), default=0), max((hop.time_ns for hop in hops), default=0)
     drawn = _picture(told, title, hops, [], [], between, [], None)
-    lines = sorted([*drawn.lines, *more])
+    lines = sorted([*drawn.lines, *more], key=_placed)
     columns = sorted({*drawn.columns, *(line.broker for line in more)})
     return replace(drawn, lines=lines, columns=columns, names={each: told.names[each] for each in columns})
 
@@ -177,7 +178,7 @@ def _picture(
     told: Told, title: str, hops: Iterable[Hop], losses: list[Row], deliveries: list[Row],
     between: tuple[int, int], ways: list[Way], home: int | None,
 ) -> Picture:  # fmt: skip
-    lines = [_hop(told, hop, ways) for hop in hops]
+    lines = [_hop(told, hop, ways) for hop in sorted(hops)]
     lines += [_loss(told, row) for row in losses if row["link"] >= 0]
     lines += _delivered(told, deliveries)
     seen = {end for line in lines for end in (line.broker, line.source) if end >= 0}
@@ -192,8 +193,14 @@ def _picture(
         clients[row["broker"]].add(row["client"] - told.nodes)
     return Picture(
         title, sorted(seen), {each: told.names[each] for each in seen},
-        {broker: sorted(each) for broker, each in clients.items()}, sorted(lines + failing), shades,
+        {broker: sorted(each) for broker, each in clients.items()}, sorted(lines + failing, key=_placed), shades,
     )  # fmt: skip
+
+
+def _placed(line: Line) -> tuple[int, int, int, str]:
+    """By time; of one instant, messages and timers stay in the order in which they were handled."""
+    tie = (line.broker, line.text) if line.order > _ORDER_OF_TIMERS or line.order < 0 else (-1, "")
+    return line.at_ns, line.order, *tie
 
 
 def label(told: Told, type: int, body: int, cause: int, word: int = 0) -> str:
@@ -219,7 +226,7 @@ def _hop(told: Told, hop: Hop, ways: list[Way]) -> Line:
             what += f": {told.names[row['from']]} to {told.names[row['to']]}"
         return Line(hop.time_ns, 0, HEARS, hop.broker, what)
     if hop.kind == TIMER:
-        return Line(hop.time_ns, 2, TIMED, hop.broker, f"timer: {name}")
+        return Line(hop.time_ns, _ORDER_OF_TIMERS, TIMED, hop.broker, f"timer: {name}")
     if hop.link < 0:
         return Line(hop.time_ns, 1, CLIENT, hop.broker, f"client {hop.source - told.nodes}: {name}")
     row = told.links[hop.link]

@@ -12,7 +12,7 @@ import pytest
 from analysis.ways import plain, vector
 from analysis.ways.deciding import decided, told_of
 from analysis.ways.pair import Pair
-from analysis.ways.rows import ARROW, LOSS, Line, Picture, of_change, of_pair, of_way, of_window
+from analysis.ways.rows import ARROW, CLIENT, LOSS, Line, Picture, of_change, of_pair, of_way, of_window
 from scenarios.hunt.drawing import Prey, draw
 from scenarios.hunt.running import run
 from tests.analysis.test_ways import MS, Withholds, case, pair_of, told_by
@@ -49,6 +49,12 @@ def test_a_text_diagram_is_this(withheld):
         "50 ms      |       |       o   client 1: publish 1#0",
         "51 ms      |       |<------|   publish 1#0",
     ]
+
+
+def test_what_happens_at_one_instant_stands_in_the_order_in_which_it_was_handled():
+    pair = pair_of(case(Withholds, [(10, 0, "+", 0), (10, 0, "+", 1), (50, 0, "-", 0), (50, 0, "!")]), "0#3", 0)
+    sent = [line.text for line in of_window(pair.told, 50 * MS, 50 * MS).lines if line.sort == CLIENT]
+    assert sent == ["client 0: unsubscribe 0#2", "client 0: publish 0#3"]
 
 
 def test_what_is_down_and_what_is_lost_is_drawn(failing):
