@@ -24,6 +24,7 @@ from brokers.naming import message_name
 from brokers.promises import excusing
 from protocols.handed import HandedOver, Sessions, sessions_in
 from protocols.standing import Standing, Tables, Version, excused_of
+from topology.units import format_duration
 
 _EXAMPLES = 5  # of each kind of mistake that an audit keeps
 
@@ -170,7 +171,7 @@ def published(
 
 def judge_pairs(found: Audit, p: Published, must: set[int], may: set[int], excused: set[int], asking: set[int]) -> None:
     """Compare who was served with who had to be, who could be, and who had to be but for what links lost."""
-    sent = f"publication {found.message(p.id)}, sent at {p.sent} ns"
+    sent = f"publication {found.message(p.id)}, sent at {format_duration(p.sent)}"
     if p.end - p.sent >= found.guarantees.within_ns and not must <= set(p.got):
         found.late_missed += len(must - set(p.got))
         must = must & set(p.got)

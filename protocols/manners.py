@@ -16,6 +16,7 @@ import numpy as np
 from brokers.contract import MESSAGE, Guarantees, Kind
 from protocols.judging import Audit, doubled, published
 from protocols.standing import Standing, Tables, excused_of
+from topology.units import format_duration
 
 
 def over_budget(
@@ -51,7 +52,7 @@ def over_budget(
             for link in over.get(p.id, ()):
                 if not may & _behind(tables, link):
                     yield "waste", (
-                        f"publication {found.message(p.id)}, sent at {p.sent} ns, went over the link "
+                        f"publication {found.message(p.id)}, sent at {format_duration(p.sent)}, went over the link "
                         f"{_link(tables, link)}, behind which nobody may get it"
                     )
                     return

@@ -36,9 +36,10 @@ def leaks(outcome: Outcome) -> Iterator[tuple[str, str]]:
         usual = usual if calm.failed else [min(pair) for pair in zip(usual, calm.entries)]
     for broker, left in enumerate(outcome.entries):
         if left > usual[broker] and broker not in lost:
+            what = f"{left} {'entry' if left == 1 else 'entries'}"
             yield (
                 "entries",
-                f"broker {names[broker]} keeps {left} entries after all have left; without them it has {usual[broker]}",
+                f"broker {names[broker]} keeps {what} after all have left; without them it has {usual[broker]}",
             )
     if lost:
         return

@@ -37,9 +37,14 @@ def told(finding: Finding) -> str:
     lines += [f"    {line}" for line in lines_of(case)]
     least = "nothing single can be left out" if finding.minimal else "more could be left out, given more time"
     lines.append(
-        f"    from {len(finding.first.acts)} actions to {len(case.acts)} by {finding.tried} runs; {least}"
+        f"    from {_counted(len(finding.first.acts), 'action')} to {len(case.acts)} "
+        f"by {_counted(finding.tried, 'run')}; {least}"
     )
     return "\n".join(lines)
+
+
+def _counted(count: int, name: str) -> str:
+    return f"{count:,} {name}{'' if count == 1 else 's'}"
 
 
 def lines_of(case: Case) -> Iterator[str]:
@@ -50,7 +55,7 @@ def lines_of(case: Case) -> Iterator[str]:
         + (f" loses {edge.loss:g}" if edge.loss else "")
         for edge in case.edges
     )
-    yield f"{case.brokers} brokers, links {links or 'none'}"
+    yield f"{_counted(case.brokers, 'broker')}, links {links or 'none'}"
     yield "clients " + ", ".join(f"{i} at {broker}" for i, broker in enumerate(case.clients))
     if case.detect_ns is not None:
         yield f"brokers are told of what fails after {format_duration(case.detect_ns)}"
@@ -188,14 +193,15 @@ def summary(report: Report) -> str:
     speed = f", {runs / seconds:.0f} a second" if seconds > 0 else ""
     stopped = "interrupted: " if report.interrupted else ""
     count = len(report.findings)
-    findings = f"{count} finding{'s' if count != 1 else ''}" if count else "nothing found"
-    return "\n".join([f"{stopped}{runs:,} runs in {seconds:.1f} s{speed}: {findings}", *covered(report)])
+    findings = _counted(count, "finding") if count else "nothing found"
+    return "\n".join([f"{stopped}{_counted(runs, 'run')} in {seconds:.1f} s{speed}: {findings}", *covered(report)])
 
 
 def covered(report: Report) -> Iterator[str]:
     """What the runs did, and what none of them did."""
     found: Covered = report.covered
-    yield f"  {found.events:,} events, {found.deliveries:,} deliveries, {found.faulty:,} runs with faults"
+    deliveries = f"{found.deliveries:,} deliver{'y' if found.deliveries == 1 else 'ies'}"
+    yield f"  {_counted(found.events, 'event')}, {deliveries}, {_counted(found.faulty, 'run')} with faults"
     last = max(0, report.runs - max(1, report.runs // 10))
     late = sum(number >= last for number in found.fresh)
     told = (
@@ -203,7 +209,7 @@ def covered(report: Report) -> Iterator[str]:
         if late
         else "none in the last tenth: more of the same finds little"
     )
-    yield f"  {len(found.fresh):,} runs behaved in a new way, {told}"
+    yield f"  {_counted(len(found.fresh), 'run')} behaved in a new way, {told}"
     types = ", ".join(
         f"{_KINDS[kind]} {type_}: {count:,}" for (kind, type_), count in sorted(found.types.items())
     )
@@ -223,7 +229,7 @@ def _lines(report: Report) -> Iterator[str]:
     if not every:
         return
     hidden = f"; {report.compiled_lines:,} compiled ones cannot be seen" if report.compiled_lines else ""
-    runs = f"{report.covered.watched:,} watched run{'s' if report.covered.watched != 1 else ''}"
+    runs = _counted(report.covered.watched, "watched run")
     yield f"  lines reached: {100 * seen // every} % of {every:,} in {runs}{hidden}"
     lacking = [each for each in report.lines if each.never]
     for file in lacking[:_FILES_SHOWN]:

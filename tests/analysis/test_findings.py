@@ -85,7 +85,7 @@ def test_what_floods_is_looked_up_by_the_kind():
 @pytest.mark.parametrize(
     ("said", "about"),
     [
-        ("client 3 got nothing of publication 2#1, sent at 5 ns", ("2#1", 3, None)),
+        ("client 3 got nothing of publication 2#1, sent at 5 ms", ("2#1", 3, None)),
         ("client 3 is not in the answer to publication 2#1", ("2#1", 3, None)),
         ("filter 4#1 is in the answer to publication 2#1", ("2#1", 4, None)),
         (
