@@ -229,7 +229,10 @@ def _shrink(options: argparse.Namespace, found: Replayed) -> int:
     from scenarios.hunt.hunt import smaller
 
     for mistake in {each.same: each for each in found.mistakes}.values():
-        _tell(options, smaller(0, found.case, mistake))
+        finding = smaller(0, found.case, mistake)
+        _tell(options, finding)
+        if finding.interrupted:
+            break
     if options.json:
         print(json.dumps({"digest": found.digest, "mistakes": [each._asdict() for each in found.mistakes]}, indent=2))
     return FOUND

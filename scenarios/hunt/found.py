@@ -36,6 +36,7 @@ class Finding:
     tried: int = 0  # candidates on the way
     again: int = 0  # further runs that showed the same
     digest: str = ""
+    interrupted: bool = False  # while its case was made smaller
 
     def __str__(self) -> str:
         return f"{self.judge} ({self.sort}): {self.told}"

@@ -129,6 +129,8 @@ def alone(
                 report.findings.append(finding)
                 if on_finding is not None:
                     on_finding(finding)
+                if finding.interrupted:
+                    raise KeyboardInterrupt
             report.seconds = watch.seconds
             if on_run is not None:
                 on_run(report)
@@ -231,15 +233,25 @@ def smaller(number: int, case: Case, mistake: Mistake, seconds: float = SECONDS_
     """A finding, with its case made smaller."""
     only = narrowed(mistake)
 
+    told = {case.key: mistake.told}
+
     def against(candidate: Case) -> list[Mistake]:
         outcome = run(candidate)
         try:
             found = judged(outcome, only) + judged(outcome, only, dear=True)
         except InvalidInput:  # its plainer numbers are nothing that a client may say, and no broker has met them
             return []
-        return [each for each in found if each.same == mistake.same]
+        found = [each for each in found if each.same == mistake.same]
+        if found:
+            told[candidate.key] = found[0].told
+        return found
 
     shrunk = shrink(case, lambda candidate: bool(against(candidate)), seconds=seconds)
+    if shrunk.interrupted:  # nothing is run any more
+        said = told[shrunk.case.key]
+        return Finding(
+            mistake.judge, mistake.sort, said, shrunk.case, number, case, tried=shrunk.tried, interrupted=True
+        )  # fmt: skip
     left = against(shrunk.case) or [mistake]
     digest = run(shrunk.case).digest
     found = Finding(mistake.judge, mistake.sort, left[0].told, shrunk.case, number, case)

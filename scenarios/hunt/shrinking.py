@@ -18,6 +18,7 @@ from scenarios.hunt.drawing import MS, runs
 
 RUNS_MOST = 600  # candidates
 SECONDS_MOST = 60.0
+_WALL = 3  # times as long by the clock: a program that hangs takes no CPU
 _PLAIN_DELAY_NS = 1 * MS
 
 
@@ -28,12 +29,16 @@ class Shrunk:
     case: Case
     minimal: bool  # nothing single can be left out
     tried: int  # candidates that were run
+    interrupted: bool = False  # by whoever sits before it
 
 
 def shrink(
     case: Case, fails: Callable[[Case], bool], most: int = RUNS_MOST, seconds: float = SECONDS_MOST
 ) -> Shrunk:
-    """The smallest case found for which `fails` still holds, after at most so many candidates or so long."""
+    """The smallest case found for which `fails` still holds, after at most so many candidates or so long.
+
+    What was found by then is not lost to Ctrl-C.
+    """
     return _Shrinker(fails, most, seconds).shrink(case)
 
 
@@ -46,6 +51,8 @@ class _Shrinker:
         self._fails = fails
         self._most = most
         self._until = time.process_time() + seconds  # of CPU: a busy machine leaves no more in a case
+        self._late = time.monotonic() + _WALL * seconds
+        self._best: Case | None = None
         self._known: dict[str, bool] = {}
         self.tried = 0
 
@@ -60,11 +67,14 @@ class _Shrinker:
                     return Shrunk(best, True, self.tried)
         except _Enough as enough:
             return Shrunk(enough.args[0], False, self.tried)
+        except KeyboardInterrupt:
+            return Shrunk(self._best or case, False, self.tried, interrupted=True)
 
     def _through(self, best: Case, step: Callable[[Case], Iterator[Case]]) -> Case:
         """Take the first candidate of a step that fails as well, again and again."""
         at = 0  # candidates that were in vain before are asked last
         while True:
+            self._best = best
             candidates = list(step(best))
             order = [*range(at, len(candidates)), *range(min(at, len(candidates)))]
             for i in order:
@@ -77,7 +87,7 @@ class _Shrinker:
     def _still(self, candidate: Case, best: Case) -> bool:
         known = self._known.get(candidate.key)
         if known is None:
-            if self.tried >= self._most or time.process_time() > self._until:
+            if self.tried >= self._most or time.process_time() > self._until or time.monotonic() > self._late:
                 raise _Enough(best)
             self.tried += 1
             known = self._known[candidate.key] = runs(candidate) and self._fails(candidate)

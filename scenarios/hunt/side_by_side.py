@@ -39,7 +39,9 @@ def side_by_side(
 
     def heard(i: int, said: dict[str, Any]) -> None:
         if "finding" in said:
-            _merge(report, said["finding"], on_finding)
+            enough = plan.enough is not None and len(report.findings) >= plan.enough
+            if not (enough and said["finding"].interrupted):  # it was stopped since there were enough
+                _merge(report, said["finding"], on_finding)
             return
         runs[i] = said.get("runs", runs[i])
         report.runs, report.seconds = sum(runs), watch.seconds

@@ -145,6 +145,33 @@ def test_shrinking_ends_at_one_action_where_one_is_enough():
     assert not shrink(case, lambda each: bool(each.acts), most=2).minimal
 
 
+def test_what_was_found_is_told_though_it_is_interrupted_while_it_is_made_smaller(forgetful_report, monkeypatch):
+    (small,) = forgetful_report.findings
+    stop_after, tried = small.tried // 2, 0
+
+    def counted(case):
+        nonlocal tried
+        tried += 1
+        if tried > stop_after + small.run + 1:
+            raise KeyboardInterrupt
+        return run(case)
+
+    monkeypatch.setattr("scenarios.hunt.hunt.run", counted)
+    report = hunt(ForgetsALink, runs=200, faults=False)
+    (found,) = report.findings
+    assert report.interrupted and found.interrupted and not found.minimal and found.judge == small.judge
+    assert len(small.case.acts) <= len(found.case.acts) < len(found.first.acts)
+    assert found.told in [each.told for each in judged(run(found.case), {found.judge: JUDGES[found.judge]})]
+
+
+def test_making_smaller_ends_by_the_clock_too(monkeypatch):
+    now = iter(range(0, 10**9, 10))
+    monkeypatch.setattr("scenarios.hunt.shrinking.time.monotonic", lambda: next(now))
+    case = draw(Prey.of("subscription", faults=False), 1, 3)
+    shrunk = shrink(case, lambda each: bool(each.acts), seconds=20)
+    assert not shrunk.minimal and 0 < shrunk.tried < 10
+
+
 def test_options_are_drawn_by_type_and_bounds():
     drawn = [
         draw_options(names.find("protocols", "spatial").object, {}, Dice(1, i, "test")) for i in range(40)
