@@ -29,6 +29,7 @@ class Sizes:
     """How much is measured."""
 
     seeds: int = 5
+    first: int = 0
     brokers: int = 20
     subscriptions: int = 160
     publications: int = 300
@@ -52,7 +53,7 @@ def rows(sizes: Sizes | None = None) -> Iterator[Row]:
 
 def merged(sizes: Sizes, attributes: int) -> Iterator[Row]:
     """Tables, control messages and publications over links, of the same clients under covering and merged."""
-    seeds = range(sizes.seeds)
+    seeds = range(sizes.first, sizes.first + sizes.seeds)
     beside = [_counted(_network(_COVERING, seed, sizes, attributes)) for seed in seeds]
     for waste in (0.0, *sizes.waste):
         counted = [_counted(_network("merging", seed, sizes, attributes, {"waste": waste})) for seed in seeds]
@@ -115,7 +116,7 @@ def _counted(net: Joined) -> dict[str, Any]:
 def wasted(sizes: Sizes, waste: float) -> Row:
     """Of what goes over a link for a merger, the share that answers nobody; its parts lie as far apart as may be."""
     shares = []
-    for seed in range(2 * sizes.seeds):
+    for seed in range(sizes.first, sizes.first + 2 * sizes.seeds):
         random = Random(seed)
         widths = random.uniform(0.1, 0.2), random.uniform(0.1, 0.2)
         gap = sum(widths) * waste / (1 - waste) * random.uniform(0.97, 1.0)
@@ -145,7 +146,7 @@ _RATE, _GONE, _RENEW, _LEASE, _STEPS = 2.0, 0.02, 10.0, 25.0, 25  # per second a
 def leased(sizes: Sizes) -> Iterator[Row]:
     """Entries and messages of subscriptions that come at a rate and live exponentially, none of them withdrawn."""
     brokers = sizes.lease_brokers
-    found = [_leased(seed, sizes) for seed in range(sizes.seeds)]
+    found = [_leased(seed, sizes) for seed in range(sizes.first, sizes.first + sizes.seeds)]
     entries, messages = ([each[i] for each in found] for i in (0, 1))
     stay = _LEASE - _LEASE / _STEPS / 2 + _RENEW / (exp(_GONE * _RENEW) - 1)
     forms = (

@@ -77,7 +77,7 @@ def merging(report: Report) -> None:
             report, f"{setting}, {gone} withdrawn, no two beside each other: entries", "derived: k + 1",
             [gone + 1] * SEEDS, [each[1] for each in found],
         )  # fmt: skip
-    sizes = routing_merging.Sizes(seeds=SEEDS)
+    sizes = routing_merging.Sizes(seeds=SEEDS, first=report.seed)
     rows = [row for attributes in (1, 2) for row in routing_merging.merged(sizes, attributes)]
     rows += [routing_merging.wasted(sizes, waste) for waste in sizes.waste]
     _claims(report, "merging", "Merging beside covering, mean of five seeds", "derived", rows)
@@ -85,7 +85,7 @@ def merging(report: Report) -> None:
 
 def leases(report: Report) -> None:
     """Entries and messages of leases."""
-    rows = routing_merging.leased(routing_merging.Sizes(seeds=SEEDS))
+    rows = routing_merging.leased(routing_merging.Sizes(seeds=SEEDS, first=report.seed))
     _claims(report, "leases", "Leases, mean of five seeds", "derived: Poisson arrivals, exponential lives", rows)
 
 
@@ -112,7 +112,9 @@ def rendezvous(report: Report) -> None:
 
 def practice(report: Report) -> None:
     """Clusters, groups, gateways and bridges."""
-    rows = [row for part in routing_practice.PARTS for row in part(None)]
+    seeds = range(report.seed, report.seed + SEEDS)
+    rows = [row for part in routing_practice.DRAWN for row in part(None, seeds)]
+    rows += [row for part in routing_practice.FIXED for row in part(None)]
     _claims(report, "practice", "As practice has them", "derived from the rules of NATS and MQTT bridges", rows)
 
 
@@ -122,6 +124,8 @@ def reliable(report: Report) -> None:
     if not report.full:
         sizes = replace(sizes, brokers=100, homes=25, subscriptions=50)
     _claims(report, "reliable", "Through crashes", "derived: exactly once", routing_reliable.rows(sizes))
+
+
 def neighbourhood(report: Report) -> None:
     """While brokers are down: a chain's survival by the recurrence, pair by pair; and what comes in the end."""
     seeds = tuple(report.seed + each for each in range(SEEDS))

@@ -75,6 +75,7 @@ class Options(Compares):
 class Merging(PlainSubscription):
     """Merging, one broker at a time."""
 
+    kinds: ClassVar[tuple[str, ...]] = ("content",)  # a merger is a box, which names have none of
     Options: ClassVar[type[BaseModel] | None] = Options
     frugal: ClassVar[bool] = False  # with `waste` a publication may go where nobody asks for it
     keeps: ClassVar[tuple[Any, ...]] = (Packing, Rule, Sent)

@@ -7,10 +7,9 @@
           - {at: 2 s, client: 1, op: publish, body: [0.3, null, null, null]}
 
 `op` is a message of the kind (`docs/contract.md`), `body` its numbers, `data` a body of plain data instead, `text` one
-that the kind reads: a filter of topics. What
-begins, changes or ends something with an id of its client's own names it by `number`. Actions of one client at one time
-happen in the order of the list. At time 0 stands what was there from the start, of services with
-`subscriptions: settled`.
+that the kind reads: a filter of topics. What begins, changes or ends something with an id of its client's own names it
+by `number`; nothing begins under one that was used before. Actions of one client at one time happen in the order of the
+list. At time 0 stands what was there from the start, of services with `subscriptions: settled`.
 """
 
 from __future__ import annotations
@@ -158,6 +157,7 @@ def _messages(params: Mapping[str, Any], context: SourceContext) -> list[_Said]:
             return said
     checked = ScriptParameters.model_validate(dict(params))
     said = [_message(i, each, checked, context) for i, each in enumerate(checked.actions)]
+    _each_once(said, checked.actions, context)
     _made[:] = [(params, context.service_params, facts, said)]
     return said
 
@@ -185,6 +185,22 @@ def _message(number: int, action: Action, params: ScriptParameters, context: Sou
     client, type_ = params.first_client + action.client, kind.types[action.op]
     row = _row(number, action, kind, type_)
     return _Said(action.at, client, type_, _word(number, action, context, client, row), row, action.data)
+
+
+def _each_once(said: list[_Said], actions: list[Action], context: SourceContext) -> None:
+    """Refuse what begins under an id that something had before: nobody could tell the two apart."""
+    kind = context.kind
+    assert kind is not None
+    begun: dict[int, int] = {}
+    for number in sorted(range(len(said)), key=lambda each: said[each].time):
+        if said[number].type in kind.interests - kind.replacements:
+            before = begun.setdefault(said[number].word, number)
+            if before != number:
+                action = actions[number]
+                raise WrongAction(
+                    number, "word" if action.word is not None else "number",
+                    f"client {action.client} has used it before, in actions[{before}]; what begins has one of its own",
+                )  # fmt: skip
 
 
 def _row(number: int, action: Action, kind: Kind, type: int) -> Floats | None:

@@ -21,6 +21,15 @@ def test_closed_forms_hold(experiment, report):
     assert report.claims and [each["name"] for each in report.claims if each["holds"] is not True] == []
 
 
+def test_what_is_drawn_of_practice_is_drawn_for_five_seeds_from_the_one_that_is_said(tmp_path):
+    found = []
+    for seed in (3, 30):
+        report = Report("routing", tmp_path, seed, False, lambda text: None)
+        routing.practice(report)
+        found.append([each for each in report.claims if "over 5 seeds" in each["name"]])
+    assert len(found[0]) == 4 and [each["measured"] for each in found[0]] != [each["measured"] for each in found[1]]
+
+
 def test_intervals_that_touch_are_one_entry_and_fall_apart_around_holes():
     assert routing.intervals(12, 3, 5) == (1, 4)
 

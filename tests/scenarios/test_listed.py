@@ -8,6 +8,7 @@ import pytest
 import yaml
 
 from brokers import names, registry
+from brokers.kinds import kinds_of
 from scenarios import parameters
 from scenarios.commands.list import GROUPS, names_of
 from scenarios.loader import shipped
@@ -128,6 +129,11 @@ def test_every_protocol_runs_and_delivers(name, kind, tmp_path):
         literal = [{key: each[key] for key in each if key != "wildcards"} for each in service["workload"]]
         service = {**service, "wildcards": False, "workload": literal}
     assert carried_out(tmp_path, {**service, "protocol": name})["deliveries"] > 0
+
+
+@pytest.mark.parametrize("name", listed("protocols"))
+def test_a_protocol_serves_the_kinds_that_list_it_and_no_other(name):
+    assert sorted(kinds_of(names.find("protocols", name).object)) == sorted(names_of("protocols")[name]["kinds"])
 
 
 @pytest.mark.parametrize("name", listed("indexes"))

@@ -85,6 +85,15 @@ def test_what_is_wrong_is_told_at_its_place(action, path, told):
     assert problem.line > 0
 
 
+@pytest.mark.parametrize("between", [[], [{"at": "3 ms", "client": 0, "op": "unsubscribe"}]])
+def test_nothing_begins_under_a_number_that_was_used_before(between):
+    again = {**SUBSCRIBE, "at": "5 ms"}
+    with pytest.raises(ScenarioErrors, match=r"client 0 has used it before, in actions\[0\]") as found:
+        resolve(loads(yaml.safe_dump(scenario([SUBSCRIBE, *between, again]))))
+    assert found.value.problems[0].path[-2:] == (1 + len(between), "number")
+    resolve(loads(yaml.safe_dump(scenario([SUBSCRIBE, *between, {**again, "number": 1}, {**again, "client": 1}]))))
+
+
 def test_a_body_that_is_missing_is_told():
     with pytest.raises(ScenarioErrors, match="it needs a body"):
         resolve(loads(yaml.safe_dump(scenario([{"at": "1 s", "client": 0, "op": "publish"}]))))
