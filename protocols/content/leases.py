@@ -130,6 +130,7 @@ class Leases(BrokerProtocol):
     """One broker whose entries are leased."""
 
     kind: ClassVar[str] = "content"
+    kinds: ClassVar[tuple[str, ...]] = ("content", "topics")
     Options: ClassVar[type[BaseModel] | None] = Options
     remade: ClassVar[tuple[str, ...]] = ("timer_min_ns",)
 

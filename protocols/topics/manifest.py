@@ -6,7 +6,10 @@ from protocols.content.manifest import CONTENT
 from protocols.gossip.manifest import GOSSIP
 from protocols.practice.manifest import PRACTICE
 
-_OF_CONTENT = ("flooding", "subscription", "covering", "rendezvous", "advertising", "advertising-covering", "trees")
+_OF_CONTENT = (
+    "flooding", "subscription", "covering", "leases", "reliable", "neighbourhood", "rendezvous", "advertising",
+    "advertising-covering", "trees",
+)  # fmt: skip
 
 TOPICS = KindManifest(
     name="topics",

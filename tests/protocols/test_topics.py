@@ -26,7 +26,7 @@ from scenarios.loader import loads
 from scenarios.plan import resolve
 from scenarios.problems import ScenarioErrors
 
-PROTOCOLS = ("flooding", "subscription", "covering", "topics")
+PROTOCOLS = ("flooding", "subscription", "covering", "leases", "reliable", "neighbourhood", "topics")
 TREE, SETTLED, CYCLES = REHEARSALS[0], REHEARSALS[4], REHEARSALS[6]
 
 

@@ -63,6 +63,7 @@ class Reliable(Agreeing):
     """One broker."""
 
     kind: ClassVar[str] = "content"
+    kinds: ClassVar[tuple[str, ...]] = ("content", "topics")
     guarantees: Guarantees = Guarantees(under_loss=True, under_faults=RELIABLE, heals_loss=True)
     Options: ClassVar[type[BaseModel] | None] = Options
     frugal: ClassVar[bool] = True
