@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from math import exp, log
 from random import Random
 from typing import Any
@@ -17,7 +18,7 @@ import numpy as np
 
 from analysis.bench.rows import Row, row
 from brokers.engine.simulate import MemoryTraces, simulate, tables_of
-from protocols.content.kind import PUBLISH, SUBSCRIBE
+from protocols.content.kind import PUBLISH, SUBSCRIBE, UNSUBSCRIBE
 from protocols.joining import Joined, join
 
 _MS, _SECOND = 1_000_000, 1_000_000_000
@@ -46,6 +47,7 @@ def rows(sizes: Sizes | None = None) -> Iterator[Row]:
     for waste in sizes.waste:
         yield wasted(sizes, waste)
     yield from leased(sizes)
+    yield from flooded(sizes)
 
 
 # ---- merging -----------------------------------------------------------------------------------------
@@ -144,26 +146,53 @@ _RATE, _GONE, _RENEW, _LEASE, _STEPS = 2.0, 0.02, 10.0, 25.0, 25  # per second a
 
 
 def leased(sizes: Sizes) -> Iterator[Row]:
-    """Entries and messages of subscriptions that come at a rate and live exponentially, none of them withdrawn."""
-    brokers = sizes.lease_brokers
-    found = [_leased(seed, sizes) for seed in range(sizes.first, sizes.first + sizes.seeds)]
-    entries, messages = ([each[i] for each in found] for i in (0, 1))
+    """Entries and messages of subscriptions that come at a rate and live exponentially, withdrawn at the end or not."""
+    brokers, renewed = sizes.lease_brokers, 1 - exp(-_GONE * _RENEW)
     stay = _LEASE - _LEASE / _STEPS / 2 + _RENEW / (exp(_GONE * _RENEW) - 1)
-    forms = (
-        ("entries in the mean", entries, "entries", _RATE * brokers * stay),
-        ("subscriptions and renewals over links", messages, "/s", _RATE * (brokers - 1) / (1 - exp(-_GONE * _RENEW))),
-    )
-    for what, values, unit, form in forms:
+    for withdraw, entries_of_one, messages_of_one in ((False, stay, 1 / renewed), (True, 1 / _GONE, 1 / renewed + 1)):
+        found = [_leased(seed, sizes, withdraw) for seed in range(sizes.first, sizes.first + sizes.seeds)]
+        entries, messages = ([each[i] for each in found] for i in (0, 1))
+        said = "leases, withdrawn at the end" if withdraw else "leases"
+        for what, values, unit, form in (
+            ("entries in the mean", entries, "entries", _RATE * brokers * entries_of_one),
+            ("messages of subscriptions over links", messages, "/s", _RATE * (brokers - 1) * messages_of_one),
+        ):
+            yield row(
+                f"{said}, {what}, {_spread(values)}", float(np.mean(values)), unit, baseline=form,
+                ratio_least=0.97, ratio_most=1.03, against="the closed form",
+            )  # fmt: skip
+
+
+def flooded(sizes: Sizes) -> Iterator[Row]:
+    """Leases beside flooding, where nobody wants what is published: from which rate on they send less."""
+    even = _RATE / (1 - exp(-_GONE * _RENEW))
+    for times in (0.8, 1.25):
+        seeds = range(sizes.first, sizes.first + sizes.seeds)
+        ours = [_leased(seed, sizes, False)[1] for seed in seeds]
+        theirs = [_publishing(seed, sizes, times * even) for seed in seeds]
+        name = f"leases beside flooding at {times:g} times the rate that is even, {_spread(ours)}: messages over links"
+        least, most = (1.0, None) if times < 1 else (None, 1.0)
         yield row(
-            f"leases, {what}, {_spread(values)}", float(np.mean(values)), unit, baseline=form,
-            ratio_least=0.97, ratio_most=1.03, against="the closed form",
+            name, float(np.mean(ours)), "/s", baseline=float(np.mean(theirs)), ratio_least=least, ratio_most=most,
+            against="flooding",
         )  # fmt: skip
 
 
-def _leased(seed: int, sizes: Sizes) -> tuple[float, float]:
+def _publishing(seed: int, sizes: Sizes, rate: float) -> float:
+    """Messages per second of flooding, of what is published at a rate."""
+    random, brokers, count = Random(seed), sizes.lease_brokers, sizes.publications
+    links = [(random.randrange(b), b) for b in range(1, brokers)]
+    net = join("flooding", links)
+    for i in range(count):
+        net.send(random.randrange(brokers), "publish", [2.0, 0, 0, 0], at_ns=1 + int(i / rate * _SECOND))
+    return sum(len(net.over(*ends)) for link in links for ends in (link, link[::-1])) / (count / rate)
+
+
+@lru_cache(maxsize=32)  # the same runs stand beside closed forms and beside flooding
+def _leased(seed: int, sizes: Sizes, withdraw: bool) -> tuple[float, float]:
     """Entries in the mean and messages per second, counted over all that came of so many subscriptions."""
     random, brokers = Random(seed), sizes.lease_brokers
-    options = {"lease": int(_LEASE * _SECOND), "renew": int(_RENEW * _SECOND), "steps": _STEPS, "withdraw": False}
+    options = {"lease": int(_LEASE * _SECOND), "renew": int(_RENEW * _SECOND), "steps": _STEPS, "withdraw": withdraw}
     net = join("leases", [(random.randrange(b), b) for b in range(1, brokers)], options=options)
     said, at = [], 0.0
     for i, life in enumerate(_lives(sizes.arrivals, random)):
@@ -180,7 +209,7 @@ def _leased(seed: int, sizes: Sizes) -> tuple[float, float]:
     simulate(model, trace=traces)
     tables = traces.tables()
     seconds = sizes.arrivals / _RATE  # in which so many come, for ever
-    told = (tables["hops"]["link"] >= 0) & (tables["hops"]["type"] == SUBSCRIBE)
+    told = (tables["hops"]["link"] >= 0) & np.isin(tables["hops"]["type"], (SUBSCRIBE, UNSUBSCRIBE))
     return float(tables["samples"]["entries"].sum() * 0.7 / seconds), float(told.sum() / seconds)
 
 

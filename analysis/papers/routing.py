@@ -47,6 +47,10 @@ def advertisements(report: Report) -> None:
             report, f"messages of subscriptions, {setting}", "derived: links of Steiner trees of who meets whom",
             [each.steiner for each in worlds], [each[0][SUBSCRIBE] for each in ran],
         )  # fmt: skip
+        _equal(
+            report, f"entries of all brokers, {setting}", "derived: A B, and one of s for each broker of its tree",
+            [each.entries for each in worlds], [each[1] for each in ran],
+        )  # fmt: skip
         flooded = [each.ran("subscription")[0][SUBSCRIBE] for each in worlds]
         _equal(
             report, f"messages of subscriptions without them, {setting}", "derived: S (B - 1)",
@@ -85,7 +89,8 @@ def merging(report: Report) -> None:
 
 def leases(report: Report) -> None:
     """Entries and messages of leases."""
-    rows = routing_merging.leased(routing_merging.Sizes(seeds=SEEDS, first=report.seed))
+    sizes = routing_merging.Sizes(seeds=SEEDS, first=report.seed)
+    rows = [*routing_merging.leased(sizes), *routing_merging.flooded(sizes)]
     _claims(report, "leases", "Leases, mean of five seeds", "derived: Poisson arrivals, exponential lives", rows)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from analysis.bench import routing_merging
-from analysis.bench.routing_merging import Sizes, leased, merged, wasted
+from analysis.bench.routing_merging import Sizes, flooded, leased, merged, wasted
 
 SMALL = Sizes(seeds=2, brokers=6, subscriptions=24, publications=40, waste=(0.3,), arrivals=150, lease_brokers=3)
 
@@ -36,5 +36,12 @@ def test_waste_is_measured_and_under_its_bound():
 
 def test_leases_stand_beside_their_closed_forms():
     found = list(leased(SMALL))
-    assert [row["unit"] for row in found] == ["entries", "/s"]
+    assert [row["unit"] for row in found] == ["entries", "/s"] * 2
     assert all(row["baseline"] and row["holds"] for row in found)
+    assert found[1]["value"] < found[3]["value"]  # withdrawals are messages
+
+
+def test_leases_send_less_than_flooding_from_the_rate_on_that_is_even():
+    below, above = flooded(SMALL)
+    assert below["holds"] and above["holds"]
+    assert below["value"] == above["value"] and below["baseline"] < above["baseline"]
