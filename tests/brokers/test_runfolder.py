@@ -29,6 +29,7 @@ from brokers.engine.runfolder import (
 )
 from brokers.engine.trace import Column, Table, TraceWriter
 from brokers.errors import BrokerlabError, EnvironmentProblem, InvalidInput, RunDamaged, RunIncomplete
+from brokers.schema import SCHEMA_VERSION
 
 ROOT = Path(__file__).parents[2]
 LOSS: dict[str, Any] = {"link": 1, "service": 0, "type": 0, "body": 1, "cause": -1, "reason": 0, "client": -1}
@@ -374,7 +375,7 @@ def test_a_manifest_that_was_changed_is_refused(tmp_path: Path, how: str) -> Non
 def test_a_newer_schema_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = written(tmp_path).path
     monkeypatch.setattr("brokers.engine.runfolder.SCHEMA_VERSION", 0)
-    with pytest.raises(InvalidInput, match="trace schema 2, this brokerlab reads 0"):
+    with pytest.raises(InvalidInput, match=f"trace schema {SCHEMA_VERSION}, this brokerlab reads 0"):
         open_run(path)
 
 

@@ -28,11 +28,12 @@ which no tick has reached. And a delivery that a broker had begun when it crashe
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from math import exp
 from typing import Annotated, Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from brokers.contract import TIMER, Guarantees, Message
+from brokers.contract import TIMER, Demand, Guarantees, Message
 from brokers.errors import InvalidInput
 from brokers.faults import KEPT, LINK_UP, RESTART
 from brokers.promises import RELIABLE
@@ -40,6 +41,7 @@ from protocols.content.kind import PUBLISH, SUBSCRIBE, UNSUBSCRIBE
 from protocols.content.reliable.agreeing import BEAT, LOCAL, NO_CAUSE, TABLES, Agreeing, is_due
 from protocols.content.reliable.ranges import Ranges
 from protocols.content.reliable.streams import Stream
+from protocols.expected import to_all, to_wanted
 from topology.units import PositiveDuration
 
 KNOWLEDGE, ACK, NACK, HAND, DECIDE, TOLD_AGAIN = range(BEAT + 1, BEAT + 7)
@@ -70,6 +72,14 @@ class Reliable(Agreeing):
     resends: ClassVar[bool] = True
     timer_min_ns = HAND_NS
     keeps: ClassVar[tuple[Any, ...]] = (Stream, Ranges)
+
+    @classmethod
+    def expected_events(cls, demand: Demand) -> float:
+        """Publications to who wants them, changes and what confirms them to all; ticks and what acknowledges."""
+        every_s = demand.options.every / 1e9
+        flows = 1 - exp(-float(demand.publications.sum()) * every_s)  # the share of such stretches in which anything
+        ticks = flows * demand.overlay.brokers / every_s
+        return to_wanted(demand, demand.share) + 2 * to_all(demand, demand.changes) + 2 * ticks
 
     def __init__(self, node: Any) -> None:
         super().__init__(node)
