@@ -27,7 +27,7 @@ from brokers.promises import NOTHING_PROMISED, RELIABLE, Faced, promised
 from protocols.content.manifest import CONTENT
 from protocols.topics.manifest import TOPICS
 from scenarios.loader import from_data, load
-from scenarios.many.sweep import Point, Sweep, identity, points_of
+from scenarios.many.sweep import Point, points_of
 from scenarios.plan import resolve
 
 SCENARIO = "routers"
@@ -139,14 +139,14 @@ def compared(sizes: Sizes | None = None) -> Iterator[Compared]:
     """What was measured, of one protocol after the other."""
     sizes = sizes or Sizes()
     for service, protocols in PROTOCOLS.items():
-        flooded = {p.repeat: _run(p) for p in _sweep(service, _REFERENCE, replace(sizes, adversities=(QUIET,))).points}
+        flooded = {p.repeat: _run(p) for p in _points(service, _REFERENCE, replace(sizes, adversities=(QUIET,)))}
         for protocol in sizes.protocols or protocols:
             if protocol not in protocols:
                 continue
-            sweep = _sweep(service, protocol, sizes)
-            found = Compared(service, protocol, *_promised(sweep.points[-1]))
+            points = _points(service, protocol, sizes)
+            found = Compared(service, protocol, *_promised(points[-1]))
             for repeat in range(sizes.seeds):
-                runs = {str(p.values["adversity"]): _run(p) for p in sweep.points if p.repeat == repeat}
+                runs = {str(p.values["adversity"]): _run(p) for p in points if p.repeat == repeat}
                 _note(found, runs, flooded[repeat].pairs)
             yield found
 
@@ -154,7 +154,7 @@ def compared(sizes: Sizes | None = None) -> Iterator[Compared]:
 _REFERENCE = "flooding"  # it delivers by what a client wants when a publication arrives, and knows nothing before
 
 
-def _sweep(service: str, protocol: str, sizes: Sizes) -> Sweep:
+def _points(service: str, protocol: str, sizes: Sizes) -> list[Point]:
     """One protocol under every adversity, with every seed."""
     base = load(SCENARIO).resolved()
     alone = next(each for each in base["services"] if each["name"] == service)
@@ -165,12 +165,8 @@ def _sweep(service: str, protocol: str, sizes: Sizes) -> Sweep:
         data: dict[str, Any] = {key: value for each in said for key, value in each.items()} | {"expect": []}
         data["links"] = {key: value for each in said for key, value in each.get("links", {}).items()}
         data["services"] = [{**alone, "protocol": protocol, "options": options}]
-        variants.append(({"protocol": protocol, "adversity": name}, from_data(data)))
-    points = tuple(points_of(protocol, variants, sizes.seeds, base["seed"]))
-    return Sweep(
-        f"{SCENARIO}-{protocol}", "", SCENARIO, base["seed"], sizes.seeds, ("protocol", "adversity"), (), points, 0,
-        identity(base, base["seed"], (service, protocol)),
-    )  # fmt: skip
+        variants.append(({"adversity": name}, from_data(data)))
+    return list(points_of(protocol, variants, sizes.seeds, base["seed"]))
 
 
 def _options(service: str, protocol: str) -> dict[str, Any]:
