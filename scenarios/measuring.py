@@ -30,11 +30,15 @@ def measured(scenario: Scenario, model: Model, folder: Path) -> tuple[dict[str, 
     notes: list[str] = []
     for number, (service, spec) in enumerate(zip(scenario.services, model.services, strict=True)):
         kind = spec.kind_class(spec.params)
+        tables: dict[str, dict[str, Any]] = {}  # what metrics of this service have asked for so far
         for metric in service.metrics:
             value = None
             if metric.reads.keys() <= there.keys():
                 try:
-                    value = _number(metric, kind, _tables(folder, metric, number, there))
+                    _read(tables, folder, metric, number, there)
+                    reads = metric.reads.items()
+                    asked = {table: {name: tables[table][name] for name in names} for table, names in reads}
+                    value = _number(metric, kind, asked)
                 except Exception as error:  # whatever a third party's function does with what it is given
                     notes.append(
                         f"service {spec.name!r}: the metric {metric.name!r} could not be measured: "
@@ -54,12 +58,17 @@ def _number(metric: Metric, kind: Kind, tables: Mapping[str, Mapping[str, Any]])
     return number
 
 
-def _tables(folder: Path, metric: Metric, service: int, there: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """The columns that a metric reads, of the rows of one service."""
+def _read(
+    tables: dict[str, dict[str, Any]], folder: Path, metric: Metric, service: int, there: Mapping[str, Any]
+) -> None:
+    """Add the columns that a metric reads, of the rows of one service, as far as they are not there yet."""
     import pyarrow.parquet as pq
 
-    found = {}
-    for table, columns in metric.reads.items():
+    for table, asked in metric.reads.items():
+        known = tables.setdefault(table, {})
+        columns = [name for name in asked if name not in known]
+        if not columns:
+            continue
         own = "service" in {column.name for column in there[table].columns}
         wanted = [*columns, *(["service"] if own and "service" not in columns else [])]
         parts = [
@@ -69,5 +78,6 @@ def _tables(folder: Path, metric: Metric, service: int, there: Mapping[str, Any]
         rows = {name: [part[name].to_numpy(zero_copy_only=False) for part in parts] for name in wanted}
         arrays = {name: np.concatenate(each) if each else np.empty(0) for name, each in rows.items()}
         mine = arrays["service"] == service if own and parts else slice(None)
-        found[table] = {name: arrays[name][mine] for name in columns}
-    return found
+        for name in columns:
+            known[name] = arrays[name][mine]
+            known[name].flags.writeable = False  # others read it too
