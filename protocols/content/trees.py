@@ -150,6 +150,7 @@ class Trees(BrokerProtocol):
         self.mine: dict[int, Box] = {}  # subscriptions of its clients
         self.trees: dict[int, Tree] = {}
         self.uses: dict[int, int] = {}  # subscription -> of how many trees it is an entry, and whether it is mine
+        self.came = 0  # entries of trees that came over links
         self.stamp = -1  # when the last tree was planted here
         self.cleared = 0  # the number of the last CLEAR
         self.down: set[int] = set()  # links over which nothing comes, as far as this was told
@@ -371,6 +372,7 @@ class Trees(BrokerProtocol):
             tree = self.trees.get(tid)
             if tree is not None and not tree.felled and id_ not in tree.entries:
                 tree.entries[id_] = message.link
+                self.came += 1
                 self._hold(id_, said["row"])
                 new.append(tid)
         self._send_up(message, CLIMB, id_, new, {"row": said["row"]})
@@ -403,7 +405,7 @@ class Trees(BrokerProtocol):
             self.node.send(message, link, type, {"trees": above[link], **said}, id)
 
     def _forget(self, id: int, tree: Tree) -> None:
-        del tree.entries[id]
+        self.came -= tree.entries.pop(id) != LOCAL
         self._release(id)
 
     def _hold(self, id: int, row: Any) -> None:
@@ -518,8 +520,7 @@ class Trees(BrokerProtocol):
 
     def entries(self) -> int:
         """One of every tree, of every subscription of a client here, and of every one that came up a tree."""
-        came = sum(via != LOCAL for tree in self.trees.values() for via in tree.entries.values())
-        return len(self.trees) + len(self.mine) + came
+        return len(self.trees) + len(self.mine) + self.came
 
     def describe(self) -> dict[str, Any]:
         env = self.node.env
