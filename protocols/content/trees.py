@@ -150,6 +150,7 @@ class Trees(BrokerProtocol):
         self.mine: dict[int, Box] = {}  # subscriptions of its clients
         self.trees: dict[int, Tree] = {}
         self.uses: dict[int, int] = {}  # subscription -> of how many trees it is an entry, and whether it is mine
+        self.came = 0  # entries of trees that came over links
         self.stamp = -1  # when the last tree was planted here
         self.cleared = 0  # the number of the last CLEAR
         self.down: set[int] = set()  # links over which nothing comes, as far as this was told
@@ -371,6 +372,7 @@ class Trees(BrokerProtocol):
             tree = self.trees.get(tid)
             if tree is not None and not tree.felled and id_ not in tree.entries:
                 tree.entries[id_] = message.link
+                self.came += 1
                 self._hold(id_, said["row"])
                 new.append(tid)
         self._send_up(message, CLIMB, id_, new, {"row": said["row"]})
@@ -403,7 +405,7 @@ class Trees(BrokerProtocol):
             self.node.send(message, link, type, {"trees": above[link], **said}, id)
 
     def _forget(self, id: int, tree: Tree) -> None:
-        del tree.entries[id]
+        self.came -= tree.entries.pop(id) != LOCAL
         self._release(id)
 
     def _hold(self, id: int, row: Any) -> None:
@@ -432,10 +434,10 @@ class Trees(BrokerProtocol):
             if message.link == LOCAL:
                 node.record(message, "outside", publication=node.key(message))
             return
-        wanting = [id_ for id_ in node.table.match(message.body) if id_ in tree.entries]
+        matched = node.table.match(message.body)
         if alone and node.options.by_load:
-            tid, tree = self._least_waiting(message, tid, wanting)
-            wanting = [id_ for id_ in node.table.match(message.body) if id_ in tree.entries]
+            tid, tree = self._least_waiting(message, tid, matched)
+        wanting = _within(tree, matched)
         links = _onward(tree, wanting, message.link)
         word = tid << 1 | (alone and len(links) == 1)
         for link in links:
@@ -457,14 +459,15 @@ class Trees(BrokerProtocol):
 
     # ---- load --------------------------------------------------------------------------------------------
 
-    def _least_waiting(self, message: Message, tid: int, wanting: list[int]) -> tuple[int, Tree]:
+    def _least_waiting(self, message: Message, tid: int, matched: list[int]) -> tuple[int, Tree]:
         """Of the trees that have brought a publication here, and all who are to get it, the one that waits least."""
         mine = self.trees[tid]
+        wanting = _within(mine, matched)
         best = self._waits(message, _onward(mine, wanting, message.link)), 0, tid
         for other, tree in self.trees.items():
-            if not tree.felled and tree.way == mine.way and all(id_ in tree.entries for id_ in wanting):
-                wants = [id_ for id_ in self.node.table.match(message.body) if id_ in tree.entries]
-                best = min(best, (self._waits(message, _onward(tree, wants, message.link)), int(other != tid), other))
+            if other != tid and not tree.felled and tree.way == mine.way and tree.entries.keys() >= {*wanting}:
+                waits = self._waits(message, _onward(tree, _within(tree, matched), message.link))
+                best = min(best, (waits, 1, other))
         return best[2], self.trees[best[2]]
 
     def _waits(self, message: Message, links: list[int]) -> int:
@@ -517,8 +520,7 @@ class Trees(BrokerProtocol):
 
     def entries(self) -> int:
         """One of every tree, of every subscription of a client here, and of every one that came up a tree."""
-        came = sum(via != LOCAL for tree in self.trees.values() for via in tree.entries.values())
-        return len(self.trees) + len(self.mine) + came
+        return len(self.trees) + len(self.mine) + self.came
 
     def describe(self) -> dict[str, Any]:
         env = self.node.env
@@ -538,6 +540,11 @@ class Trees(BrokerProtocol):
             },
             "subscriptions": {str(id_): {"client": int(client_of(env, id_))} for id_ in sorted(self.mine)},
         }
+
+
+def _within(tree: Tree, ids: list[int]) -> list[int]:
+    """Those of these subscriptions that are in a tree."""
+    return [id_ for id_ in ids if id_ in tree.entries]
 
 
 def _onward(tree: Tree, ids: list[int], came: int) -> list[int]:

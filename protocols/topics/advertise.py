@@ -134,24 +134,23 @@ def _never_fits(params: Mapping[str, Any], publishes: Any, of_group: Sequence[An
     group = f"clients {publishes.group!r}"
     if not sources:
         return f"{group} never advertise, and the service says `adverts: true`; give them a source `topic-advertise`"
-    names = _topics(publishes.params)
-    for each in sources:
-        asked = TopicAdvertiseParameters.model_validate(dict(each))
-        if asked.filter is None and not asked.beginning:
-            return None  # all names
-        if asked.misfits(params):
-            return None  # told there
-        if len(names) * (asked.topics if asked.filter is None else 1) > _TRIED_MAX:
-            return None
-        if _fits(params, asked, names):
-            return None
+    adverts = [TopicAdvertiseParameters.model_validate(dict(each)) for each in sources]
+    if any(each.filter is None and not each.beginning for each in adverts):
+        return None  # all names
+    if any(each.misfits(params) for each in adverts):
+        return None  # told there
+    tree = _tree_of(publishes.params)
+    if any(tree.topics * (each.topics if each.filter is None else 1) > _TRIED_MAX for each in adverts):
+        return None
+    names = Tree(tree).topics(np.arange(tree.topics))
+    if any(_fits(params, each, names) for each in adverts):
+        return None
     told = ", ".join(each["filter"] or "parts of another tree" for each in sources)
     return f"none of the {len(names):,} names under which {group} publish is in what they advertise, {told}"
 
 
-def _topics(params: Mapping[str, Any]) -> Floats:
-    tree = TreeParameters.model_validate({name: params[name] for name in TreeParameters.model_fields if name in params})
-    return Tree(tree).topics(np.arange(tree.topics))
+def _tree_of(params: Mapping[str, Any]) -> TreeParameters:
+    return TreeParameters.model_validate({name: params[name] for name in TreeParameters.model_fields if name in params})
 
 
 def _fits(params: Mapping[str, Any], asked: TopicAdvertiseParameters, names: Floats) -> bool:

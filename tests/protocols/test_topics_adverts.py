@@ -18,6 +18,7 @@ from protocols.conformance import REHEARSALS, audit, check_digests, join, rehear
 from protocols.content.ranges import box_of, holds, meet
 from protocols.judging import Offered, published
 from protocols.standing import Standing
+from protocols.topics import advertise
 from protocols.topics.advertise import TopicAdvertiseParameters
 from protocols.topics.kind import ADVERTISE, FILTER_AT, SUBSCRIBE, UNADVERTISE, Topics
 from protocols.topics.tree import Tree
@@ -213,6 +214,13 @@ def test_a_client_advertises_as_often_as_it_says_and_never_from_the_start():
             "is in what they advertise, +/+",
         ),
         (
+            (
+                "topic-advertise, clients: sensors",
+                "topic-advertise, clients: sensors, topics: 9, depth: 5, beginning: 4",
+            ),
+            "is in what they advertise, parts of another tree",
+        ),
+        (
             ("topic-advertise, clients: sensors", "topic-advertise, clients: sensors, filter: a/#/b"),
             "it stands for all that is left, so it comes last",
         ),
@@ -233,6 +241,14 @@ def test_what_never_can_fit_is_told_before_anything_runs(change, told):
 def test_a_filter_that_has_some_names_of_the_tree_is_taken():
     fits = SCENARIO.replace("topic-advertise, clients: sensors", "topic-advertise, clients: sensors, filter: +/2/#")
     assert resolve(loads(fits)).services[0].params["adverts"]
+
+
+def test_names_are_not_listed_where_all_of_them_are_advertised(monkeypatch):
+    """A tree may have ten millions of them."""
+    monkeypatch.setattr(advertise, "Tree", None)
+    assert resolve(loads(SCENARIO)).services[0].params["adverts"]
+    with pytest.raises(ScenarioErrors, match="cannot be set up"):
+        resolve(loads(SCENARIO.replace("topic-advertise,", "topic-advertise, filter: +/2/#,")))
 
 
 SCRIPT = """

@@ -255,6 +255,8 @@ def test_at_rest_a_subscription_is_on_the_way_up_the_trees_that_it_meets_and_now
     homes = sum(each == ["a client"] for known in expected.values() for each in known.values())
     told = len(rest.adverts) * len(rest.brokers) + climbed - homes + len(rest.subscriptions)
     assert sum(rest.net.entries(broker) for broker in rest.brokers) == told
+    for broker in rest.brokers:
+        assert rest.net.entries(broker) == counted(rest.net.describe(broker))
 
 
 def test_when_all_have_left_nobody_knows_anything():
@@ -264,6 +266,12 @@ def test_when_all_have_left_nobody_knows_anything():
         rest.net.send((id_ >> 32) - len(rest.brokers), op, word=id_)
     assert rest.adverts and rest.subscriptions
     assert [rest.net.entries(broker) for broker in rest.brokers] == [0] * len(rest.brokers)
+
+
+def counted(known: Any) -> int:
+    """What a broker tells of itself, entry by entry."""
+    came = [via != ["a client"] for tree in known["trees"].values() for via in tree["subscriptions"].values()]
+    return len(known["trees"]) + len(known["subscriptions"]) + sum(came)
 
 
 # ---- what is owed ----------------------------------------------------------------------------------------------
@@ -480,11 +488,16 @@ def test_a_crash_that_forgot_leaves_nothing_of_what_ended_meanwhile():
     net.send(0, "unadvertise", word=net.interest(0), at_ns=150 * MS)
     net.send(0, "advertise", LOW, word=net.interest(0, 1), at_ns=160 * MS)
     described: list[Any] = []
+    entries: list[int] = []
     faults = Schedule((Crash(1, 100 * MS, 200 * MS, state=LOST), Crash(3, 100 * MS, 190 * MS, state=LOST)), 5 * MS)
     simulate(
         replace(net.model(), faults=faults),
-        observe=lambda shards: described.extend(map(shards.shards[0].services.protocols[0].describe, range(4))),
+        observe=lambda shards: (
+            described.extend(map(shards.shards[0].services.protocols[0].describe, range(4))),
+            entries.extend(shards.shards[0].services.protocols[0].entries().tolist()),
+        ),
     )
+    assert entries == [counted(each) for each in described]
     adverts = [[tree["advert"] for tree in each["trees"].values()] for each in described]
     assert adverts == [[str(net.interest(0, 1))]] * 4
     assert sum(len(tree["subscriptions"]) for each in described for tree in each["trees"].values()) == 3
