@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from analysis.spark.graph import Network
 from analysis.ways.pair import when
 from analysis.ways.round_told import Answer
 from analysis.ways.round_told import told_of as round_told
@@ -13,7 +12,6 @@ from analysis.ways.rounds import Round
 from analysis.ways.told import Row, Told, rows_of
 from brokers.errors import InvalidInput
 from brokers.naming import message_id, message_name
-from topology.overlay import broker_label
 
 if TYPE_CHECKING:
     from analysis.spark.trace import Service
@@ -23,12 +21,10 @@ _DIGITS_MOST, _HOPS_MOST = 10, 200
 
 
 def key_of(message: str, names: Sequence[str]) -> int:
-    """The id of a message: of a client by client#number, of a server by its name and number."""
+    """The id of a message: of a client by client#number, of a server by its name, as it is shown, and number."""
     server, sign, number = message.rpartition("#")
-    if sign and not server.isdigit() and number.isdigit() and len(number) <= _DIGITS_MOST:
-        labels = [broker_label(each, names) for each in range(len(names))]
-        if server in labels:
-            return labels.index(server) << 32 | int(number)
+    if sign and not server.isdigit() and number.isdigit() and len(number) <= _DIGITS_MOST and server in names:
+        return names.index(server) << 32 | int(number)
     return message_id(message, len(names))
 
 
@@ -42,7 +38,7 @@ def answer_of(run: RunFolder, services: Sequence[Service], key: int) -> Row | No
 
 def round_of(run: RunFolder, services: Sequence[Service], key: int, at_ns: int | None, client: int | None) -> Round:
     """The query in a round that is asked about: by its name and a time, or by an answer and a client."""
-    nodes = len(Network.of(run).names)
+    nodes = run.rows("brokers")
     answer = answer_of(run, services, key)
     if answer is not None:
         told = Told.of_run(run, services[answer["service"]])
@@ -70,14 +66,12 @@ def answered(
 ) -> dict[str, Any]:
     """A query in a round, or an answer with a client or without."""
     answer = answer_of(run, services, key)
-    if answer is None or client is not None:
+    if answer is None or client is not None or at_ns is not None:
         round = round_of(run, services, key, at_ns, client)
         found = round_told(round)
         result = {"message": round.name if answer is None else round.told.message(key), "id": key}
         name = services[round.told.service].name
         return {**result, "service": name, "type": "query", "round": found, "to": {"why": found["why"]}}
-    if at_ns is not None:
-        round_of(run, services, key, at_ns, client)
     told = Told.of_run(run, services[answer["service"]])
     return {
         "message": told.message(key), "id": key, "service": services[answer["service"]].name, "type": "answer",

@@ -49,9 +49,10 @@ def explain(
     """
     run = opened(path)
     services = services_of(run, trust=trust)
-    network = network_of(run, services)
-    nodes = len(network.names)
-    key = key_of(message, network.names)
+    plain = network_of(run, services).names
+    nodes = len(plain)
+    names = [broker_label(number, plain) for number in range(nodes)]
+    key = key_of(message, names)
     if at_ns is not None or answer_of(run, services, key) is not None:
         if beside is not None:
             raise InvalidInput(f"{message} is answered by a server; `beside` goes with a publication")
@@ -65,7 +66,6 @@ def explain(
     clients = _clients(run, nodes)
     if client is not None and not 0 <= client < clients:
         raise InvalidInput(f"there is no client {client}; they are numbered 0 to {clients - 1}")
-    names = [broker_label(number, network.names) for number in range(nodes)]
     sent = (publications or changes)[0]
     service = services[sent["service"]]
     began = sent["time_ns"] if publications else sent["issued_ns"]
@@ -85,17 +85,9 @@ def explain(
         "sent_ns": began,
         "values": service.kind.spelled(sent["operation"] if not publications else _publish(service), sent["values"]),
         "hops": [_hop(hop, links, names, began) for hop in hops],
-        "losses": [
-            {
-                "time_ns": each["time_ns"], "link": each["link"],
-                "from": names[links[each["link"]]["from"]], "to": names[links[each["link"]]["to"]],
-                "reason": REASONS[each["reason"]],
-            }
-            for each in sorted(lost, key=lambda each: each["time_ns"])
-            if each["link"] >= 0
-        ],
+        "losses": _losses([each for each in lost if each["link"] >= 0], links, names),
         "fallen": _fallen(run, [each for each in lost if each["link"] < 0], hops, names),
-    }  # fmt: skip
+    }
     if not publications:
         result["change"] = {k: sent[k] for k in ("interest", "settled_ns", "revoked_ns", "gone_ns", "lost")}
         if client is not None:
@@ -107,10 +99,10 @@ def explain(
     deliveries = sorted(_rows(run, "deliveries", "publication", key), key=lambda d: (d["time_ns"], d["client"]))
     result["deliveries"] = len(deliveries)
     if client is not None:
-        result["to"] = _why(run, service, publications[0], client, hops, deliveries, names, result)
-        pair = Pair(Told.of_run(run, service), publications[0], client + nodes)
-        result["to"]["why"] = told_of(pair)
-        if pair.told.explaining is not None:
+        told = Told.of_run(run, service)
+        result["to"] = _why(run, service, told, publications[0], client, hops, deliveries, result)
+        result["to"]["why"] = told_of(Pair(told, publications[0], client + nodes))
+        if told.explaining is not None:
             result["to"]["said"] = _said_of(result["to"])
     if beside is not None:
         result["beside"] = _beside(run, service, publications[0], client, beside, trust)
@@ -177,6 +169,20 @@ def _hop(hop: dict[str, Any], links: dict[int, dict[str, Any]], names: Sequence[
     }
 
 
+def _losses(
+    lost: list[dict[str, Any]], links: dict[int, dict[str, Any]], names: Sequence[str]
+) -> list[dict[str, Any]]:
+    """What links lost, in the order of time."""
+    return [
+        {
+            "time_ns": each["time_ns"], "link": each["link"],
+            "from": names[links[each["link"]]["from"]], "to": names[links[each["link"]]["to"]],
+            "reason": REASONS[each["reason"]],
+        }
+        for each in sorted(lost, key=lambda each: each["time_ns"])
+    ]  # fmt: skip
+
+
 def _fallen(
     run: RunFolder, lost: list[dict[str, Any]], hops: list[dict[str, Any]], names: Sequence[str]
 ) -> list[dict[str, Any]]:
@@ -206,14 +212,14 @@ def _fallen(
 
 
 def _why(
-    run: RunFolder, service: Service, publication: dict[str, Any], client: int, hops: list[dict[str, Any]],
-    deliveries: list[dict[str, Any]], names: Sequence[str], found: dict[str, Any],
+    run: RunFolder, service: Service, told: Told, publication: dict[str, Any], client: int,
+    hops: list[dict[str, Any]], deliveries: list[dict[str, Any]], found: dict[str, Any],
 ) -> dict[str, Any]:
     """Whether the client got it, which of its interests wanted it, and how far it came."""
     sent = publication["time_ns"]
-    nodes = len(names)
+    names, nodes = told.names, told.nodes
     got = [d["time_ns"] for d in deliveries if d["client"] == client + nodes]
-    rule, told = rule_of(service), Told.of_run(run, service)
+    rule = rule_of(service)
     interests = []
     for change in sorted(_rows(run, "changes", "client", client + nodes), key=lambda c: c["issued_ns"]):
         if change["service"] != service.number or change["operation"] not in service.kind.wants():
@@ -246,24 +252,22 @@ def _why(
         "broker": names[home] if home is not None else None,
         "reached_broker_ns": min(reached, default=None),
         "interests": interests,
-        "more": _more(run, rule, publication, client + nodes, {each["interest"]: each["name"] for each in interests}),
+        "more": _more(told, rule, publication, client + nodes, {each["interest"]: each["name"] for each in interests}),
         "said": _said(
             client, got, interests, reached, names[home] if home is not None else "", hops, names, losses, fallen, gone
         ),
     }
 
 
-def _more(
-    run: RunFolder, rule: Any, publication: dict[str, Any], client: int, names: dict[int, str]
-) -> list[str]:
+def _more(told: Told, rule: Any, publication: dict[str, Any], client: int, names: dict[int, str]) -> list[str]:
     """What the rule of the kind tells besides, of rows of its tables."""
     if not hasattr(rule, "more"):
         return []
 
     def rows(table: str) -> list[dict[str, Any]]:
-        return [row for row in _rows(run, table, "publication", publication["publication"]) if row["client"] == client]
+        return told.rows(table, publication=publication["publication"], client=client)
 
-    return [f"client {client - len(run.read('brokers', ['broker']))} {each}" for each in rule.more(rows, names)]
+    return [f"{told.client(client)} {each}" for each in rule.more(rows, names)]
 
 
 def _when(change: dict[str, Any], sent: int, end: int) -> str:

@@ -7,7 +7,6 @@ from pathlib import Path
 
 from analysis.spark.answered import answer_of, key_of, round_of
 from analysis.spark.explain import opened
-from analysis.spark.graph import Network
 from analysis.spark.trace import service_number, services_of
 from analysis.ways import plain, vector
 from analysis.ways.deciding import decided
@@ -54,7 +53,7 @@ def picture(
 def _of_message(run: RunFolder, message: str, client: int | None, at_ns: int | None, trust: bool) -> Picture:
     services = services_of(run, trust=trust)
     told = Told.of_run(run, services[0])
-    key = key_of(message, Network.of(run).names)
+    key = key_of(message, told.names)
     answer = answer_of(run, services, key)
     if at_ns is not None or (answer is not None and client is not None):
         return of_round(round_of(run, services, key, at_ns, client))

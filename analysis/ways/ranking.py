@@ -79,8 +79,11 @@ def undecided(pair: Pair) -> Decision:
         return _lost(pair, asking.lost[0], [said])
     if deepest:
         return beneath(_unanswered(asking, min(deepest)), [said], UNDECIDED)
-    for row in pair.told.rows("publications", client=pair.publication["client"], service=pair.told.service):
-        if row["time_ns"] < pair.sent_ns and not pair.told.rows("rankings", publication=row["publication"]):
+    mine = pair.told.rows("publications", client=pair.publication["client"], service=pair.told.service)
+    ids = {row["publication"] for row in mine}
+    decided = {row["publication"] for row in pair.told.rows("rankings", publication=ids)}
+    for row in mine:
+        if row["time_ns"] < pair.sent_ns and row["publication"] not in decided:
             name = pair.told.message(row["publication"])
             before = f"Publications of one client are decided in order, and {name} before it was not decided either."
             return beneath(undecided(Pair(pair.told, row, pair.client, pair.home)), [said, before])
