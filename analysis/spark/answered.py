@@ -58,6 +58,8 @@ def round_of(run: RunFolder, services: Sequence[Service], key: int, at_ns: int |
     if client is not None and rows[0]["client"] != client + nodes:
         raise InvalidInput(f"query {message_name(key, nodes)} is of client {rows[0]['client'] - nodes}, not {client}")
     assert at_ns is not None
+    if at_ns >= (end := run.manifest["scenario"]["duration"]):
+        raise InvalidInput(f"the run went to {when(end)}, and no query was due at {when(at_ns)}; say a time before")
     return Round(Told.of_run(run, service), rows[0]["interest"], at_ns)
 
 

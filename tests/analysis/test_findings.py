@@ -260,6 +260,7 @@ def test_the_command_says_of_an_answer_who_should_have_heard_it(served, capsys):
     ("given", "told"),
     [
         (["2#0", "--at", "150ms"], "due every 100 ms, and 150 ms is no multiple of that; say 100 ms or 200 ms"),
+        (["2#0", "--at", "1000s"], "and no query was due at 1000 s; say a time before"),
         (["2#0", "--at", "soon"], "--at: "),
         (["--at", "200ms"], "give a MESSAGE"),
         (["--at", "200ms", "--from", "1ms"], "go with a MESSAGE"),
