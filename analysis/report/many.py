@@ -55,7 +55,7 @@ def _points(found: Comparison) -> str:
 
 def _section(found: Comparison, section: Section) -> str:
     same = [row for row in section.rows if row.same]
-    charts = [chart for row in section.rows if row not in same for chart in _row(found, row)]
+    charts = [chart for row in section.rows if not row.same for chart in _row(found, row)]
     parts = [figures(charts, small=True)]
     if same:
         told = ", ".join(f"{plain(row.metric)} {number(row.estimates[0].mean)}" for row in same if row.estimates[0])

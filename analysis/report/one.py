@@ -234,15 +234,10 @@ def _why(found: Gathered, explained: list[dict[str, Any]]) -> str:
 def _hidden_controls() -> str:
     """What the scripts look for and a page without ways has no use for."""
     names = {
-        "case": "select",
-        "loss": "select",
-        "window": "select",
-        "explained": "div",
-        "answer": "div",
-        "diagram": "canvas",
-    }
-    rest = {"earlier": "button", "later": "button", "clear": "button", "diagram-said": "p", "message": "input"}
-    tags = "".join(f'<{tag} id="{name}"></{tag}>' for name, tag in {**names, **rest}.items() if tag != "input")
+        "case": "select", "loss": "select", "window": "select", "explained": "div", "answer": "div",
+        "diagram": "canvas", "earlier": "button", "later": "button", "clear": "button", "diagram-said": "p",
+    }  # fmt: skip
+    tags = "".join(f'<{tag} id="{name}"></{tag}>' for name, tag in names.items())
     return f'<div hidden>{tags}<form id="find"><input id="message"><input id="client"></form></div>'
 
 

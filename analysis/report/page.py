@@ -8,7 +8,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from html import escape
 from importlib.resources import files
 from typing import Any
@@ -120,6 +120,5 @@ def _figure(chart: Chart) -> str:
     return f"<figure>{chart.svg}<figcaption>{escape(chart.said)}</figcaption>{more}</figure>"
 
 
-def options(choices: Mapping[Any, str] | Sequence[tuple[Any, str]]) -> str:
-    pairs = choices.items() if isinstance(choices, Mapping) else choices
-    return "".join(f'<option value="{escape(str(value))}">{escape(shown)}</option>' for value, shown in pairs)
+def options(choices: Sequence[tuple[Any, str]]) -> str:
+    return "".join(f'<option value="{escape(str(value))}">{escape(shown)}</option>' for value, shown in choices)

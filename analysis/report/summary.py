@@ -25,15 +25,9 @@ def summary(found: Gathered) -> dict[str, Any]:
     """Plain data: what the page begins with."""
     manifest = found.run.manifest
     audit = kept_audit(found.run)
-    scenario = manifest["scenario"]
     return {
         "name": plain(manifest["name"]),
-        "title": plain(scenario.get("title", ""), 400),
-        "digest": manifest["digest"],
-        "seed": manifest["seed"],
-        "level": manifest["trace_level"],
-        "simulated": time(scenario["duration"]),
-        "drain": time(scenario["drain"]),
+        "title": plain(manifest["scenario"].get("title", ""), 400),
         "verdict": NOT_AUDITED if audit is None else audit["verdict"],
         "verdicts": _verdicts(audit),
         "expected": expected(found, audit),

@@ -81,13 +81,10 @@ def document(name: str, told: str, parts: Sequence[str], width: float = WIDTH, h
 class Plane:
     """The area that two axes span, at a place of a picture."""
 
-    def __init__(
-        self, across: Axis, up: Axis, xs: Sequence[float], ys: Sequence[float], legend: int = 0,
-        width: float = WIDTH, height: float = HEIGHT,
-    ) -> None:  # fmt: skip
+    def __init__(self, across: Axis, up: Axis, xs: Sequence[float], ys: Sequence[float], legend: int = 0) -> None:
         self.across, self.up = across, up
-        self.left, self.right = float(_LEFT), width - _RIGHT
-        self.top, self.bottom = float(_TOP), height - _BOTTOM - legend * _LEGEND_LINE
+        self.left, self.right = float(_LEFT), WIDTH - _RIGHT
+        self.top, self.bottom = float(_TOP), HEIGHT - _BOTTOM - legend * _LEGEND_LINE
         self.x_low, self.x_high = _range(across, xs)
         self.y_low, self.y_high = _range(up, ys)
 
@@ -125,9 +122,7 @@ class Plane:
         return found
 
 
-def lines(
-    name: str, across: Axis, up: Axis, series: Sequence[Line], shades: Sequence[Shade] = (), told: str = ""
-) -> str:
+def lines(name: str, across: Axis, up: Axis, series: Sequence[Line], shades: Sequence[Shade] = ()) -> str:
     """Lines over one axis, each with a colour and dashes of its own."""
     series = [each for each in series if each.points]
     xs = [x for each in series for x, _ in each.points]
@@ -140,12 +135,12 @@ def lines(
         if path:
             label = f"<title>{escape(each.name)}</title>"
             parts.append(tag("path", label, class_=f"series s{at % _CLASSES}", d=path))
-    return document(name, told, [*parts, *_legend([each.name for each in series], plane)])
+    return document(name, "", [*parts, *_legend([each.name for each in series], plane)])
 
 
 def stacked(
     name: str, across: Axis, up: Axis, begins: Sequence[float], width: float, series: Sequence[Line],
-    shades: Sequence[Shade] = (), told: str = "",
+    shades: Sequence[Shade] = (),
 ) -> str:  # fmt: skip
     """Bars over time, one series on top of the other; the points of each are (place, height)."""
     series = [each for each in series if any(y for _, y in each.points)]
@@ -162,10 +157,10 @@ def stacked(
                 below[place] += high
         parts.append(tag("path", f"<title>{escape(each.name)}</title>", class_=f"f{at % _CLASSES}", d="".join(bars)))
     parts += plane.shades(shades)
-    return document(name, told, [*parts, *_legend([each.name for each in series], plane, filled=True)])
+    return document(name, "", [*parts, *_legend([each.name for each in series], plane, filled=True)])
 
 
-def intervals(name: str, label: str, rows: Sequence[Interval], told: str = "", first: int | None = None) -> str:
+def intervals(name: str, label: str, rows: Sequence[Interval], first: int | None = None) -> str:
     """Means with their intervals, one below the other. With `first`, the number of the first colour, differences."""
     zero = first is not None
     ends = [row.mean + sign * (row.half_width or 0.0) for row in rows for sign in (-1, 1)]
@@ -200,7 +195,7 @@ def intervals(name: str, label: str, rows: Sequence[Interval], told: str = "", f
         dot = tag("circle", class_=f"f{(at + (first or 0)) % _CLASSES}", cx=f"{x(row.mean):.1f}", cy=y, r=4)
         parts.append(tag("g", f"<title>{escape(said)}</title>{bar}{dot}"))
     parts.append(text(width - 10, bottom + 28, label, "end", "dim"))
-    return document(name, told, parts, width, bottom + 34)
+    return document(name, "", parts, width, bottom + 34)
 
 
 def shorter(name: str, most: int = 24) -> str:

@@ -240,7 +240,6 @@ class OverlayMap {
       }
       this.dots++;
     }
-    this.step = step;
   }
 
   drawLosses() {

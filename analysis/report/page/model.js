@@ -39,12 +39,6 @@ class Model {
 
   broker(number) { return this.facts.brokers[number]; }
 
-  link(from, to) {
-    const { link_from: a, link_to: b } = this.columns;
-    for (let link = 0; link < this.links; link++) if (a[link] === from && b[link] === to) return link;
-    return -1;
-  }
-
   delay(link) { return this.columns.link_delay[link]; }
 
   isLink(hop) { return this.columns.hop_at[hop] < this.links; }
