@@ -83,7 +83,7 @@ class HandOver:
         if client in self.awaited:
             self.held.setdefault(client, []).append([node.keep(message), node.key(message), ids, False])
             return
-        if client not in self.last:
+        if self.sessions.keep_ns[client] and client not in self.last:  # of others nothing is noted
             self._forget_over(message.time)
         self._note(client, node.key(message))
         if client in self.kept:

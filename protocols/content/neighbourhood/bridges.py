@@ -358,6 +358,8 @@ class Bridging(Reliable):
         yield from (link for link, each in self.bridges.items() if each.serves and each.towards != stream.up)
 
     def leading_to(self, interests: Iterable[int]) -> set[int]:
+        if not self.bridges:
+            return super().leading_to(interests)
         matched = list(interests)
         near: set[int] = set().union(*(self.hops[id_] for id_ in matched))
         over = {link for link, bridge in self.bridges.items() if bridge.broker in near}
