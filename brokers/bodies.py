@@ -19,6 +19,8 @@ from numpy.typing import NDArray
 
 from brokers.contract import Floats, Ints, Ints32, Kind
 from brokers.fingerprint import hash_rows
+from brokers.making import Making, bytes_at
+from brokers.records import address_of
 from brokers.wire import decode_body, encoded_body
 
 _COLUMNS = {
@@ -32,6 +34,8 @@ _COLUMNS = {
     "type": np.int16,
     "row": np.int32,
     "generation": np.int32,
+    "data_at": np.int64,
+    "data_size": np.int64,
 }
 
 
@@ -93,6 +97,8 @@ class Bodies:
     type: NDArray[np.int16]
     row: NDArray[np.int32]
     generation: NDArray[np.int32]
+    data_at: Ints  # where the bytes of plain data lie that compiled code made or may read; 0: nowhere
+    data_size: Ints
 
     def __init__(self, kinds: Sequence[Kind], shard: int = 0, shards: int = 1) -> None:
         """`shards`: how many have these bodies in common."""
@@ -112,6 +118,8 @@ class Bodies:
         self.made = shard << 48
         self._by_uid: dict[int, int] = {}
         self.shared = False  # true where bodies cross to other shards
+        self.readable = False  # whether compiled code reads bodies of plain data
+        self._making = [Making(self) for _ in range(shards)]
 
     def __len__(self) -> int:
         return int(self._used.sum())
@@ -149,6 +157,19 @@ class Bodies:
         self._used[handles] = True
         for each in self.carried:
             each.refs[handles] = 0
+        return handles
+
+    def making_of(self, shard: int = 0) -> Making:
+        """Where compiled handlers of a shard make bodies."""
+        return self._making[shard]
+
+    def lend(self, n: int) -> NDArray[np.int32]:
+        """So many handles for bodies of plain data that compiled code is to make, none of which is one yet."""
+        handles = self._take(n)
+        self._used[handles] = False
+        self.row[handles] = -1
+        self.uid[handles] = np.arange(self.made + 1, self.made + n + 1)
+        self.made += n
         return handles
 
     def add_rows(
@@ -216,6 +237,10 @@ class Bodies:
         self.hash[handles] = np.frombuffer(hashes, "<u8")
         self.size[handles] = [len(data) + 16 for data in encoded]
         self._encoded.update(zip(handles.tolist(), encoded))
+        self.data_at[handles] = self.data_size[handles] = 0
+        if self.readable:
+            self.data_at[handles] = [address_of(np.frombuffer(data, np.uint8)) for data in encoded]
+            self.data_size[handles] = [len(data) for data in encoded]
         self._describe(handles, service, type, time, key, broker, uid)
         return handles
 
@@ -256,7 +281,7 @@ class Bodies:
         """A body as its author sees it: plain data, or what the kind makes of a row. Kept until freed."""
         found = self._objects.get(handle)
         if found is None and self.row[handle] < 0:
-            found = self._objects[handle] = decode_body(self._encoded[handle])
+            found = self._objects[handle] = decode_body(self.encoded(handle))
         elif found is None:
             service, type_ = int(self.service[handle]), int(self.type[handle])
             row = self._rows[(service, type_)].matrix[self.row[handle]]
@@ -265,7 +290,8 @@ class Bodies:
 
     def encoded(self, handle: int) -> bytes:
         """The bytes of a body of plain data."""
-        return self._encoded[handle]
+        found = self._encoded.get(handle)
+        return bytes_at(int(self.data_at[handle]), int(self.data_size[handle])) if found is None else found
 
     def read(self, handle: int, reader: Callable[[bytes], Any]) -> Any:
         """What a reader makes of the bytes of a body of plain data; made once for all of a shard, and kept until freed.
@@ -277,7 +303,7 @@ class Bodies:
             made = self._read[handle] = {}
         elif reader in made:
             return made[reader]
-        made[reader] = found = reader(self._encoded[handle])
+        made[reader] = found = reader(self.encoded(handle))
         return found
 
     def carry(self, handles: Ints, by: int, shard: int = 0) -> None:
@@ -310,6 +336,9 @@ class Bodies:
             return 0
         self._used[gone] = False
         self.generation[gone] += 1
+        needed_at = np.sort(self.data_at[self._used])
+        for each in self._making:
+            each.let_go(needed_at)
         if self.shared:
             for uid in self.uid[gone].tolist():
                 self._by_uid.pop(uid, None)
@@ -334,6 +363,8 @@ class Bodies:
     def pack(self, handles: NDArray[np.int32]) -> dict[str, Any]:
         """What another shard needs to know these bodies: one row each, plain data for the wire."""
         numeric = self.row[handles] >= 0
+        if self.shared:  # those that compiled code made are known by name from here on
+            self._by_uid.update(zip(self.uid[handles].tolist(), handles.tolist()))
         frame: dict[str, Any] = {"groups": [], "objects": []}
         which = handles[numeric]
         code = (self.service[which].astype(np.int64) << 16) | self.type[which]
@@ -352,7 +383,7 @@ class Bodies:
                 [
                     int(self.service[handle]),
                     int(self.type[handle]),
-                    self._encoded[handle],
+                    self.encoded(handle),
                     int(self.time[handle]),
                     int(self.key[handle]),
                     int(self.broker[handle]),

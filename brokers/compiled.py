@@ -20,7 +20,8 @@ A handler decides on rows `at` to `stop` of what lies on the desk, in order, and
 stops before a row for which there is no room (`fits` says so, and asks for it), and before one that it leaves to
 `handle`: whatever needs Python. Of a row at which it stops it has changed nothing.
 
-`mine` is the record of what its protocol gives as `columns()`. docs/protocols.md has the whole contract.
+`mine` is the record of what its protocol gives as `columns()`. One that is made with `speaks=True` may send what no row
+brought, set timers and make bodies (`brokers.making`). docs/protocols.md has the whole contract.
 """
 
 from __future__ import annotations
@@ -36,9 +37,12 @@ from numba.core.errors import NumbaError
 from numba.experimental import structref
 from numpy.typing import NDArray
 
+from brokers import making
 from brokers.errors import ProtocolFault
+from brokers.making import BYTES_AT, POOL_AT, POOL_END
+from brokers.out import SEND_COLUMNS, TIMER_COLUMNS
 from brokers.records import Held, Record, reader
-from brokers.views import INTS, NARROW, REALS_TABLE
+from brokers.views import INTS, NARROW, REALS_TABLE, TABLE
 
 if TYPE_CHECKING:
     from brokers.contract import Batch, Ints, ShardEnv
@@ -71,14 +75,22 @@ _NETWORK = {
 }  # fmt: skip
 _ANSWERS = {
     "answered": INTS, "send_event": INTS, "send_link": INTS, "deliver_event": INTS, "deliver_client": INTS,
+    "send_detail": TABLE, "timers": TABLE,  # without room unless a handler speaks
 }  # fmt: skip
+ANSWERS = tuple(name for name in _ANSWERS if name != "answered")
 _BODY_COLUMNS = {"published_ns": "time", "key": "key", "origin": "broker", "generation": "generation"}
-# What `answered` counts: sends, deliveries; and how many of each there was no room for.
-SENDS, DELIVERIES, SENDS_WANTED, DELIVERIES_WANTED = range(4)
+# What `answered` counts: sends, deliveries, timers; and how many of each, of bodies and of their bytes found no room.
+SENDS, DELIVERIES, TIMERS, SENDS_WANTED, DELIVERIES_WANTED, TIMERS_WANTED, BODIES_WANTED, BYTES_WANTED = range(8)
+ANSWERED = 8
+_TYPE, _BODY, _WORD, _SIZE, _CAUSE = SEND_COLUMNS
+_T_EVENT, _T_DELAY, _T_TYPE, _T_BODY, _T_WORD, _T_CAUSE = TIMER_COLUMNS
 _PER_ENTRY, _PER_MATCH = 1, 2
 
-_MADE_OF = digest(__file__, "compiled.py", "views.py", "records.py", "tables.py", "indexes/ids.py")
-DESK = Record(f"desk {_MADE_OF}", {**_ROWS, **_BODIES, **_NETWORK, **_ANSWERS})
+_MADE_OF = digest(
+    __file__, "compiled.py", "making.py", "views.py", "records.py", "tables.py", "indexes/ids.py", "fingerprint.py",
+    "wire/blake.py", "wire/numbers.py",
+)  # fmt: skip
+DESK = Record(f"desk {_MADE_OF}", {**_ROWS, **_BODIES, **_NETWORK, **_ANSWERS, **making.FIELDS})
 desk_at = reader(DESK)
 _LAID = (  # the columns of a batch, as `_point` takes them
     "time", "source", "sequence", "word", "cost", "broker", "kind", "link", "type", "body", "cause", "service",
@@ -89,13 +101,14 @@ HANDLER = types.FunctionType(SIGNATURE)
 
 
 class Handler:
-    """A compiled handler, and the record that it takes as `mine`."""
+    """A compiled handler, the record that it takes as `mine`, and whether it says more than what rows brought."""
 
-    __slots__ = ("kernel", "record")
+    __slots__ = ("kernel", "record", "speaks")
 
-    def __init__(self, kernel: Any, record: Record) -> None:
+    def __init__(self, kernel: Any, record: Record, speaks: bool = False) -> None:
         self.kernel = kernel
         self.record = record
+        self.speaks = speaks
 
     def compile(self) -> None:
         """Compile it, or load it from the disk cache; ProtocolFault where it is none."""
@@ -106,9 +119,12 @@ class Handler:
             raise ProtocolFault(f"the compiled handler {name!r} cannot be compiled: {why:.600}") from error
 
 
-def handler(record: Record) -> Callable[[Any], Handler]:
-    """Make a handler of a function; it is compiled, or loaded from the disk cache, when a network is built."""
-    return lambda function: Handler(njit(cache=True)(function), record)
+def handler(record: Record, speaks: bool = False) -> Callable[[Any], Handler]:
+    """Make a handler of a function; it is compiled, or loaded from the disk cache, when a network is built.
+
+    `speaks`: it calls `send`, `timer` or `finish`, for which there is room then.
+    """
+    return lambda function: Handler(njit(cache=True)(function), record, speaks)
 
 
 def handler_of(protocol: type) -> Handler | None:
@@ -145,7 +161,52 @@ def forward(desk, row, link):
         raise IndexError("it sends more than it asked `fits` for")
     desk.send_event[at] = row
     desk.send_link[at] = link
+    detail = desk.send_detail
+    if detail.columns > 0:
+        detail[_TYPE, at], detail[_BODY, at], detail[_WORD, at] = desk.type[row], desk.body[row], desk.word[row]
+        detail[_SIZE, at], detail[_CAUSE, at] = -1, desk.cause[row]
     answered[SENDS] = at + 1
+
+
+@njit(inline="always")
+def makes(desk, timers, bodies, size):
+    """Whether there is room for so many more timers, and bodies of so many bytes together; asks for it as `fits`."""
+    answered = desk.answered
+    lacking = answered[TIMERS] + timers > desk.timers.columns
+    lacking |= desk.making[POOL_AT] + bodies > desk.making[POOL_END]
+    lacking |= desk.making[BYTES_AT] + size > desk.bytes.size
+    if lacking:
+        answered[TIMERS_WANTED], answered[BODIES_WANTED], answered[BYTES_WANTED] = max(1, timers), bodies, size
+    return not lacking
+
+
+@njit(inline="always")
+def send(desk, row, link, type_, body, word, size):
+    """Send a message of a type over a link because of the row, with its cause.
+
+    `body` is a handle or -1, `size` in bytes; -1 is the body's own.
+    """
+    answered, detail = desk.answered, desk.send_detail
+    at = answered[SENDS]
+    if at >= min(desk.send_event.size, detail.columns):
+        raise IndexError("it sends more than it asked `fits` for, or was not made with `speaks`")
+    desk.send_event[at] = row
+    desk.send_link[at] = link
+    detail[_TYPE, at], detail[_BODY, at], detail[_WORD, at] = type_, body, word
+    detail[_SIZE, at], detail[_CAUSE, at] = size, desk.cause[row]
+    answered[SENDS] = at + 1
+
+
+@njit(inline="always")
+def timer(desk, row, delay_ns, type_, word, body):
+    """Wake the row's broker so long after the row, with a message of a type; `body` is a handle or -1."""
+    answered, timers = desk.answered, desk.timers
+    at = answered[TIMERS]
+    if at >= timers.columns:
+        raise IndexError("it sets more timers than it asked `makes` for")
+    timers[_T_EVENT, at], timers[_T_DELAY, at], timers[_T_TYPE, at] = row, delay_ns, type_
+    timers[_T_BODY, at], timers[_T_WORD, at], timers[_T_CAUSE, at] = body, word, desk.cause[row]
+    answered[TIMERS] = at + 1
 
 
 @njit(inline="always")
@@ -228,16 +289,21 @@ class Desk:
         self._model = np.zeros((env.service + 1, len(env.cost)))
         self._model[env.service] = env.cost
         self._service = np.empty(0, np.int32)
-        self._answered = np.zeros(4, np.int64)
+        self._answered = np.zeros(ANSWERED, np.int64)
+        self._making = env.bodies.making_of(env.lane)
         self._desk: Held | None = None
         self._mine: Held | None = None
         self._columns: Mapping[str, NDArray[Any]] = {}  # of `mine`
-        self._room(64, 64)
+        env.bodies.readable |= self._handler.speaks
+        self._room(64, 64, 64)
 
-    def _room(self, sends: int, deliveries: int) -> None:
+    def _room(self, sends: int, deliveries: int, timers: int) -> None:
+        spoken = int(self._handler.speaks)
         self._answers = {
             "answered": self._answered,
             "send_event": np.empty(sends, np.int64), "send_link": np.empty(sends, np.int64),
+            "send_detail": np.empty((len(SEND_COLUMNS), spoken * sends), np.int64),
+            "timers": np.empty((len(TIMER_COLUMNS), spoken * timers), np.int64),
             "deliver_event": np.empty(deliveries, np.int64), "deliver_client": np.empty(deliveries, np.int64),
         }  # fmt: skip
 
@@ -266,29 +332,49 @@ class Desk:
         while at < stop:
             answered[:] = 0
             at = _call(self._crew, desk.address, mine.address, at, stop)
-            sends, delivered, sends_wanted, deliveries_wanted = answered.tolist()
-            found = self._answers
-            if sends:
-                self.hand_on(batch, out, found["send_event"][:sends].copy(), found["send_link"][:sends].copy())
-            if delivered:
-                out.deliver(found["deliver_event"][:delivered].copy(), found["deliver_client"][:delivered].copy())
+            self._say(batch, out)
             if at < stop:
-                if not sends_wanted + deliveries_wanted:
+                if not answered[SENDS_WANTED:].any():
                     if aside is None:
                         break
                     at = aside(at)
                     desk.renew()
                     mine.follow(self._protocol.columns())
                     continue
-                sizes = found["send_event"].size, found["deliver_event"].size
-                self._room(2 * max(sizes[0], sends_wanted), 2 * max(sizes[1], deliveries_wanted))
-                desk.follow(self._answers)
+                self._more_room()
+                desk.renew()
                 self._columns = self._protocol.columns()
                 mine.follow(self._columns)
         if np.count_nonzero(cost):
             charged = np.flatnonzero(cost)
             out.cost(charged, cost[charged])
         return at
+
+    def _say(self, batch: Batch, out: Out) -> None:
+        """Hand on what the handler answered."""
+        found, (sends, delivered, timers) = self._answers, self._answered[:SENDS_WANTED].tolist()
+        if sends and self._handler.speaks:
+            sent = found["send_event"][:sends].copy(), found["send_link"][:sends].copy()
+            out.send(*sent, *found["send_detail"][:, :sends].copy())
+        elif sends:
+            self.hand_on(batch, out, found["send_event"][:sends].copy(), found["send_link"][:sends].copy())
+        if delivered:
+            out.deliver(found["deliver_event"][:delivered].copy(), found["deliver_client"][:delivered].copy())
+        if timers:
+            event, delay_ns, type_, body, word, cause = found["timers"][:, :timers].copy()
+            out.timer(event, delay_ns, type_, word, body, cause)
+
+    def _more_room(self) -> None:
+        """For what the handler had no room for."""
+        wanted, found = self._answered, self._answers
+        self._room(
+            2 * max(found["send_event"].size, int(wanted[SENDS_WANTED])),
+            2 * max(found["deliver_event"].size, int(wanted[DELIVERIES_WANTED])),
+            2 * max(64, found["timers"].shape[1], int(wanted[TIMERS_WANTED])),
+        )
+        self._making.reserve(int(wanted[BODIES_WANTED]), int(wanted[BYTES_WANTED]))
+        assert self._desk is not None
+        self._desk.follow(self._answers)
 
     def hand_on(self, batch: Batch, out: Out, event: Ints, link: Ints) -> None:
         """What the handler sends; a protocol that is called by its `handle` alone may mean more by it."""
@@ -310,10 +396,13 @@ class Desk:
         )  # fmt: skip
         columns = self._protocol.columns()
         if self._desk is None or self._mine is None:
-            always = {**network_columns(self._env.links), "cost_model": self._model, **self._answers}
+            always = {
+                **network_columns(self._env.links), "cost_model": self._model, **self._answers,
+                **self._making.columns(),
+            }  # fmt: skip
             named: dict[str, NDArray[Any]] = dict(zip(_LAID, rows))
             self._desk = DESK.of({**named, **body_columns(self._env.bodies), **always})
-            self._desk.watch(where_bodies_are(self._env.bodies))
+            self._desk.watch({**where_bodies_are(self._env.bodies), **self._making.growing()})
             self._mine = self._handler.record.of(columns)
         else:
             self._desk.renew()

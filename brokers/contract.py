@@ -364,6 +364,7 @@ class ShardEnv:
     latent: Any = None  # the links that may arise (`brokers.arising.Latent`); None: none
     loads: Any = None  # () -> the load of brokers (`brokers.load.Loads`)
     sessions: Sessions | None = None  # what is kept for clients that are away; None: nothing
+    lane: int = 0  # which of the shards it is that have bodies and causes in common
 
     @property
     def brokers(self) -> int:

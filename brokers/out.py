@@ -15,6 +15,8 @@ from brokers.contract import Batch, CostModel
 
 TYPE_MAX = 127  # a type is an int8 in the trace
 SAME = -2  # for a cause: the cause of the event itself
+# Of a send beside its event and link: type, body, word, size, cause. Of a timer: event, delay, type, body, word, cause.
+SEND_COLUMNS, TIMER_COLUMNS = range(5), range(6)
 AS_IT_CAME = -(1 << 62)  # for a type: the event's own, and so are body, word and cause
 
 

@@ -143,7 +143,17 @@ def _viewed(_context: Any, array: Any) -> Any:
     return view(array), code
 
 
+@intrinsic
+def _where(_context: Any, view: Any) -> Any:
+    def code(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        shown = cgutils.create_struct_proxy(sig.args[0])(context, builder, args[0])
+        return builder.ptrtoint(shown.data, context.get_value_type(types.int64))
+
+    return types.int64(view), code
+
+
 viewed: Any = _viewed  # the view of an array, in compiled code
+where: Any = _where  # the address of what a view shows
 
 INTS, NARROW, FLAGS = View(types.int64, 1), View(types.int32, 1), View(types.boolean, 1)
 WORDS, REALS = View(types.uint64, 1), View(types.float64, 1)

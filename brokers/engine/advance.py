@@ -14,7 +14,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from brokers.compiled import DELIVERIES, DELIVERIES_WANTED, SENDS, SENDS_WANTED, desk_at
+from brokers.compiled import ANSWERED, DELIVERIES, SENDS, SENDS_WANTED, TIMERS, desk_at
 from brokers.engine.gather import gather
 from brokers.engine.heads import moved, sooner
 from brokers.engine.layout import (
@@ -50,7 +50,11 @@ from brokers.engine.layout import (
     R_OFFSET,
     ROUNDS,
     ROWS,
+    S_TYPE,
     SENT,
+    T_EVENT,
+    T_TYPE,
+    TIMED,
     TIMER_ORDER,
     W_SEQUENCE,
     W_SOURCE,
@@ -61,9 +65,10 @@ from brokers.engine.layout import (
 )
 from brokers.engine.rings import grow
 from brokers.engine.settle import OK, hand_out, put_under_way
+from brokers.out import TYPE_MAX
 
 # Why the loop was left, beside the codes of `settle`.
-DONE, FULL, ROOM, RINGS, OUTBOX, PYTHON, OTHERWISE, WRONG_EVENT, NO_LINK, NO_CLIENT, NO_ROW = range(10, 21)
+DONE, FULL, ROOM, RINGS, OUTBOX, PYTHON, OTHERWISE, WRONG_EVENT, NO_LINK, NO_CLIENT, NO_ROW, NO_TYPE = range(10, 22)
 
 
 @njit(cache=True)
@@ -76,7 +81,8 @@ def advance(world, crew, end, thin):
                 code = _lay(world, end, thin)
                 if code != OK:
                     return code
-            answered[SENDS_WANTED] = answered[DELIVERIES_WANTED] = 0
+            for wanted in range(SENDS_WANTED, ANSWERED):
+                answered[wanted] = 0
             code = _decide(world, handlers)
             if code == OK:
                 code = _check(world)
@@ -93,12 +99,21 @@ def advance(world, crew, end, thin):
                 return code
             if thin:
                 _expect(world)
-            course[SENT], course[DELIVERED] = answered[SENDS], answered[DELIVERIES]
+            course[SENT], course[DELIVERED], course[TIMED] = answered[SENDS], answered[DELIVERIES], answered[TIMERS]
             course[ROWS] = course[HANDLED]
         if course[LAID] > course[ROWS]:
             if thin:
                 course[LAID] = course[ROWS]  # it was not taken out
-            return ROOM if answered[SENDS_WANTED] + answered[DELIVERIES_WANTED] > 0 else PYTHON
+            return ROOM if _wants(answered) else PYTHON
+
+
+@njit(inline="always")
+def _wants(answered):
+    """Whether a handler had no room for its answers."""
+    found = False
+    for wanted in range(SENDS_WANTED, ANSWERED):
+        found |= answered[wanted] > 0
+    return found
 
 
 @njit(forceinline=True, cache=True)
@@ -145,8 +160,8 @@ def _clear(world):
     """Begin anew at the front of the bench, where nobody wants to see the rows on it."""
     course, answered = world.course, world.answered
     course[ROWS] = course[HANDLED] = course[LAID] = 0
-    course[SENT] = course[DELIVERED] = course[LOST] = 0
-    answered[SENDS] = answered[DELIVERIES] = 0
+    course[SENT] = course[DELIVERED] = course[TIMED] = course[LOST] = 0
+    answered[SENDS] = answered[DELIVERIES] = answered[TIMERS] = 0
 
 
 _ROUNDS_TRIED = 16  # rounds, from which how full they are says something
@@ -216,12 +231,17 @@ def _take_out(world):
 
 @njit(forceinline=True, cache=True)
 def _expect(world):
-    """What was sent comes next on links that had nothing under way."""
+    """What was sent comes next on links that had nothing under way, and timers that are the first to ring."""
     course, answered, send_link, arrival = world.course, world.answered, world.send_link, world.arrival
     time, leaves, order, facts = world.head_time, world.head_leaf, world.head_order, world.facts
     for s in range(course[SENT], answered[SENDS]):
         if arrival[s] >= 0 and facts[send_link[s], F_LOCAL]:
             sooner(time, leaves, order, send_link[s], arrival[s])
+    timers, narrow, rings, arena = world.timers, world.narrow, world.rings, world.arena
+    for t in range(course[TIMED], answered[TIMERS]):
+        ring = facts.shape[0] + narrow[N_BROKER, timers[T_EVENT, t]]
+        if rings[ring, R_COUNT] > 0:
+            sooner(time, leaves, order, ring, arena[rings[ring, R_OFFSET] + rings[ring, R_HEAD], M_TIME])
 
 
 @njit(forceinline=True, cache=True)
@@ -260,6 +280,7 @@ def _check(world):
     """Whether answers name events, links and clients that are there."""
     course, answered, narrow, client_broker = world.course, world.answered, world.narrow, world.client_broker
     event, link, links = world.send_event, world.send_link, world.facts.shape[0]
+    detail = world.send_detail
     first, last = course[ROWS], course[HANDLED] - 1
     for s in range(course[SENT], answered[SENDS]):
         course[WRONG] = s
@@ -267,7 +288,15 @@ def _check(world):
             return WRONG_EVENT
         if link[s] < 0 or link[s] >= links:
             return NO_LINK
+        if detail.columns > 0 and not 0 <= detail[S_TYPE, s] <= TYPE_MAX:
+            return NO_TYPE
         first = event[s]
+    timers, first = world.timers, course[ROWS]
+    for t in range(course[TIMED], answered[TIMERS]):
+        course[WRONG] = t
+        if timers[T_EVENT, t] < first or timers[T_EVENT, t] > last or not 0 <= timers[T_TYPE, t] <= TYPE_MAX:
+            return WRONG_EVENT
+        first = timers[T_EVENT, t]
     event, client = world.deliver_event, world.deliver_client
     for d in range(course[DELIVERED], answered[DELIVERIES]):
         course[WRONG] = d
@@ -280,7 +309,7 @@ def _check(world):
 
 @njit(forceinline=True, cache=True)
 def _make_room(world):
-    """In the rings of links for what is sent, as far as the arena reaches."""
+    """In the rings of links for what is sent, and of timers, as far as the arena reaches."""
     course, answered, rings, link = world.course, world.answered, world.rings, world.send_link
     first, last = course[SENT], answered[SENDS]
     times = 2 if world.faulty[0] else 1
@@ -290,6 +319,16 @@ def _make_room(world):
     for s in range(first, last):
         if rings[link[s], R_COUNT] + most > rings[link[s], R_CAPACITY]:
             lacking = grow(link, (first, last), rings, world.arena, world.arena_used, world.ring_wanted, times)
+            if lacking > 0:
+                return RINGS
+            break
+    timers, narrow, ring_of = world.timers, world.narrow, world.timer_number
+    first, last = course[TIMED], answered[TIMERS]
+    for t in range(first, last):
+        ring_of[t] = world.facts.shape[0] + narrow[N_BROKER, timers[T_EVENT, t]]
+    for t in range(first, last):
+        if rings[ring_of[t], R_COUNT] + last - first > rings[ring_of[t], R_CAPACITY]:
+            lacking = grow(ring_of, (first, last), rings, world.arena, world.arena_used, world.ring_wanted, 1)
             return RINGS if lacking > 0 else OK
     return OK
 
@@ -299,8 +338,9 @@ def _settle(world):
     """Put what is decided under way, and enter what clients got."""
     course, answered = world.course, world.answered
     rows, sends = (course[ROWS], course[HANDLED]), (course[SENT], answered[SENDS])
+    timed = course[TIMED], answered[TIMERS]
     code, wrong, more = put_under_way(
-        world, rows, world.send_event, world.send_link, sends, world.no_detail, world.no_timers
+        world, rows, world.send_event, world.send_link, sends, world.send_detail, world.timers, timed
     )
     if code != OK:
         course[WRONG] = wrong

@@ -9,7 +9,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from brokers.compiled import HANDLERS_MOST
+from brokers.compiled import ANSWERED, ANSWERS, HANDLERS_MOST
 from brokers.contract import Batch, Ints
 from brokers.engine import layout as L
 from topology import draws
@@ -38,12 +38,11 @@ class Workbench:
         self.finish = np.zeros(rows, np.int64)
         self.cost = np.zeros(rows, np.int64)
         self.course = L.apart(L.COURSE)
-        self.answered = L.apart(4)
+        self.answered = L.apart(ANSWERED)
         self.mine, self.desks = np.zeros(HANDLERS_MOST, np.int64), np.zeros(HANDLERS_MOST, np.int64)
-        self._nothing = {
-            "no_detail": np.empty((L.SEND_DETAIL, 0), np.int64), "no_timers": np.empty((L.TIMER, 0), np.int64),
-            "no_bodies": np.empty(0, np.int64),
-        }  # fmt: skip
+        self._no_bodies = np.empty(0, np.int64)
+        self.speaking = False  # whether handlers say more than what events brought
+        self.send_detail, self.timers = np.empty((L.SEND_DETAIL, 0), np.int64), np.empty((L.TIMER, 0), np.int64)
         self.send_event = self.send_link = self.deliver_event = self.deliver_client = np.empty(0, np.int64)
         self.timer_number = np.empty(0, np.int64)
         self.losses = np.empty((0, L.LOSS), np.int64)
@@ -66,17 +65,15 @@ class Workbench:
             "turns": self._turns, "heap": self._heap, "course": self.course, "answered": self.answered,
             "send_event": self.send_event, "send_link": self.send_link,
             "deliver_event": self.deliver_event, "deliver_client": self.deliver_client, "mine": self.mine,
-            "desks": self.desks,
-            **self._nothing,
+            "send_detail": self.send_detail, "timers": self.timers, "desks": self.desks, "no_bodies": self._no_bodies,
         }  # fmt: skip
 
     def growing(self) -> dict[str, tuple[Any, str]]:
         """Where those of them are that may be replaced."""
-        answers = ("send_event", "send_link", "deliver_event", "deliver_client")
         return {
             "losses": (self, "losses"), "arrival": (self, "_arrival"), "copies": (self, "_copies"),
             "send_number": (self, "_send_number"),
-            "timer_number": (self, "timer_number"), **{name: (self, name) for name in answers},
+            "timer_number": (self, "timer_number"), **{name: (self, name) for name in ANSWERS},
         }  # fmt: skip
 
     def reserve(self, sends: int, timers: int) -> None:
@@ -89,11 +86,17 @@ class Workbench:
         if timers > self.timer_number.size:
             self.timer_number = np.empty(2 * timers, np.int64)
 
-    def reserve_answers(self, sends: int, deliveries: int) -> None:
+    def reserve_answers(self, sends: int, deliveries: int, timers: int = 0) -> None:
         """Room for so many answers of handlers, none of which waits to be settled."""
-        if sends > self.send_event.size:
+        if sends > self.send_event.size or self.speaking > self.send_detail.size:
+            sends = max(sends, self.send_event.size)
             self.send_event, self.send_link = np.empty(2 * sends, np.int64), np.empty(2 * sends, np.int64)
+            if self.speaking:
+                self.send_detail = np.empty((L.SEND_DETAIL, 2 * sends), np.int64)
             self.reserve(2 * sends, 0)
+        if timers > self.timers.shape[1]:
+            self.timers = np.empty((L.TIMER, 2 * timers), np.int64)
+            self.reserve(0, 2 * timers)
         if deliveries > self.deliver_event.size:
             self.deliver_event = np.empty(2 * deliveries, np.int64)
             self.deliver_client = np.empty(2 * deliveries, np.int64)

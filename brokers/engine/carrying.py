@@ -54,7 +54,8 @@ def carry_out(world, size, event, link, detail, timers, deliver_event, deliver_c
         code = ROOM
     if code != OK:
         return code, wrong, 0
-    code, wrong, moved = put_under_way(world, (0, size), event, link, (0, event.size), detail, timers)
+    sends, timed = (0, event.size), (0, timers.columns)
+    code, wrong, moved = put_under_way(world, (0, size), event, link, sends, detail, timers, timed)
     if code == OK:
         for d in range(got_event.size):
             if body[d] == REPEATED:

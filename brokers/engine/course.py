@@ -9,7 +9,7 @@ Whether events are taken in rounds or one at a time is chosen by how full rounds
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,10 +21,11 @@ from brokers.engine import advance as A
 from brokers.engine import crossing as C
 from brokers.engine import heads, settle
 from brokers.engine import layout as L
-from brokers.engine.collect import NO_TIMERS, Sends
+from brokers.engine.collect import Sends, Timers
 from brokers.engine.crossing import Crossing
 from brokers.engine.gather import gather
 from brokers.engine.model import Model, ServiceSpec, protocol_class, why_plain
+from brokers.engine.refusals import wrong_type
 from brokers.errors import EndlessWalk, ProtocolFault
 from brokers.records import Held
 
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
     from brokers.engine.shard import Shard
 
 _NOTHING = np.empty(0, np.int32)
-_NO_DETAIL = np.empty((L.SEND_DETAIL, 0), np.int64)
 
 
 def possible(protocols: Sequence[ShardProtocol]) -> bool:
@@ -75,6 +75,9 @@ class Course:
         self._planted = False  # whether the winner tree stands
         self._coming: list[Ints] = []
         self.crossing: Crossing | None = None  # where the shard is one of several threads
+        self._making = shard.services.bodies.making_of(shard.services.lane)
+        shard.bench.speaking = any(handler.speaks for handler in self._handlers)
+        shard.services.bodies.readable |= shard.bench.speaking
         shard.bench.reserve_answers(4096, 4096)
         shard.bench.course[L.WANTED] = shard.tracing.listening or shard.services.queueing
 
@@ -143,13 +146,14 @@ class Course:
                 self._write_down()
             elif code == A.ROOM:
                 self._write_down()
-                self._more_room()
+                with self._alone() if self._makes_bodies() else nullcontext():
+                    self._more_room()
             elif code in (A.RINGS, A.OUTBOX):
                 self._more_on_links()
             elif code == A.OTHERWISE:
                 self._change_over(self._until(end))
             elif code == A.PYTHON:
-                with nullcontext() if self.crossing is None else self.crossing.meeting.alone(self._shard.number):
+                with self._alone():
                     rounds += self._in_python(self._until(end))
             elif code == C.RING:
                 shard.links.rings.reserve(course[L.WRONG : L.WRONG + 1].copy())
@@ -169,6 +173,10 @@ class Course:
             return code
         return self.crossing.travel(world, self._crew, end, self._thin)
 
+    def _alone(self) -> AbstractContextManager[None]:
+        """While no other shard of the process handles anything."""
+        return nullcontext() if self.crossing is None else self.crossing.meeting.alone(self._shard.number)
+
     def _until(self, end: int) -> int:
         """Where the window under way ends."""
         return end if self.crossing is None else self.crossing.until
@@ -186,19 +194,22 @@ class Course:
     def _set_up_desks(self) -> None:
         """A desk for each set of links that services may use: none leads to another service's server."""
         bench, bodies = self._shard.bench, self._shard.services.bodies
-        answers = ("send_event", "send_link", "deliver_event", "deliver_client")
         always = {
             **{name: bench.wide[row] for name, row in _WIDE.items()},
             **{name: bench.narrow[row] for name, row in _NARROW.items()},
             "cost": bench.cost, "cost_model": self._shard.services.cost_model, "answered": bench.answered,
-            **{name: getattr(bench, name) for name in answers}, **compiled.body_columns(bodies),
+            **{name: getattr(bench, name) for name in compiled.ANSWERS}, **compiled.body_columns(bodies),
+            **self._making.columns(),
         }  # fmt: skip
         of_links: dict[int, Held] = {}
         for number, (protocol, handler) in enumerate(zip(self._protocols, self._handlers)):
             links = protocol.env.links
             if id(links) not in of_links:
                 desk = of_links[id(links)] = compiled.DESK.of({**always, **compiled.network_columns(links)})
-                desk.watch({**{name: (bench, name) for name in answers}, **compiled.where_bodies_are(bodies)})
+                desk.watch({
+                    **{name: (bench, name) for name in compiled.ANSWERS}, **compiled.where_bodies_are(bodies),
+                    **self._making.growing(),
+                })  # fmt: skip
             bench.desks[number] = of_links[id(links)].address
             with self._blamed[number]:
                 self._mine.append(handler.record.of(protocol.columns()))
@@ -229,25 +240,40 @@ class Course:
             broker, time = bench.narrow[L.N_BROKER, :rows], bench.wide[L.W_TIME, :rows]
             shard.queues.note_unfinished(broker, time, bench.finish[:rows])
         shard.tracing.hops(rows)
-        shard.tracing.losses(lost, Sends(bench.send_event[:sends], bench.send_link[:sends], _NO_DETAIL))
+        shard.tracing.losses(lost, self._sends(sends))
+        if shard.outages.any:
+            shard.tell_unrung(Timers(bench.timers[:, : int(course[L.TIMED])]))
         if laid > rows:  # gathered, and not handled yet
             bench.wide[:, : laid - rows] = bench.wide[:, rows:laid].copy()
             bench.narrow[:, : laid - rows] = bench.narrow[:, rows:laid].copy()
             bench.cost[: laid - rows] = 0
         course[L.LAID] = laid - rows
-        course[[L.ROWS, L.HANDLED, L.SENT, L.DELIVERED, L.LOST]] = 0
-        bench.answered[[compiled.SENDS, compiled.DELIVERIES]] = 0
+        course[[L.ROWS, L.HANDLED, L.SENT, L.DELIVERED, L.TIMED, L.LOST]] = 0
+        bench.answered[[compiled.SENDS, compiled.DELIVERIES, compiled.TIMERS]] = 0
+
+    def _sends(self, count: int) -> Sends:
+        """The first sends on the bench."""
+        bench = self._shard.bench
+        return Sends(bench.send_event[:count], bench.send_link[:count], bench.send_detail[:, :count])
 
     def _more_room(self) -> None:
         """For the answers that a handler had no room for."""
         wanted = self._shard.bench.answered
         self._shard.bench.reserve_answers(
-            int(wanted[compiled.SENDS_WANTED]), int(wanted[compiled.DELIVERIES_WANTED])
-        )
+            int(wanted[compiled.SENDS_WANTED]), int(wanted[compiled.DELIVERIES_WANTED]),
+            int(wanted[compiled.TIMERS_WANTED]),
+        )  # fmt: skip
+        self._making.reserve(int(wanted[compiled.BODIES_WANTED]), int(wanted[compiled.BYTES_WANTED]))
+
+    def _makes_bodies(self) -> bool:
+        """Whether a handler asks for room for bodies, which are everybody's."""
+        return bool(self._shard.bench.answered[compiled.BODIES_WANTED])
 
     def _more_on_links(self) -> None:
         """For what waits to be put under way."""
         bench, links = self._shard.bench, self._shard.links
+        timed = bench.timers[L.T_EVENT, bench.course[L.TIMED] : bench.answered[compiled.TIMERS]]
+        links.rings.reserve(links.timer_rings(bench.narrow[L.N_BROKER, timed].astype(np.int64)))
         waiting = bench.send_link[bench.course[L.SENT] : bench.answered[compiled.SENDS]]
         if self._shard.outages.any:
             waiting = np.repeat(waiting, 2)  # each may arrive twice
@@ -287,10 +313,10 @@ class Course:
         shard, bench = self._shard, self._shard.bench
         at = int(bench.course[L.WRONG])
         if code in _SETTLING:
-            sends = bench.answered[compiled.SENDS]
-            return shard.refusals.unsettled(
-                code, at, Sends(bench.send_event[:sends], bench.send_link[:sends], _NO_DETAIL), NO_TIMERS
-            )
+            sends, timers = int(bench.answered[compiled.SENDS]), Timers(bench.timers)
+            return shard.refusals.unsettled(code, at, self._sends(sends), timers)
+        if code == A.NO_TYPE:
+            return wrong_type(int(bench.send_detail[L.S_TYPE, at]))
         if code == A.NO_LINK:
             return shard.refusals.no_link(int(bench.send_link[at]))
         if code == A.NO_CLIENT:

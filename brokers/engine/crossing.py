@@ -39,7 +39,7 @@ from brokers.engine.layout import (
 from brokers.engine.meeting import EPOCH, NEXT, OUT, USED, Meeting, await_all, tell
 from brokers.engine.rings import push
 from brokers.records import Held
-from brokers.views import TABLE, viewed
+from brokers.views import TABLE, viewed, where
 
 # Why the windows were left, beside the codes of `advance`.
 RENEW, RING, LATE, STOPPED = range(50, 54)
@@ -92,7 +92,7 @@ def travel(world, crew, end, thin, meeting, me, carrier_of, own):
             code = advance(world, crew, own[UNTIL], thin)
             if code != DONE:
                 return code
-            table[me, OUT], table[me, USED] = _where(world.outbox), world.outbox_used[0]
+            table[me, OUT], table[me, USED] = where(world.outbox), world.outbox_used[0]
             tell(table, me)
             own[_STEP], own[_PEER], own[_ROW] = _MEET, 0, 0
         if own[_STEP] == _MEET:
@@ -176,17 +176,6 @@ def _earliest(next_time):
 
 
 @intrinsic
-def _address(_context: Any, view: Any) -> Any:
-    """The address of what a view shows."""
-
-    def code(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        shown = cgutils.create_struct_proxy(sig.args[0])(context, builder, args[0])
-        return builder.ptrtoint(shown.data, context.get_value_type(types.int64))
-
-    return types.int64(view), code
-
-
-@intrinsic
 def _shown(_context: Any, address: Any, rows: Any) -> Any:
     """An outbox, by where it is."""
 
@@ -200,5 +189,4 @@ def _shown(_context: Any, address: Any, rows: Any) -> Any:
     return TABLE(types.int64, types.int64), code
 
 
-_where: Any = _address
 _rows_at: Any = _shown

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from brokers.out import AS_IT_CAME
+from brokers.out import AS_IT_CAME, SEND_COLUMNS, TIMER_COLUMNS
 
 NEVER = np.int64(1 << 62)
 
@@ -36,11 +36,11 @@ WIDE = 4
 N_BROKER, N_KIND, N_LINK, N_TYPE, N_SERVICE, N_BODY, N_CAUSE = range(7)
 NARROW = 7
 # Rows of what sends say beside event and link, and of timers.
-S_TYPE, S_BODY, S_WORD, S_SIZE, S_CAUSE = range(5)
-SEND_DETAIL = 5
+S_TYPE, S_BODY, S_WORD, S_SIZE, S_CAUSE = SEND_COLUMNS
+SEND_DETAIL = len(SEND_COLUMNS)
 REPEATED = np.int64(AS_IT_CAME)  # in place of a value: what the event itself brought
-T_EVENT, T_DELAY, T_TYPE, T_BODY, T_WORD, T_CAUSE = range(6)
-TIMER = 6
+T_EVENT, T_DELAY, T_TYPE, T_BODY, T_WORD, T_CAUSE = TIMER_COLUMNS
+TIMER = len(TIMER_COLUMNS)
 # Columns of a cause: what a change has set in motion.
 C_SENT, C_HANDLED, C_FINISH, C_LOST = range(4)
 CAUSE = 4
@@ -48,11 +48,11 @@ CAUSE = 4
 D_COUNT, D_LATENCY, D_LONGEST, D_TIMED, D_AWAY = range(5)
 TOTALS = 5
 # How far compiled code is with the rows on the bench: those before ROWS are settled, before HANDLED decided on, before
-# LAID gathered; of the answers, those before SENT and DELIVERED are settled.
+# LAID gathered; of the answers, those before SENT, DELIVERED and TIMED are settled.
 # WANTED: whether somebody wants to see rows before they are cleared off the bench. BESIDE: messages of the last round
 # that were doubled, minus timers that never ring.
-ROWS, HANDLED, LAID, SENT, DELIVERED, LOST, MOVED, ROUNDS, EVENTS, WRONG, WANTED, BESIDE = range(12)
-COURSE = 12
+ROWS, HANDLED, LAID, SENT, DELIVERED, LOST, MOVED, ROUNDS, EVENTS, WRONG, WANTED, BESIDE, TIMED = range(13)
+COURSE = 13
 # Columns of what was lost or doubled in a batch: which send, when it left or would have, and why.
 X_SEND, X_TIME, X_REASON = range(3)
 LOSS = 3

@@ -124,6 +124,9 @@ def why_plain(protocol: Any, options: Any, model: Model) -> str:
         return "brokers of this schedule forget what they knew"
     if protocol.hands_over and model.stays is not None and model.stays.keep_ns.any():
         return "clients have sessions"
+    hears = protocol.plain is not None and protocol.plain.wants_faults(options) and not protocol.hears_faults
+    if model.faults and hears:
+        return "something fails, and its plain form is told of it"
     if not protocol.suits(options, model.counted_on):
         return "its options, or links that may lose messages, call for its plain form"
     return ""

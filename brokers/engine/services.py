@@ -200,6 +200,7 @@ class Services:
             loads=self._loads,
             latent=Latent.of(model.overlay, self._links),
             sessions=self._sessions,
+            lane=self.lane,
         )
         protocol = protocol_class(spec)
         if issubclass(protocol, BrokerProtocol):

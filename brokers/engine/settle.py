@@ -114,12 +114,12 @@ _COST_MAX = 4e18  # a float below it is an int64
 
 
 @njit(forceinline=True, cache=True)
-def put_under_way(world, rows, event, link, sends, detail, timers):
+def put_under_way(world, rows, event, link, sends, detail, timers, timed):
     """Date the outputs of rows[0]:rows[1] of the batch and put them under way; they come in order of their events.
 
     The sends are sends[0]:sends[1] of `event` and `link`. `detail` says what each carries; where it is empty, sends
-    repeat what their events brought. Losses and what is doubled are noted from `losses[course[LOST]]` on, which counts
-    them.
+    repeat what their events brought. The timers are timed[0]:timed[1] of `timers`. Losses and what is doubled are
+    noted from `losses[course[LOST]]` on, which counts them.
     Returns (code, which output or event is wrong, messages now under way minus before).
     """
     lost = world.course[LOST]
@@ -128,17 +128,17 @@ def put_under_way(world, rows, event, link, sends, detail, timers):
     if wrong >= 0:
         return BAD_COST, wrong, 0
     _account(world, rows)
-    _number(world, event, sends, timers)
+    _number(world, event, sends, timers, timed)
     wrong = _travel(world, event, link, sends, detail)
     if wrong >= 0:
         return WRONG_LINK, wrong, 0
     wrong = _hand_over(world, event, link, sends, detail)
     if wrong >= 0:
         return LATE_MESSAGE, wrong, 0
-    wrong = _set_timers(world, timers)
+    wrong = _set_timers(world, timers, timed)
     if wrong >= 0:
         return TIMER_TOO_SOON, wrong, 0
-    more = sends[1] - sends[0] + timers.shape[1] + world.course[BESIDE]
+    more = sends[1] - sends[0] + timed[1] - timed[0] + world.course[BESIDE]
     return OK, 0, more - (world.course[LOST] - lost) - (rows[1] - rows[0])
 
 
@@ -220,20 +220,20 @@ def _account(world, rows):
 
 
 @njit(forceinline=True, cache=True)
-def _number(world, event, sends, timers):
+def _number(world, event, sends, timers, timed):
     """Number the outputs of each broker in the order of its events; of one event, sends come before timers."""
     narrow, broker_state = world.narrow, world.broker_state
     send_number, timer_number = world.send_number, world.timer_number
-    timed = 0
+    at = timed[0]
     for s in range(sends[0], sends[1]):
-        while timed < timers.shape[1] and timers[T_EVENT, timed] < event[s]:
-            timer_number[timed] = broker_state[narrow[N_BROKER, timers[T_EVENT, timed]], B_SEQUENCE]
-            broker_state[narrow[N_BROKER, timers[T_EVENT, timed]], B_SEQUENCE] += 1
-            timed += 1
+        while at < timed[1] and timers[T_EVENT, at] < event[s]:
+            timer_number[at] = broker_state[narrow[N_BROKER, timers[T_EVENT, at]], B_SEQUENCE]
+            broker_state[narrow[N_BROKER, timers[T_EVENT, at]], B_SEQUENCE] += 1
+            at += 1
         b = narrow[N_BROKER, event[s]]
         send_number[s] = broker_state[b, B_SEQUENCE]
         broker_state[b, B_SEQUENCE] += 1
-    for t in range(timed, timers.shape[1]):
+    for t in range(at, timed[1]):
         b = narrow[N_BROKER, timers[T_EVENT, t]]
         timer_number[t] = broker_state[b, B_SEQUENCE]
         broker_state[b, B_SEQUENCE] += 1
@@ -376,14 +376,14 @@ def _hand_over(world, event, link, sends, detail):
 
 
 @njit(forceinline=True, cache=True)
-def _set_timers(world, timers):
+def _set_timers(world, timers, timed):
     """Lay timers into the rings of their brokers; the one that rings before its protocol said any would, or -1."""
     wide, narrow, timer_min, timer_number = world.wide, world.narrow, world.timer_min, world.timer_number
     rings, arena, next_time, body_refs, causes = (
         world.rings, world.arena, world.next_time, world.body_refs, world.causes,
     )  # fmt: skip
     links = world.facts.shape[0]  # the rings of timers come after those of links
-    for t in range(timers.shape[1]):
+    for t in range(timed[0], timed[1]):
         i, delay, body, cause = timers[T_EVENT, t], timers[T_DELAY, t], timers[T_BODY, t], timers[T_CAUSE, t]
         b, service = narrow[N_BROKER, i], narrow[N_SERVICE, i]
         if delay < 1 or delay < timer_min[service, b]:

@@ -329,7 +329,7 @@ class Shard:
             fallen = deliveries.of(deliveries.client < 0)
             self.tracing.fallen(fallen.event, fallen.body, *settle.for_whom(fallen.client))
             deliveries = deliveries.of(deliveries.client >= 0)
-            self._tell_unrung(timers)
+            self.tell_unrung(timers)
         self.tracing.round(size, sends, deliveries)
 
     def _carry_out(self, size: int, sends: Sends, timers: Timers, deliveries: Deliveries) -> tuple[Sends, Timers]:
@@ -347,7 +347,7 @@ class Shard:
             else:
                 raise self.refusals.unsound(code, at, size, sends, timers, deliveries)
 
-    def _tell_unrung(self, timers: Timers) -> None:
+    def tell_unrung(self, timers: Timers) -> None:
         """Timers that die with their brokers are lost, with what they were set for."""
         broker, time = self.bench.narrow[L.N_BROKER, timers.event], self.bench.wide[L.W_TIME, timers.event]
         never = np.flatnonzero(self.outages.never_ring(broker, time, time + timers.table[L.T_DELAY]))

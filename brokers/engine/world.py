@@ -20,7 +20,8 @@ from brokers.views import FLAGS, INTS, NARROW, NARROW_TABLE, REALS_TABLE, TABLE,
 _INLINED = (
     "layout.py", "rings.py", "latency.py", "heads.py", "gather.py", "bursts.py", "outages.py", "crowding.py",
     "settle.py", "carrying.py", "advance.py", "crossing.py", "meeting.py", "world.py",
-    "../faults.py", "../limits.py", "../fingerprint.py", "../compiled.py", "../views.py", "../records.py",
+    "../faults.py", "../limits.py", "../fingerprint.py", "../compiled.py", "../making.py", "../out.py",
+    "../views.py", "../records.py",
 )  # fmt: skip
 _FIELDS = {
     # links
@@ -118,13 +119,13 @@ _FIELDS = {
     "answered": INTS,  # what handlers answered to it: how much, and what
     "send_event": INTS,
     "send_link": INTS,
+    "send_detail": TABLE,  # empty where no handler says more than what events brought
+    "timers": TABLE,
     "deliver_event": INTS,
     "deliver_client": INTS,
     "mine": INTS,  # by service, the address of what its handler takes as `mine`
     "desks": INTS,  # and of its desk
-    "no_detail": TABLE,  # what handlers do not answer
-    "no_timers": TABLE,
-    "no_bodies": INTS,
+    "no_bodies": INTS,  # of what handlers deliver
 }
 World = Record(f"world {digest(__file__, *_INLINED)}", _FIELDS)
 WorldType = Record  # as kernels that an earlier version left in the disk cache name the type of a world

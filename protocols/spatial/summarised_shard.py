@@ -67,8 +67,8 @@ _ROWS = ("boxes", "box", "reach", "row_free")
 class _WalkDesk(Desk):
     """A desk whose handler sends heads of objects and summaries too."""
 
-    def _room(self, sends: int, deliveries: int) -> None:
-        super()._room(sends, deliveries)
+    def _room(self, sends: int, deliveries: int, timers: int) -> None:
+        super()._room(sends, deliveries, timers)
         self._protocol.more["sent_as"] = np.zeros(sends, np.int32)
         self._protocol.more["said_end"] = np.zeros(sends, np.int64)
         self._protocol.known.moved()
