@@ -75,10 +75,10 @@ class Played:
         self.author: dict[int, int] = dict(zip(self.ids, published["broker"][order].tolist()))
 
     def _observe(self, shards: Any) -> None:
-        brokers = list(shards.shards[0].services.protocols[0].brokers.values())
-        neighbour = brokers[0].node.neighbour
-        self.mesh = [{neighbour(link) for link in broker.mesh[NEWS,]} for broker in brokers]
-        self.known = [{neighbour(link) for link in broker.topics[NEWS,]} for broker in brokers]
+        number = {name: at for at, name in enumerate(self.model.overlay.names)}
+        told = list(map(shards.shards[0].services.protocols[0].describe, range(self.brokers)))
+        self.mesh = [{number[name] for name in each["mesh"][str(NEWS)]} for each in told]
+        self.known = [{number[name] for name in each["neighbours"][str(NEWS)]} for each in told]
 
     @property
     def edges(self) -> int:

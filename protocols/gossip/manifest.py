@@ -4,7 +4,7 @@ from brokers.registry import Entry
 
 GOSSIP = {
     "gossipsub": Entry(
-        "protocols.gossip.gossipsub:GossipSub",
+        "protocols.gossip.shard:GossipShard",
         "GossipSub 1.0 to 1.2: a mesh of a few neighbours for each topic, gossip to others, scores of neighbours",
     ),
     "plumtree": Entry(
