@@ -61,6 +61,10 @@ BENCHES: dict[str, Entry] = {
         "analysis.bench.routing:rows",
         "routing of topics and among brokers: speeds beside ranges, messages and tables beside closed forms",
     ),
+    "gossip-large": Entry(
+        "analysis.bench.gossip_large:rows",
+        "GossipSub with scores over 10,000 and 100,000 brokers: CPU seconds and peak memory; takes minutes and 10 GB",
+    ),
     "report": Entry(
         "analysis.bench.report:rows",
         "reports of runs: what they weigh, how soon a browser opens them, how fast they draw, ten million events",
