@@ -626,7 +626,7 @@ def _idontwant_came(desk, me, i, b, link):
     data = data_of(desk, np.int64(desk.body[i]))
     ids, at = read_head(data, 0)
     ids = min(ids, me.said[IDONTWANT_IDS])
-    if not _has_places(me.refusal, me.counts[REFUSALS] + ids):
+    if ids > me.chosen.size or not _has_places(me.refusal, me.counts[REFUSALS] + ids):
         return False
     for k in range(ids):
         id_, at = read_int(data, at)
@@ -709,7 +709,7 @@ def _has_room_for_heartbeat(desk, me, b):
         seat = np.int64(me.seat_next[seat])
     each = me.cached[b]
     picked = each if each <= me.said[IHAVE_IDS] else each * (degree + 1)
-    if degree * seats > me.told.rows or picked > me.picked.size:
+    if degree * seats > min(me.told.rows, me.chosen.size, me.ranked.size) or picked > me.picked.size:
         me.counts[WANTS_TOLD], me.counts[WANTS_PICKED] = degree * seats, picked
         return False
     bodies = _STEPS * seats + degree

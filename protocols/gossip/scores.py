@@ -79,7 +79,9 @@ class Scores:
         known, scoring = self.neighbours.get(link), self.scoring
         if known is None:
             return 0.0
-        total = sum((self._in_topic(known.topics[topic], self._of(topic)) for topic in sorted(known.topics)), 0.0)
+        total = 0.0
+        for topic in sorted(known.topics):  # not `sum`, which rounds otherwise from Python 3.12 on
+            total += self._in_topic(known.topics[topic], self._of(topic))
         if 0 < scoring.cap < total:
             total = scoring.cap
         total += scoring.app_weight * scoring.app.get(self._broker_at(link), 0.0)

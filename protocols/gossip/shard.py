@@ -84,7 +84,10 @@ class GossipShard(ShardProtocol):
 
     @classmethod
     def remarks(cls, options: Any, overlay: Any) -> list[str]:
-        return GossipSub.remarks(options, overlay)
+        found = GossipSub.remarks(options, overlay)
+        if not cls.suits(options, overlay):
+            found.append("with `px`, or where links are latent, it runs in the author's form, some twenty times slower")
+        return found
 
     @classmethod
     def expected_events(cls, demand: Demand) -> float:
@@ -518,8 +521,10 @@ class GossipShard(ShardProtocol):
             self._put("chosen", np.zeros(2 * ids, np.int64))
 
     def _reserve_told(self, told: int, picked: int) -> None:
-        if told > len(self.arrays["told"]):
+        if told > min(len(self.arrays["told"]), self.arrays["chosen"].size, self.arrays["ranked"].size):
             self._put("told", np.zeros((2 * told, 4), np.int64))
+            for name in ("chosen", "ranked"):
+                self._put(name, _longer(self.arrays[name], 2 * told, 0))
         if picked > self.arrays["picked"].size:
             self._put("picked", np.zeros(2 * picked, np.int64))
 
