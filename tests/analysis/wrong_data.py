@@ -28,7 +28,8 @@ def lies(tables: Tables, axes: Container[str]) -> Iterator[Tables]:
             values = [row[column] for row in rows]
             if column in axes or not all(isinstance(each, int | float) for each in values):
                 continue
-            for wrong in _wrong(values):
+            booleans = all(isinstance(each, bool) for each in values)
+            for wrong in [[not each for each in values]] if booleans else _wrong(values):
                 lie = copy.deepcopy(tables)
                 for row, value in zip(lie[name], wrong):
                     row[column] = value
