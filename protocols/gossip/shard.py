@@ -86,7 +86,7 @@ class GossipShard(ShardProtocol):
     def remarks(cls, options: Any, overlay: Any) -> list[str]:
         found = GossipSub.remarks(options, overlay)
         if not cls.suits(options, overlay):
-            found.append("with `px`, or where links are latent, it runs in the author's form, some twenty times slower")
+            found.append("with `px`, or where links are latent, it runs in the author's form, some ten times slower")
         return found
 
     @classmethod
