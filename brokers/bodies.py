@@ -336,9 +336,11 @@ class Bodies:
             return 0
         self._used[gone] = False
         self.generation[gone] += 1
-        needed_at = np.sort(self.data_at[self._used])
-        for each in self._making:
-            each.let_go(needed_at)
+        if self.readable:
+            self.data_at[gone] = self.data_size[gone] = 0
+            needed_at = np.sort(self.data_at[self._used])
+            for each in self._making:
+                each.let_go(needed_at)
         if self.shared:
             for uid in self.uid[gone].tolist():
                 self._by_uid.pop(uid, None)

@@ -68,7 +68,8 @@ from brokers.engine.settle import OK, hand_out, put_under_way
 from brokers.out import TYPE_MAX
 
 # Why the loop was left, beside the codes of `settle`.
-DONE, FULL, ROOM, RINGS, OUTBOX, PYTHON, OTHERWISE, WRONG_EVENT, NO_LINK, NO_CLIENT, NO_ROW, NO_TYPE = range(10, 22)
+DONE, FULL, ROOM, RINGS, OUTBOX, PYTHON, OTHERWISE = range(10, 17)
+WRONG_EVENT, NO_LINK, NO_CLIENT, NO_ROW, NO_TYPE, NO_TIMER_TYPE = range(17, 23)
 
 
 @njit(cache=True)
@@ -294,8 +295,10 @@ def _check(world):
     timers, first = world.timers, course[ROWS]
     for t in range(course[TIMED], answered[TIMERS]):
         course[WRONG] = t
-        if timers[T_EVENT, t] < first or timers[T_EVENT, t] > last or not 0 <= timers[T_TYPE, t] <= TYPE_MAX:
+        if timers[T_EVENT, t] < first or timers[T_EVENT, t] > last:
             return WRONG_EVENT
+        if not 0 <= timers[T_TYPE, t] <= TYPE_MAX:
+            return NO_TIMER_TYPE
         first = timers[T_EVENT, t]
     event, client = world.deliver_event, world.deliver_client
     for d in range(course[DELIVERED], answered[DELIVERIES]):

@@ -317,6 +317,8 @@ class Course:
             return shard.refusals.unsettled(code, at, self._sends(sends), timers)
         if code == A.NO_TYPE:
             return wrong_type(int(bench.send_detail[L.S_TYPE, at]))
+        if code == A.NO_TIMER_TYPE:
+            return wrong_type(int(bench.timers[L.T_TYPE, at]))
         if code == A.NO_LINK:
             return shard.refusals.no_link(int(bench.send_link[at]))
         if code == A.NO_CLIENT:

@@ -123,6 +123,23 @@ class Mute(Echo):
         self.desk.decide(batch, out, 0, batch.size)
 
 
+@handler(MINE, speaks=True)
+def shrill(desk, mine, at, stop):
+    for i in range(at, stop):
+        if desk.link[i] < 0 and desk.kind[i] != TIMER:
+            if not makes(desk, 1, 0, 0):
+                return i
+            timer(desk, i, MS, 200, 0, -1)
+    return stop
+
+
+class Shrill(Echo):
+    plain, compiled = None, shrill
+
+    def handle(self, batch, out):
+        self.desk.decide(batch, out, 0, batch.size)
+
+
 @pytest.mark.parametrize("rehearsal", [REHEARSALS[at] for at in (2, 3, 6)], ids=lambda each: each.name)
 def test_what_a_handler_says_itself_has_the_same_trace_in_every_way_of_running(rehearsal):
     model = rehearse(rehearsal, Echo)
@@ -142,6 +159,11 @@ def test_bodies_that_handlers_made_go_with_their_last_message():
     simulate(model, observe=observe)
     made, _, left = found[-1]
     assert made > 100 and left == 0
+
+
+def test_a_timer_of_a_type_that_no_message_has_is_named():
+    with pytest.raises(ProtocolFault, match="type 200"):
+        simulate(rehearse(REHEARSALS[6], Shrill))
 
 
 def test_a_handler_that_speaks_without_saying_so_is_told():
