@@ -117,7 +117,8 @@ def _figure(chart: Chart) -> str:
     more = ""
     if chart.rows:
         more = f"<details><summary>Figures</summary>{table('', chart.heads, chart.rows)}</details>"
-    return f"<figure>{chart.svg}<figcaption>{escape(chart.said)}</figcaption>{more}</figure>"
+    typed = f'<p class="command"><code>{escape(chart.command)}</code></p>' if chart.command else ""
+    return f"<figure>{chart.svg}<figcaption>{escape(chart.said)}</figcaption>{typed}{more}</figure>"
 
 
 def options(choices: Sequence[tuple[Any, str]]) -> str:
