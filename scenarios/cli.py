@@ -35,6 +35,7 @@ COMMANDS: dict[str, Command] = {
         "scenarios.commands.plan:command", "what a run would take: actors, cut, lookahead, memory"
     ),
     "run": Command("scenarios.commands.run:command", "run a scenario into a run folder"),
+    "watch": Command("scenarios.commands.watch:command", "a run under way, on the terminal"),
     "repeat": Command("scenarios.commands.repeat:command", "run a scenario with several independent seeds"),
     "sweep": Command("scenarios.commands.sweep:command", "run a scenario at every point of what varies"),
     "compare": Command(

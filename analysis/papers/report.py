@@ -9,7 +9,6 @@ paper and a machine may differ.
 from __future__ import annotations
 
 import json
-import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -20,6 +19,7 @@ import pyarrow.parquet as pq
 
 from analysis.bench.rows import VERDICTS, number
 from brokers.errors import InvalidInput
+from scenarios.progress import Steps
 
 Cells = Mapping[str, Any]
 Series = Mapping[str, tuple[Sequence[float], Sequence[float]]]
@@ -128,22 +128,20 @@ def reproduce(
     as_json: bool,
 ) -> None:
     """Run the experiments in turn, print the claims: as one JSON object, or as a table."""
-    try:
-        report = Report(name, folder, seed, full, _to_stderr)
-    except OSError as problem:
-        raise InvalidInput(f"cannot write to {folder}: {problem.strerror}; choose another --out") from None
-    for each in experiments:
-        each(report)
-    report.finish()
+    with Steps("experiments") as steps:
+        try:
+            report = Report(name, folder, seed, full, steps.say)
+        except OSError as problem:
+            raise InvalidInput(f"cannot write to {folder}: {problem.strerror}; choose another --out") from None
+        for done, each in enumerate(experiments):
+            steps(done, 0, len(experiments))
+            each(report)
+        report.finish()
     if as_json:
         print(json.dumps({"name": name, "folder": str(folder), "claims": report.claims}, indent=2))
         return
     print(report.claims_table())
     print(f"\nTables and plots: {folder / 'report.md'}")
-
-
-def _to_stderr(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
 
 
 def _pyplot() -> Any:
