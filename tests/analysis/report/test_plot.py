@@ -7,7 +7,6 @@ import html
 import json
 import re
 import shlex
-import shutil
 import subprocess
 import sys
 from collections import Counter
@@ -45,20 +44,8 @@ def drawn(tmp_path, *arguments):
 
 
 @pytest.fixture(scope="module")
-def sweep(made, tmp_path_factory):
-    """A folder as a sweep leaves it: two protocols, three seeds each."""
-    folder = tmp_path_factory.mktemp("sweep")
-    points = []
-    for protocol in ("flooding", "covering"):
-        for seed in (1, 2, 3):
-            run = made(
-                "news", "duration=1600 ms", "topology.nodes=6", f"seed={seed}", f"services.news.protocol={protocol}"
-            )
-            shutil.copytree(run.path, folder / "runs" / run.path.name)
-            values = {"services.news.protocol": protocol}
-            points.append({"values": values, "status": "finished", "run": f"runs/{run.path.name}"})
-    (folder / "sweep.json").write_text(json.dumps({"points": points}))
-    return folder
+def sweep(swept):
+    return swept("1600 ms", 3)
 
 
 # ---- what is shown ---------------------------------------------------------------------------------------
@@ -373,15 +360,10 @@ def test_what_cannot_be_asked_is_said(made, arguments, said, capsys, tmp_path, m
     assert not list(tmp_path.iterdir())
 
 
-def test_a_damaged_run_is_refused_as_by_the_report(made, tmp_path, capsys):
-    copy = tmp_path / "damaged"
-    shutil.copytree(made("news", "duration=2 s").path, copy, ignore=shutil.ignore_patterns("analysis"))
-    part = copy / "tables" / "deliveries" / "part-0000.parquet"
-    data = bytearray(part.read_bytes())
-    data[100] ^= 255
-    part.write_bytes(data)
+def test_a_damaged_run_is_refused_as_by_the_report(damaged, tmp_path, capsys):
     told = []
-    for arguments in (["plot", str(copy), "--kind", "latency", "-o", str(tmp_path / "x.csv")], ["report", str(copy)]):
+    drawing = ["plot", str(damaged), "--kind", "latency", "-o", str(tmp_path / "x.csv")]
+    for arguments in (drawing, ["report", str(damaged)]):
         assert main(arguments) == 2
         told.append(capsys.readouterr().err)
     assert told[0] == told[1]
