@@ -169,7 +169,7 @@ def _charts(found: Sequence[Gathered], labels: Sequence[str]) -> list[Chart]:
         for kind in _KINDS if name in found[1].names else ():
             if all(each.has(table) for each in found for table in KINDS[kind].tables):
                 made = joined(kind, groups, service=plain(name))
-                if made is not None:
+                if made is not None and any(y for line in made.series for _, y in line.points):
                     runs = [each.run.path for each in found]
                     drawn_by = command(runs, kind, each="", service=plain(name))
                     said = f"{made.said} Faults of A are shaded." if made.shades else made.said
