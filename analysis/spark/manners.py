@@ -3,8 +3,10 @@
     budget   publications that went over a directed link again, or over one behind which nobody may get them
     quiet    for how long it went on after clients and faults had done their last
     leaks    what brokers still know where nothing of what clients began stands any more
+    heals    what came of publications once all that failed was over, and made good where that takes its time
 
-The first two need the hops. What went over links is looked through in the pass of the audit (`crossings`).
+The first two need the hops, the last a rule with a matcher. What went over links is looked through in the pass of the
+audit (`crossings`).
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from analysis.spark.compared import excused_of
 from analysis.spark.passes import pieces_of
 from brokers.contract import NEVER
 from brokers.naming import message_name
+from brokers.promises import healing
 
 if TYPE_CHECKING:
     from analysis.spark.compared import Compared
@@ -74,6 +77,12 @@ def acted_ns(trace: Trace) -> dict[int, int]:
 def quiet(found: Compared, acted: int) -> dict[str, int] | None:
     """How long after that the last message or timer was handled, and how many long after; None where none was."""
     return None if found.last_ns < 0 else {"after_ns": max(0, found.last_ns - max(acted, 0)), "late": found.late}
+
+
+def heals(trace: Trace, service: Service, found: Compared) -> dict[str, int] | None:
+    """From when on all was owed again after faults, and of what was published then how much was decided and missed."""
+    from_ns = healing(service.guarantees(trace.network), service.faults(), excused_of(trace, service).again_ns).from_ns
+    return None if from_ns >= NEVER or not found.healed else {"from_ns": from_ns, **found.healed}
 
 
 def leaks(trace: Trace, service: Service) -> dict[str, int] | None:

@@ -14,15 +14,20 @@ import numpy as np
 from brokers.contract import NEVER
 from brokers.promises import RELIABLE, excused, lost_unnoticed, unnoticed_ns
 from scenarios.hunt.case import Case
-from scenarios.hunt.running import Outcome, run
+from scenarios.hunt.running import Outcome, once, run
 
 _CALM_NS = 1_000_000_000  # from the last thing that happens to the end, at least
 _HEALED_NS = 2_000_000_000  # within which who is reliable has made good what was lost, once nothing fails
 _TAIL_NS = 9_000_000_000  # after the end of the run, when there is nothing left to be said
 
 
-def leaks(outcome: Outcome) -> Iterator[tuple[str, str]]:
+@once
+def left_behind(outcome: Outcome) -> list[tuple[str, str]]:
     """Entries, bodies and whatever else brokers tell of themselves that all have left behind."""
+    return list(_left(outcome))
+
+
+def _left(outcome: Outcome) -> Iterator[tuple[str, str]]:
     lost = _lost_for_good(outcome)
     if not _all_gone(outcome, lost) or _nothing(outcome):
         return
@@ -32,7 +37,7 @@ def leaks(outcome: Outcome) -> Iterator[tuple[str, str]]:
     names = outcome.model.overlay.names
     usual = [*never.entries]
     if any(outcome.entries) and outcome.case.faults and not lost:  # nor may what failed have left something behind
-        calm = run(never.case.but(faults=(), detect_ns=None))
+        calm = never.calm
         usual = usual if calm.failed else [min(pair) for pair in zip(usual, calm.entries)]
     for broker, left in enumerate(outcome.entries):
         if left > usual[broker] and broker not in lost:
@@ -56,9 +61,9 @@ def leaks(outcome: Outcome) -> Iterator[tuple[str, str]]:
 
 def _lost_for_good(outcome: Outcome) -> set[int]:
     """Brokers that crash and never come back, where the protocol lets go of those, and neighbours are told."""
-    case = outcome.case
-    endless = [each for each in case.faults if each.get("lasts") is None]
-    if case.detect_ns is None or not outcome.guarantees.lets_go or any(each["fault"] != "crash" for each in endless):
+    endless = outcome.endless
+    detected = outcome.case.detect_ns is not None
+    if not detected or not outcome.guarantees.lets_go or any(each["fault"] != "crash" for each in endless):
         return set()
     return {int(broker) for each in endless for broker in each["brokers"]}
 
