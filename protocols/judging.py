@@ -36,14 +36,17 @@ class Example(NamedTuple):
     told: str
 
 
+_EARLIEST, _LATEST = Example(-1, ""), Example(NEVER, "")  # where there is none
+
+
 @dataclass
 class Mistakes:
     """How often something went wrong, with a few examples."""
 
     count: int = 0
     examples: list[str] = field(default_factory=list)
-    first: Example = Example(NEVER, "")  # about what was sent first
-    last: Example = Example(-1, "")
+    first: Example = _LATEST  # about what was sent first
+    last: Example = _EARLIEST
 
     def add(self, told: str, sent: int = -1) -> None:
         """Note one, about what was sent then."""
