@@ -1,8 +1,8 @@
 """How many bytes may go over a link: a message is no larger than a few times all that could be told.
 
-A publication weighs what it weighs, and what has no body next to nothing. Any other message, whatever it is for, can
-tell of what clients ever said, and of who there is: so it may be as large as all bodies of publications and changes
-of the run together, `ROOM` times, and an id for each broker and client. Who sends more piles something up, as lists
+A publication weighs what it weighs. Any other message, whatever it is for, can tell of what
+clients ever said, and of who there is: so it may be as large as all bodies of publications and changes of the run
+together, `ROOM` times, and an id for each broker and client. Who sends more piles something up, as lists
 from which nothing is ever taken out. Asked of links that one service uses alone, and of kinds without a server, whose
 answers are made of what no client said.
 
@@ -32,7 +32,6 @@ class Carried(NamedTuple):
     bytes: Array
     published: Array  # messages that carried publications
     published_bytes: Array  # of their bodies, as clients sent them
-    bare: Array  # messages without a body
 
 
 def asked(kind: Kind) -> bool:
@@ -55,7 +54,7 @@ def said_bytes(kind: Kind, sizes: Array, operation: Array, values: Any) -> int:
 
 def too_heavy(carried: Carried, said: int, entities: int) -> Array:
     """By how many bytes each link carried more than it may; 0 where it did not."""
-    telling = carried.messages - carried.published - carried.bare
+    telling = np.maximum(carried.messages - carried.published, 0)  # what is doubled comes more often
     each = ROOM * said + _ID_BYTES * entities
     most = _MESSAGE_BYTES * carried.messages + ROOM * carried.published_bytes + each * telling
     return np.maximum(carried.bytes - most, 0)

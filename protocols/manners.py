@@ -1,4 +1,4 @@
-"""What a run may cost, by brute force over a full trace: a publication goes over a directed link once, and not for nobody.
+"""What a run may cost, by brute force over a full trace: a publication goes over a link once, and not for nobody.
 
 The budget is asked of whoever promises anything. On a tree, of a class that says `frugal`, a publication may go over a
 link only if somebody behind it may get it. What links doubled, and what was under way when brokers forgot what they had
@@ -69,15 +69,14 @@ def over_bytes(tables: Tables, kind: Kind, service: int) -> Iterator[tuple[str, 
     came = (hops["kind"] == MESSAGE) & (hops["link"] >= 0)
     sizes = dict(zip(tables["publications"]["publication"].tolist(), tables["publications"]["size_bytes"].tolist()))
     at = {link: place for place, link in enumerate(links["link"].tolist())}
-    published, weight, bare = (np.zeros(len(at), np.int64) for _ in range(3))
+    published, weight = np.zeros(len(at), np.int64), np.zeros(len(at), np.int64)
     for link, type_, body in zip(*(hops[name][came].tolist() for name in ("link", "type", "body"))):
         if type_ in kind.publications and body in sizes:
             published[at[link]] += 1
             weight[at[link]] += sizes[body]
-        bare[at[link]] += body < 0
     changes = tables["changes"]
     said = heavy.said_bytes(kind, np.array(list(sizes.values()), np.int64), changes["operation"], changes["values"])
-    carried = heavy.Carried(links["messages"], links["bytes"], published, weight, bare)
+    carried = heavy.Carried(links["messages"], links["bytes"], published, weight)
     clients = {int(client) for name in ("publications", "changes") for client in tables[name]["client"]}
     more = heavy.too_heavy(carried, said, len(tables["brokers"]["broker"]) + len(clients))
     if more.any():

@@ -126,7 +126,7 @@ class ServiceAudit:
         if self.unable:
             return Judgement(UNKNOWN, self.unable, "not audited")
         counts = {name: getattr(self, name).count for name in FINDINGS}
-        over = over_budget(self.budget["twice"] or 0, self.budget["waste"] or 0) if self.budget else ""
+        over = over_budget(*(self.budget[sort] or 0 for sort in ("twice", "waste", "bytes"))) if self.budget else ""
         return judgement(Guarantees(**self.guarantees), counts, self.forced, self.free, self.deliveries, over)
 
     @property

@@ -55,9 +55,12 @@ def text(found: Audit) -> str:
 
 def _manners(service: ServiceAudit) -> Iterator[str]:
     """How it behaved beside what it delivered."""
-    budget = {} if service.budget is None else {sort: service.budget[sort] for sort in _CROSSED}
-    if told := [f"{count:,} {_CROSSED[sort]}" for sort, count in budget.items() if count is not None]:
+    budget = service.budget or {}
+    counts = {_CROSSED[sort]: budget.get(sort) for sort in _CROSSED}
+    if told := [f"{count:,} {where}" for where, count in counts.items() if count is not None]:
         yield f"budget: {', '.join(told)}"
+    if budget.get("bytes"):
+        yield f"{budget['bytes']:,} links carried more bytes than there was to tell"
     if service.quiet is not None:
         late = f", {service.quiet['late']:,} events later than 9 s" if service.quiet["late"] else ""
         yield f"quiet: {service.quiet['after_ns'] / 1e9:.3g} s after clients and faults{late}"

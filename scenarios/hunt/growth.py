@@ -12,6 +12,7 @@ by `WINDOW` things.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import pairwise
@@ -40,6 +41,7 @@ _EVENTS_MOST = 60_000  # of a run of many rounds
 _QUIET_NS = 2_000_000_000  # from the end of a case to its next round
 _LONG_NS = 1_800_000_000_000  # of many rounds: what is remembered for a while is forgotten within
 _STEADY = 0.75  # what grows by this share of twice as much, in twice as many rounds, grows steadily
+BYTES = "bytes over links, per round"  # counted beside attributes: what is sent may grow where nothing is kept
 _TIDIED_FROM = 2  # things: what is tidied once in a while is tidied soon
 
 
@@ -151,7 +153,7 @@ def _growing_at(case: Case, looks: Sequence[int], each_ns: int) -> list[Grown]:
         for attribute in sorted(sizes)
     ]
     most: dict[str, Grown] = {}
-    for each in sorted((each for each in every if _steady(each.sizes)), key=lambda each: -each.by):
+    for each in sorted((each for each in every if _steady(each.sizes)), key=lambda each: (each.attribute == BYTES, -each.by)):
         most.setdefault(each.attribute, each)
     return list(most.values())
 
@@ -171,9 +173,11 @@ def _sizes(model: Model, rounds: int, each_ns: int) -> dict[int, Sizes] | None:
 
     try:
         with lowered(_TIDIED_FROM):
-            simulate(model, until_ns=rounds * each_ns, observe=look, max_window_ns=each_ns)
+            done = simulate(model, until_ns=rounds * each_ns, observe=look, max_window_ns=each_ns)
     except Interrupted:
         raise KeyboardInterrupt from None
     except Exception:  # of the protocol: this is for other judges
         return None
+    sent = int(done.metrics["network"]["bytes"])
+    found.setdefault(ALL, Counter())[BYTES] = sent // rounds  # the same, if each round sends the same
     return found
