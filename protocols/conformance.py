@@ -331,6 +331,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = _parser().parse_args(arguments)
     say = partial(print, flush=True)
     try:
+        if given.seeds < 1:
+            raise InvalidInput(f"--seeds: at least 1, or nothing is rehearsed (got {given.seeds})")
         passed = _rehearsed(
             given.protocol, range(1, given.seeds + 1), given.trees_only, _Said(say), {"kind": given.kind}
         )

@@ -153,7 +153,8 @@ def _growing_at(case: Case, looks: Sequence[int], each_ns: int) -> list[Grown]:
         for attribute in sorted(sizes)
     ]
     most: dict[str, Grown] = {}
-    for each in sorted((each for each in every if _steady(each.sizes)), key=lambda each: (each.attribute == BYTES, -each.by)):
+    grown = [each for each in every if _steady(each.sizes)]
+    for each in sorted(grown, key=lambda each: (each.attribute == BYTES, -each.by)):  # what is kept says more
         most.setdefault(each.attribute, each)
     return list(most.values())
 
