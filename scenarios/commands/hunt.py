@@ -274,7 +274,7 @@ def _replay(options: argparse.Namespace) -> int:
     for line in lines_of(found.case):
         print(line)
     for each in found.mistakes:
-        print(each)
+        print(f"{each.judge} ({each.sort}): {each.told}")
     if not mistakes:
         print("no judge has anything against it")
     print(f"digest {found.digest or 'none: it did not come to its end'}")

@@ -181,7 +181,7 @@ class _Hunter:
                 self._known[mistake.same].again += 1
                 continue
             if self._on_mistake is not None:
-                self._on_mistake(f"run {number}: {mistake}; its case is made smaller")
+                self._on_mistake(f"run {number}: {mistake.judge} ({mistake.sort}); its case is made smaller")
             found = smaller(number, outcome.case, mistake, self._plan.shrink_seconds)
             found.seed = self._plan.seed
             self._known[mistake.same] = found

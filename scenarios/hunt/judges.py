@@ -30,9 +30,6 @@ class Mistake(NamedTuple):
     sort: str
     told: str  # a sentence
 
-    def __str__(self) -> str:
-        return f"{self.judge} ({self.sort}): {self.told}"
-
     @property
     def same(self) -> tuple[str, str]:
         """What two mistakes have in common that count as one."""
