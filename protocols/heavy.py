@@ -1,10 +1,9 @@
 """How many bytes may go over a link: a message is no larger than a few times all that could be told.
 
-A publication weighs what it weighs. Any other message, whatever it is for, can tell of what
-clients ever said, and of who there is: so it may be as large as all bodies of publications and changes of the run
-together, `ROOM` times, and an id for each broker and client. Who sends more piles something up, as lists
-from which nothing is ever taken out. Asked of links that one service uses alone, and of kinds without a server, whose
-answers are made of what no client said.
+A publication weighs what it weighs. Any other message, whatever it is for, can tell of what clients ever said, and of
+who there is: so it may be as large as all bodies of publications and changes of the run together, `ROOM` times, and an
+id for each broker and client. Who sends more piles something up, as lists from which nothing is ever taken out. Asked
+of links that one service uses alone, and of kinds without a server, whose answers are made of what no client said.
 
 Numbers only, by link: kit and audit count them each in their own way.
 """

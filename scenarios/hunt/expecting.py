@@ -1,7 +1,7 @@
 """What a finding's scenario expects, so that `brokerlab run` of it fails; or why no expectation can say it.
 
-An expectation is kept only if the finding's own run fails it: whatever it is compared with, as what would be left if
-nothing had been begun, is measured of a run, and written down as a number.
+What a metric is compared with, as what would be left if nothing had been begun, is measured of a run and written down
+as a number. That is kept only if the finding's own run fails it.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Expected(NamedTuple):
 
 def expected(judge: str, sort: str, outcome: Outcome) -> Expected:
     """Of a mistake that this judge has against an outcome."""
-    if sort in _VERDICT["budget" if judge == "budget" else "delivery"] and judge in (*_VERDICT, "heals"):
+    if sort in _VERDICT.get("delivery" if judge == "heals" else judge, ()):
         return Expected("verdict == valid")
     if judge in ("leaks", "heals") and sort == "entries":
         usual = without_what_went(outcome)
@@ -56,4 +56,3 @@ def _most(metric: str, outcome: Outcome, others: list[Outcome]) -> Expected | No
     measure = {"tables.left": measures.tables_left, "quiet.late": measures.quiet_late}[metric]
     here, *there = (measure(each.tables, each.kind) or 0 for each in [outcome, *others])
     return Expected(f"{metric} <= {min(there)}", metric) if here > min(there) else None
-
