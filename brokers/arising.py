@@ -110,7 +110,7 @@ class Candidates:
 class OpeningNode(Node):
     """A broker that may open links."""
 
-    __slots__ = ("_links", "_most", "_numbers", "_open", "_told", "_watches", "latent")
+    __slots__ = ("_links", "_most", "_numbers", "_open", "_standing", "_told", "_watches", "latent")
 
     def __init__(self, latent: Latent, watches: bool, *more: Any) -> None:
         super().__init__(*more)
@@ -122,7 +122,7 @@ class OpeningNode(Node):
         if latent.numbers is not None:
             known = frozenset(table.target[mine].tolist())
             self.latent = Candidates(latent.numbers, self.broker, latent.brokers, known)
-        self._links = table
+        self._links, self._standing = table, frozenset(self.links)
         self._most = latent.most
         # Of each that is open, when it is looked next whether the other end is down, or if it is, below 0 whether it is
         # up; 0: never.
@@ -147,7 +147,10 @@ class OpeningNode(Node):
 
     def watched(self, link: int) -> bool:
         """Whether this broker is told that a link is down, and up again, while it is closed too."""
-        return link in self.links or (self._watches and self._numbers is None)
+        return link in self._standing or (self._watches and self._numbers is None)
+
+    def stands(self, link: int) -> bool:
+        return link in self._standing
 
     def open(self, message: Message, link: int) -> bool:
         """Open a latent link of this broker, if it is not open; False if it has as many open as it may."""

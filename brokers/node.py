@@ -63,6 +63,10 @@ class Node:
         """The link of this broker to another; -1 if there is none. O(log links)."""
         return link_between(self.env.links, self.broker, broker)
 
+    def stands(self, link: int) -> bool:
+        """Whether a link of this broker is there without being opened."""
+        return link in self.links
+
     def watched(self, link: int) -> bool:
         """Whether this broker is told that a link is down whenever it is."""
         return True

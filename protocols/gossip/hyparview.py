@@ -115,10 +115,10 @@ class HyParView:
         return True
 
     def _open(self, message: Message, link: int) -> bool:
-        return link in self.node.links or self.node.open(message, link)
+        return self.node.stands(link) or self.node.open(message, link)
 
     def _hang_up(self, message: Message, link: int) -> None:
-        if link not in self.active and link not in self.asked and link not in self.node.links:
+        if link not in self.active and link not in self.asked and not self.node.stands(link):
             self.node.close(message, link)
 
     def _names(self, links: list[int]) -> list[int]:
