@@ -99,7 +99,7 @@ class Links:
         """By broker, half the delay of its shortest in-link: how long it waits for more."""
         shortest = np.full(self.local.size, L.NEVER, np.int64)
         np.minimum.at(shortest, self.table.target, self.table.delay_ns)
-        return shortest // 2
+        return np.minimum(shortest, self._posting[L.P_SHORTEST]) // 2
 
     def ends(self, link: int) -> tuple[int, int]:
         """From which broker to which a link runs."""
