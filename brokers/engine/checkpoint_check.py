@@ -82,7 +82,7 @@ def check_facts(facts: dict[str, Any], model: Model) -> None:
     end = model.duration_ns + model.drain_ns
     now = _int(facts, "now", 0, end)
     _int(facts, "shards", 1, model.overlay.nodes)
-    _int(facts, "events", 0, NEVER)
+    _int(facts, "events", 0, min(model.messages_max, NEVER))
     _int(facts, "reached", 0, model.duration_ns)
     every = model.sample_every_ns
     sampled = _int(facts, "sample_at", every, now + every)
