@@ -22,7 +22,8 @@ Rules:
   while it has steps left (`arwl`) and there are two or more; where it ends, as many names are sent back, passive ones
   first, and both take what is new to them into their passive views. A full one drops a name that is drawn.
 - A neighbour is lost when the broker is told that its link is down, and what such a one has said before comes too late
-  to make it a neighbour. Who is up again after a crash has lost all of them: it sends them DISCONNECT, and asks anew.
+  to make it a neighbour; or, where it is told of links that are open only, it makes it one for as long as that takes to
+  be told again. Who is up again after a crash has lost all of them: it sends them DISCONNECT, and asks anew.
   To a message from who is no neighbour the answer is DISCONNECT.
 
 A link is open while the other is a neighbour or is asked to be one, and for an answer to a SHUFFLE. Draws are of a

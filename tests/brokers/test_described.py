@@ -46,7 +46,8 @@ UNIFORM = {"kind": "uniform", "low": 10 * MS, "high": 50 * MS}
 
 def network(nodes: int, seed: int, delay: Any = UNIFORM, protocol: str = "plumtree", **candidates: Any) -> Joined:
     """Brokers around the first of them, of which each may open a link to each other."""
-    latent = Latent.model_validate({**(candidates or {"all": True}), "delay": delay})
+    described = {} if "hops" in candidates else {"all": True}
+    latent = Latent.model_validate({"delay": delay, **described, **candidates})
     overlay = with_latent(overlay_of([(0, b) for b in range(1, nodes)], 20 * MS), latent, seed)
     options = {"membership": "hyparview", "hyparview": QUICK} if protocol == "plumtree" else QUICK
     net = Joined(overlay, range(nodes), service_of(protocol, options=options))
@@ -93,11 +94,12 @@ def carried(links: dict[str, Any]) -> list[tuple[Any, ...]]:
 
 
 @settings(max_examples=6, deadline=None, derandomize=True)
-@given(st.integers(0, 10**6), st.integers(6, 30), st.sampled_from([UNIFORM, 20 * MS]), st.booleans())
-def test_described_candidates_do_what_listed_ones_do_but_for_the_numbers_of_links(seed, nodes, delay, floods):
+@given(st.integers(0, 10**6), st.integers(6, 30), st.sampled_from([UNIFORM, 20 * MS]), st.booleans(), st.booleans())
+def test_described_candidates_do_what_listed_ones_do_but_for_the_numbers_of_links(seed, nodes, delay, floods, few):
     protocol = "hyparview-flooding" if floods else "plumtree"  # with one delay for all, much comes at one time
-    listed = traced(network(nodes, seed, delay, protocol, hops=2).model())
-    described = traced(network(nodes, seed, delay, protocol).model())
+    most = {"most": 6} if few else {}
+    listed = traced(network(nodes, seed, delay, protocol, hops=2, **most).model())
+    described = traced(network(nodes, seed, delay, protocol, **most).model())
     assert hops(described) == hops(listed) and len(hops(listed)) > 10 * nodes
     for table in ("deliveries", "publications", "brokers"):
         columns = listed[table].keys() - {"digest_a", "digest_b"}
