@@ -70,7 +70,7 @@ class Links:
         }  # fmt: skip
 
     def _lanes_by_broker(self, sources: Ints) -> dict[str, Ints]:
-        """The rings that each broker reads: of the links that reach it, then of its timers."""
+        """The rings that each broker reads: of the links that reach it, then of its timers and its post."""
         brokers = self.local.size
         own = 1 if self._described is None else 2  # the order of a post is that of its first row
         behind = np.repeat(self.table.in_start[1:], own)
