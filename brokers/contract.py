@@ -129,6 +129,7 @@ class Kind(ABC):
     offers: ClassVar[frozenset[int]] = frozenset()
     replacements: ClassVar[frozenset[int]] = frozenset()  # changes that take the place of the last with their word
     tables: ClassVar[Mapping[str, Table]] = {}  # trace tables of this kind's own, written by `Out.record`
+    announced: frozenset[int] = frozenset()  # types that the protocol of a service `announces`, for metrics
     Params: ClassVar[type[BaseModel]]
 
     def __init_subclass__(cls, **more: Any) -> None:
@@ -490,6 +491,8 @@ class ShardProtocol(ABC):
     hands_over: ClassVar[bool] = False  # whether `plain` hands over what came for a client that was away
     frugal: ClassVar[bool] = False  # on a tree a publication goes over a link only if somebody behind may get it
     resends: ClassVar[bool] = False  # whether a publication may rightly go over a link once more
+    # Types of its messages whose body stands for a publication, so that losing one excuses, and does not carry it.
+    announces: ClassVar[frozenset[int]] = frozenset()
     requires: ClassVar[Mapping[str, Any]] = {}  # what the parameters of its kind have to say
     hears_faults: ClassVar[bool] = False  # whether `handle` gets events of the kind FAULT
     # Whether `handle` gets them for brokers that come back without what they knew, and forgets it (the word of a
@@ -650,6 +653,8 @@ class BrokerProtocol(ABC):
     hands_over: ClassVar[bool] = False  # whether it heeds `env.sessions`
     frugal: ClassVar[bool] = False  # on a tree a publication goes over a link only if somebody behind may get it
     resends: ClassVar[bool] = False  # whether a publication may rightly go over a link once more
+    # Types of its messages whose body stands for a publication, so that losing one excuses, and does not carry it.
+    announces: ClassVar[frozenset[int]] = frozenset()
     requires: ClassVar[Mapping[str, Any]] = {}  # what the parameters of its kind have to say
     state_version: ClassVar[int] = 1  # goes up when `load` would misread what `state` gave before
     # What attributes hold beside plain data: classes of records, functions that an `Aside` computes.

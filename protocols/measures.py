@@ -1,8 +1,9 @@
 """What routing costs, measured of any service that names it: `metrics: [tables.mean, links.control, waste]`.
 
-A message over a link *carries a publication* if its body is one, or stands for one; all others are control. Of a
-message that carries a publication, *waste* is what brought it to nobody: neither to a client where it arrived, nor,
-by any message that followed from there, to one further on; and what came as something of its type had come before.
+A message over a link *carries a publication* if its body is one, or stands for one and is no mere word of it (a type
+that its protocol `announces`); all others are control. Of a message that carries a publication, *waste* is what brought
+it to nobody: neither to a client where it arrived, nor, by any message that followed from there, to one further on; and
+what came as something of its type had come before.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ _ACTS = {
     "publications": ("time_ns",), "changes": ("issued_ns",), "faults": ("begin_ns", "end_ns"),
     "stays": ("begin_ns", "end_ns"),
 }  # fmt: skip
-_HOPS = {"hops": ("link", "body"), "publications": ("publication",)}
+_HOPS = {"hops": ("link", "body", "type"), "publications": ("publication",)}
 _WAYS = {
     "hops": ("link", "body", "time_ns", "broker", "source", "type"), "publications": ("publication", "broker"),
     "deliveries": ("publication", "broker"),
@@ -79,12 +80,12 @@ def _acted(tables: Tables) -> int:
 
 def carried(tables: Tables, kind: Kind) -> int:
     """Messages over links that carried publications."""
-    return int(_carrying(tables).sum())
+    return int(_carrying(tables, kind).sum())
 
 
 def control(tables: Tables, kind: Kind) -> int:
     """Messages over links that carried none."""
-    return int((~_carrying(tables) & (tables["hops"]["link"] >= 0)).sum())
+    return int((~_carrying(tables, kind) & (tables["hops"]["link"] >= 0)).sum())
 
 
 def control_per_change(tables: Tables, kind: Kind) -> float | None:
@@ -95,7 +96,7 @@ def control_per_change(tables: Tables, kind: Kind) -> float | None:
 
 def waste(tables: Tables, kind: Kind) -> float | None:
     """The share of messages that carried publications and brought them to nobody."""
-    rows = np.flatnonzero(_carrying(tables))
+    rows = np.flatnonzero(_carrying(tables, kind))
     if not rows.size:
         return None
     hops, published, deliveries = tables["hops"], tables["publications"], tables["deliveries"]
@@ -134,10 +135,10 @@ def stretch(tables: Tables, kind: Kind) -> float | None:
     return float(np.mean(found)) if found else None
 
 
-def _carrying(tables: Tables) -> NDArray[np.bool_]:
+def _carrying(tables: Tables, kind: Kind) -> NDArray[np.bool_]:
     hops = tables["hops"]
     known: NDArray[np.bool_] = np.isin(hops["body"], tables["publications"]["publication"])
-    return known & (hops["link"] >= 0)
+    return known & (hops["link"] >= 0) & ~np.isin(hops["type"], sorted(kind.announced))
 
 
 _SAMPLES = {"samples": ("entries",)}

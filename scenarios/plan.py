@@ -272,6 +272,9 @@ def _fingerprint(overlay: Overlay) -> str:
         digest.update(getattr(overlay, column).astype("<f8" if column == "loss" else "<i8").tobytes())
     if overlay.latent is not None:
         digest.update(overlay.latent.tobytes() + str(overlay.open_most).encode())
+    if overlay.described is not None:
+        digest.update(f"{overlay.described.delay!r} {overlay.open_most}".encode())
+        digest.update(overlay.position.astype("<f8").tobytes())
     if overlay.bursts is not None:
         digest.update(overlay.bursts.astype("<f8").tobytes())
     return digest.hexdigest()

@@ -12,12 +12,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cached_property
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from topology.errors import TopologyError
+from topology.numbers import Numbers
+
+if TYPE_CHECKING:
+    from topology.described import Described
 
 NEVER = 2**62
 BURSTS = 4  # columns of `Overlay.bursts`
@@ -50,7 +54,8 @@ class Overlay:
     region: NDArray[np.int64] | None = None  # by broker, where the topology has regions
     on_globe: bool = False  # positions are degrees
     latent: NDArray[np.bool_] | None = None  # by link, whether it carries nothing until somebody opens it
-    open_most: int = 0  # how many of them a broker may have open at once; 0: any number
+    described: Described | None = None  # what links are like that brokers without one may open
+    open_most: int = 0  # how many latent ones a broker may have open at once; 0: any number
 
     def __post_init__(self) -> None:
         n, size = len(self.names), len(self.link_a)
@@ -119,7 +124,12 @@ class Overlay:
     @property
     def has_latent(self) -> bool:
         """Whether the network may get more links than it has."""
-        return self.latent is not None
+        return self.latent is not None or self.described is not None
+
+    @cached_property
+    def numbers(self) -> Numbers:
+        """The numbers of directed links that are described."""
+        return Numbers(2 * self.links, self.nodes)
 
     @cached_property
     def is_tree(self) -> bool:

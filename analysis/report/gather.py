@@ -17,6 +17,7 @@ from analysis.report.sampling import Sample
 from analysis.spark.graph import Network
 from analysis.spark.trace import Service, services_of
 from brokers.contract import MESSAGE
+from brokers.engine.linkrows import COLUMN
 from brokers.engine.parts import reading
 from brokers.engine.runfolder import RunFolder
 from brokers.engine.trace_schema import TABLES
@@ -175,6 +176,8 @@ def blocks(run: RunFolder, table: str, columns: Sequence[str]) -> Iterator[Rows]
                         told = f"{part.relative_to(run.path)} has nothing in a row of column {name!r}"
                         raise RunDamaged.at(run.path, told)
                 rows = {name: batch.column(name).to_numpy(zero_copy_only=False).astype(np.int64) for name in columns}
+                if run.link_rows is not None and COLUMN in rows:
+                    rows[COLUMN] = run.link_rows.rows(rows[COLUMN])
                 for name, (least, limit) in limits.items():
                     if name in rows and rows[name].size and not least <= rows[name].min() <= rows[name].max() < limit:
                         raise RunDamaged.at(run.path, f"table {table!r} has a {name} that is none of {limit}")

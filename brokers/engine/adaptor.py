@@ -81,6 +81,8 @@ class PlainAdaptor(ShardProtocol):
         shortest = np.full(self.env.brokers, NEVER, np.int64)
         for b, broker in self.brokers.items():
             shortest[b] = broker.timer_min_ns
+        if self._opening and self.env.latent.told is not None:
+            shortest[list(self.brokers)] = np.minimum(shortest[list(self.brokers)], self.env.latent.told.shortest_ns)
         declared = {broker.timer_min_ns for b, broker in self.brokers.items() if b != self.env.server}
         if len(declared) > 1:
             # Else whether a timer is too short would depend on which brokers share a shard.
@@ -311,7 +313,8 @@ def _load_opened(node: Node, links: Any) -> None:
         if links:
             raise BadState("it has opened links, and there are none to open")
         return
-    if not set(links) <= set(node.latent) or len(set(links)) < len(links):
+    opened = links[::2]
+    if len(links) % 2 or not all(link in node.latent for link in opened) or len(set(opened)) < len(opened):
         raise BadState("it has opened links that are not latent, or one twice")
     node.load_opened(links)
 

@@ -34,7 +34,7 @@ from brokers.engine.inputs import Inputs
 from brokers.engine.links import Links
 from brokers.engine.model import Model, ServiceSpec, protocol_class, why_plain
 from brokers.engine.movers import Movers
-from brokers.engine.notices import Notices
+from brokers.engine.notices import Notices, of_peers
 from brokers.engine.outages import Outages
 from brokers.engine.served import Served
 from brokers.errors import BrokerlabError, InvalidInput, ProtocolFault
@@ -116,6 +116,7 @@ class Services:
             self._leaves = model.stays.leaves(model.client_broker.size)
             self.inputs.movers = Movers(model.stays, self.kinds, local, model.client_broker, model.duration_ns)
         self._keeping = np.array([bool(spec.protocol_class.hands_over) for spec in model.services])
+        self._told = of_peers(outages, model.faults.detect_ns)
         self.protocols: list[ShardProtocol] = []
         self.loads: Loads | None = None  # what protocols may see of their brokers' load, once there is something
         for i, spec in enumerate(model.services):
@@ -198,7 +199,7 @@ class Services:
             forgetful=model.faults.forgetful,
             unsure=model.faults.forgetful or bool(model.limits),
             loads=self._loads,
-            latent=Latent.of(model.overlay, self._links),
+            latent=Latent.of(model.overlay, self._links, self._told),
             sessions=self._sessions,
         )
         protocol = protocol_class(spec)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
@@ -9,7 +11,7 @@ from brokers.registry import load
 from protocols import measures
 from protocols.registry import METRICS
 
-KIND = None
+KIND = SimpleNamespace(announced=frozenset())
 
 
 def columns(**lists):
@@ -39,6 +41,15 @@ def test_what_carries_a_publication_is_told_from_what_does_not():
     assert measures.carried(TABLES, KIND) == 3
     assert measures.control(TABLES, KIND) == 1
     assert measures.control_per_change(TABLES, KIND) == 0.5
+
+
+def test_word_of_a_publication_is_control_and_no_waste():
+    hops = {name: np.append(column, {"link": 4, "body": 100, "time_ns": 25, "broker": 2, "source": 3, "type": 16}[name])
+            for name, column in HOPS.items()}  # fmt: skip
+    tables, kind = {**TABLES, "hops": hops}, SimpleNamespace(announced=frozenset({16}))
+    assert (measures.carried(tables, kind), measures.control(tables, kind)) == (3, 2)
+    assert measures.carried(tables, KIND) == 4
+    assert measures.waste(tables, kind) == measures.waste(TABLES, KIND) < measures.waste(tables, KIND)
 
 
 def test_waste_is_what_led_to_nobody():
