@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from brokers import attackers
 from brokers.contract import NEVER, LinkTable
 from brokers.engine import layout as L
 from brokers.engine.change_rows import changes_of, dependencies_of
@@ -126,6 +127,8 @@ def write_tables(
             writer.write("faults", **fault_columns(model.faults))
         if model.stays is not None:
             writer.write("stays", **_stays(model.stays, model.overlay.nodes))
+        if any(service.attackers for service in model.services):
+            writer.write("attackers", **attackers.columns([service.attackers for service in model.services]))
         service, attribute, code, text = rows_of(model.services)
         if text and writer.wants("words"):
             writer.write(
