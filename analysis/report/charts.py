@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from analysis.report.gather import LATENCY_BINS, STRETCHES, Array, Gathered
+from analysis.report.scores import pictures
 from analysis.report.svg import Axis, Line, Shade, lines, stacked
 from analysis.report.words import number, plain, share, time
 from analysis.ways.told import CUT, DOWN, SLOW
@@ -67,6 +68,8 @@ def _charts(found: Gathered) -> Iterator[Chart]:
             yield _traffic(found, names)
     if counts.get("sampled_ns") is not None and counts["sampled_ns"].size:
         yield from _sampled(found, names, seconds)
+    for each in pictures(found.run, names, seconds.axis, seconds.shades):
+        yield Chart(*each)
 
 
 class _Seconds:

@@ -44,7 +44,7 @@ def scores_over_time(tables: Tables) -> list[Series]:
         when, score = np.split(mine["time_ns"], begins[1:]), np.split(mine["score"], begins[1:])
         low, median, high = np.array([np.percentile(each, [5, 50, 95]) for each in score]).T
         share = np.bincount(mine["turn"], mine["mesh"], in_meshes.size)[turns] / np.maximum(1, in_meshes[turns])
-        name = f"{entry}: {named[entry]}" if entry else HONEST
+        name = f"{entry}: {named.get(entry, entry)}" if entry else HONEST
         found.append(Series(name, np.array([int(np.median(each)) for each in when]), low, median, high, share))
     return found
 
