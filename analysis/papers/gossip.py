@@ -192,8 +192,8 @@ def testnet(report: Told) -> None:
         )  # fmt: skip
     report.text(
         f"{count:,} of the 36,000 publications that were measured. At m = 2 up to 246 of them were lost by "
-        "queues of 32 places in each process, which are not modelled here; nor is the time of processes that share a "
-        "host, which the worst of 4.573 s may be."
+        "queues of 32 places in each process: see `queues`. The time of processes that share a host, which the worst "
+        "of 4.573 s may be, is not modelled."
     )
 
 

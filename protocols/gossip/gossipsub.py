@@ -137,7 +137,7 @@ class GossipSub(Talking):
             if message.type in (JOINED, LEFT):
                 self.neighbour_said(message)
             elif message.link in self.direct or not self.is_below(message.link, "graylist"):
-                _HANDLERS[message.type](self, message)
+                getattr(self, _HANDLERS[message.type])(message)
 
     def ring(self, message: Message) -> None:
         if message.type == HEARTBEAT:
@@ -587,11 +587,11 @@ class GossipSub(Talking):
 
 
 _HANDLERS = {
-    PUBLISH: GossipSub.payload_came,
-    IHAVE: GossipSub.ihave_came,
-    IWANT: GossipSub.iwant_came,
-    GRAFT: GossipSub.graft_came,
-    PRUNE: GossipSub.prune_came,
-    IDONTWANT: GossipSub.idontwant_came,
+    PUBLISH: "payload_came",
+    IHAVE: "ihave_came",
+    IWANT: "iwant_came",
+    GRAFT: "graft_came",
+    PRUNE: "prune_came",
+    IDONTWANT: "idontwant_came",
 }
 
