@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from analysis.report.one import report_of
 from brokers.engine.simulate import simulate
 from scenarios.commands.list import names_of
 from scenarios.loader import loads
@@ -129,3 +130,17 @@ def test_a_run_with_attackers_is_the_same_on_shards_and_tells_who_they_were(tmp_
     keys = [("broker", "ascending"), ("time_ns", "ascending"), ("neighbour", "ascending"), ("topic", "ascending")]
     assert scores[0].num_rows > 500 and scores[0].sort_by(keys).equals(scores[1].sort_by(keys))
     assert all(0 < ran[0].metrics["services"]["news"][name] <= 1 for name in ("honest.delivered", "meshes.attackers"))
+    page = report_of(ran[0].folder)
+    assert "news: scores of neighbours" in page and "6: covert-flash, median" in page
+    assert "news: whom honest meshes lead to" in page
+
+
+def test_what_is_told_of_how_publications_spread_is_told_of_gossipsub(tmp_path):
+    names = (
+        "hops.last, hops.most, hops.half, hops.nearly, redundancy, duplicates.per_delivery, "
+        "control.bytes_per_payload_byte, time_to_all_ms, tables.mean, tables.churn"
+    )
+    done = run(scenario("", metrics=f"[{names}]"), engine="inline", out=str(tmp_path))
+    found = {name: done.metrics["services"]["news"][name] for name in names.split(", ")}
+    assert all(value is not None for value in found.values())
+    assert found["hops.last"] >= found["hops.half"] >= 1 < found["redundancy"] and found["tables.mean"] > 3
