@@ -67,8 +67,3 @@ def columns(services: Sequence[Sequence[AttackSpec]]) -> dict[str, Any]:
         "service": np.array(service, np.int16), "broker": np.array(broker, np.int32),
         "entry": np.array(entry, np.int16), "behaviour": np.array(name, object),
     }  # fmt: skip
-
-
-def derives(behaviour: Any, protocol: Any) -> bool:
-    """Whether a behaviour is one of a protocol: of its author's form, where it has another beside it."""
-    return issubclass(behaviour, getattr(protocol, "plain", None) or protocol)

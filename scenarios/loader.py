@@ -14,7 +14,6 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from brokers import names
-from brokers.attackers import derives
 from brokers.errors import InvalidInput
 from brokers.kinds import KindManifest, kinds_of, kinds_told
 from brokers.metrics import Metric
@@ -295,7 +294,7 @@ class _Names:
             found = self.find("behaviours", each, "behaviour", at) if isinstance(each, dict) else None
             if found is None:
                 continue
-            if protocol is not None and not derives(found.object, protocol.object):
+            if protocol is not None and not _derives(found.object, protocol.object):
                 message = f"{each['behaviour']!r} is a behaviour of another protocol, not of {section['protocol']!r}"
                 self.document.problem((*at, "behaviour"), message)
             params = self.parameters(found.object.Params, each, Attackers, at)
@@ -432,6 +431,11 @@ class _Names:
             self.document.problem((*at, "clients"), message)
             return None
         return name
+
+
+def _derives(behaviour: Any, protocol: Any) -> bool:
+    """Whether a behaviour is one of a protocol: of its author's form, where it has another beside it."""
+    return issubclass(behaviour, getattr(protocol, "plain", None) or protocol)
 
 
 def _with_programs_by_name(section: dict[str, Any]) -> dict[str, Any]:

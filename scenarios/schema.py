@@ -27,7 +27,6 @@ from pydantic import (
     model_validator,
 )
 
-from brokers import attackers
 from brokers.kinds import own_tables
 from brokers.metrics import Metric
 from brokers.names import Found
@@ -386,6 +385,8 @@ class ResolvedService:
     @property
     def own_tables(self) -> dict[str, Any]:
         """The tables that the service adds to a trace."""
+        from brokers import attackers
+
         tables = own_tables(self.kind.object, self.protocol.object)
         return {**tables, **attackers.TABLES} if self.attackers else tables
 
