@@ -365,6 +365,7 @@ class ShardEnv:
     latent: Any = None  # the links that may arise (`brokers.arising.Latent`); None: none
     loads: Any = None  # () -> the load of brokers (`brokers.load.Loads`)
     sessions: Sessions | None = None  # what is kept for clients that are away; None: nothing
+    attackers: NDArray[np.int16] | None = None  # by broker the number of its entry there, from 1; None: none attacks
 
     @property
     def brokers(self) -> int:
@@ -657,6 +658,7 @@ class BrokerProtocol(ABC):
     announces: ClassVar[frozenset[int]] = frozenset()
     requires: ClassVar[Mapping[str, Any]] = {}  # what the parameters of its kind have to say
     state_version: ClassVar[int] = 1  # goes up when `load` would misread what `state` gave before
+    own_tables: ClassVar[Mapping[str, Table]] = {}  # trace tables beside those of its kind, written by `node.record`
     # What attributes hold beside plain data: classes of records, functions that an `Aside` computes.
     keeps: ClassVar[tuple[Any, ...]] = ()
     remade: ClassVar[tuple[str, ...]] = ()  # attributes that no checkpoint keeps: `__init__` or `load` makes them anew

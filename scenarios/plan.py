@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 
 from brokers.errors import InvalidInput
 from brokers.programs import spelling
-from scenarios.adversities import faults_of, limits_of, notes_of, stays_of
+from scenarios.adversities import attackers_of, faults_of, limits_of, notes_of, stays_of
 from scenarios.checks import (
     check_promises,
     check_samples,
@@ -100,6 +100,7 @@ def resolve(scenario: Scenario) -> Model:
                 cost=service.section.cost.model_dump(),
                 sources=sources,
                 server=-1 if service.server is None else server_of[service.server],
+                attackers=attackers_of(scenario, i, service, brokers),
             )
         )
     parts = {**scenario.model_parts(), "overlay": _fingerprint(overlay), "files": files}

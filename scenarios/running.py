@@ -369,5 +369,7 @@ def _names_as_they_were(scenario: Scenario, told: Sequence[Mapping[str, Any]], t
             name = service.index_name if key == "index" else getattr(service.section, key)
             if name is not None:
                 names.found_again(group, name, was.get(key), trust=trust, folder=Path(scenario.folder))
+        for attackers, target in zip(service.attackers, was.get("attackers", ())):
+            names.found_again("behaviours", attackers.section.behaviour, target, trust=trust)
         for source, target in zip(service.sources, was.get("workload", ())):
             names.found_again("workloads", source.name, target, trust=trust)

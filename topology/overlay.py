@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
+from fnmatch import fnmatchcase
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -139,6 +140,16 @@ class Overlay:
     def broker(self, reference: str | int) -> int:
         """The number of the broker with this name or number; see `broker_number`."""
         return broker_number(reference, {name: b for b, name in enumerate(self.names)}, "broker")
+
+    def brokers_like(self, reference: str | int) -> list[int]:
+        """The brokers whose names are like `b*`; of any other reference the one that it means."""
+        names = self.names[: self.brokers]
+        if not isinstance(reference, str) or "*" not in reference or reference in names:
+            return [self.broker(reference)]
+        found = [number for number, name in enumerate(names) if fnmatchcase(name, reference)]
+        if not found:
+            raise TopologyError(f"broker: no broker has a name like {reference!r}")
+        return found
 
 
 def adjacency(n: int, link_a: NDArray[np.int32], link_b: NDArray[np.int32]) -> Adjacency:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from brokers import attackers
 from brokers.contract import NEVER, LinkTable
 from brokers.engine import layout as L
 from brokers.engine.change_rows import changes_of, dependencies_of
@@ -67,7 +68,7 @@ def combine(model: Model, results: list[ShardResult]) -> Result:
 def so_far(
     model: Model, results: Sequence[Standing]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64], dict[str, Any]]:
-    """State of brokers and links, the links that arose, and what network and services measured, at any window's border."""
+    """State of brokers and links, the links that arose, and what was measured, at any window's border."""
     brokers = len(model.overlay.names)
     links = 2 * model.overlay.link_a.size
     state = np.zeros((brokers, L.BROKER_STATE), np.int64)
@@ -145,6 +146,8 @@ def write_tables(
             writer.write("faults", **fault_columns(model.faults))
         if model.stays is not None:
             writer.write("stays", **_stays(model.stays, model.overlay.nodes))
+        if any(service.attackers for service in model.services):
+            writer.write("attackers", **attackers.columns([service.attackers for service in model.services]))
         service, attribute, code, text = rows_of(model.services)
         if text and writer.wants("words"):
             writer.write(

@@ -210,12 +210,12 @@ class Tracing:
             self._trace.write("losses", **gone, reason=reason[~doubled].astype(np.int8), client=nobody)
 
     def record(self, table: str, event: Any, service: int, columns: dict[str, Any]) -> None:
-        """Rows of a kind's own table."""
-        declared = self._services.kinds[service].tables
+        """Rows of a table of a kind's or protocol's own."""
+        declared = self._services.tables[service]
         if table not in declared:
             raise ProtocolFault(
-                f"service {self._services.name(service)!r} writes to the trace table {table!r}, which its kind "
-                f"does not declare (it declares {', '.join(declared) or 'none'})"
+                f"service {self._services.name(service)!r} writes to the trace table {table!r}, which neither "
+                f"its kind nor its protocol declares (they declare {', '.join(declared) or 'none'})"
             )
         if not self._trace.wants(table):
             return
