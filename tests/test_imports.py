@@ -47,7 +47,11 @@ BY_STRING = {
     "scenarios.commands.reproduce": {"analysis.papers.registry", "analysis.papers.report"},
     "scenarios.commands.warm": {"analysis.warm.compiling"},
     "scenarios.hunt.telling": {"analysis.ways.findings"},
+    # What a notebook shows of a run, a sweep and a comparison is made when it is shown.
+    "scenarios.many.carry": {"analysis.frames.showing"},
+    "scenarios.many.compare": {"analysis.frames.showing"},
     "scenarios.many.expect": {"analysis.spark.audit", "analysis.spark.session"},
+    "scenarios.running": {"analysis.frames.showing"},
 }
 _TARGET = re.compile(rf"((?:{'|'.join(PACKAGES)})(?:\.\w+)+)(?::\w+(?:\.\w+)*)?")
 
