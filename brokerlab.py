@@ -24,6 +24,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from analysis.export.making import export
     from analysis.frames.opening import open
     from analysis.report.making import report
     from analysis.spark.aggregates import analyze
@@ -55,6 +56,7 @@ _HOMES = {
     "analyze": "analysis.spark.aggregates:analyze",
     "explain": "analysis.spark.explain:explain",
     "report": "analysis.report.making:report",
+    "export": "analysis.export.making:export",
     # many runs
     "repeat": "scenarios.many.carry:repeat",
     "sweep": "scenarios.many.carry:sweep",
@@ -87,6 +89,7 @@ __all__ = [
     "compare",
     "diff",
     "explain",
+    "export",
     "load_scenario",
     "names",
     "open",

@@ -87,10 +87,15 @@ def period(run: RunFolder, table: str, since: str | int | None, until: str | int
 def time_column(run: RunFolder, table: str) -> str:
     """The column that says when a row of a table was."""
     names = _schema(run, table).names
-    for name in _TIMES:
-        if name in names:
-            return name
-    raise InvalidInput(f"table {table!r} has no time to go by; it has {', '.join(names)}")
+    found = next((name for name in _TIMES if name in names), None)
+    if found is None:
+        raise InvalidInput(f"table {table!r} has no time to go by; it has {', '.join(names)}")
+    return found
+
+
+def is_timed(run: RunFolder, table: str) -> bool:
+    """Whether there is such a column."""
+    return not set(_TIMES).isdisjoint(_schema(run, table).names)
 
 
 def nanoseconds(moment: str | int, what: str) -> int:

@@ -98,6 +98,11 @@ class Names:
         place = {name: at for at, name in enumerate(names)}
         return names, np.array([place[name] for name in told], np.int64)
 
+    def type_names(self, types: Any, service: Any, kind: Any) -> list[str]:
+        """What types of messages are called, those of timers by number."""
+        found: list[str] = self._types(types, service, kind).to_pylist()
+        return found
+
     def _types(self, ids: Any, service: Any, kind: Any) -> Any:
         names, which = self._type_names
         is_timer = 0 if kind is None else _ints(kind) == _TIMER
@@ -133,8 +138,8 @@ class Names:
 
 
 def _ints(ids: Any) -> NDArray[np.int64]:
-    found: NDArray[np.int64] = ids.to_numpy(zero_copy_only=False).astype(np.int64)
-    return found
+    found: NDArray[np.int64] = ids if isinstance(ids, np.ndarray) else ids.to_numpy(zero_copy_only=False)
+    return found.astype(np.int64)
 
 
 def _unless_missing(ids: Any, told: Any) -> Any:
@@ -148,7 +153,7 @@ def _chosen(run: RunFolder, ids: Any, names: Sequence[str]) -> pa.Array:
     """Names by number, as a dictionary."""
     import pyarrow as pa
 
-    at = _within(run, ids if isinstance(ids, np.ndarray) else _ints(ids), len(names), least=-1)
+    at = _within(run, _ints(ids), len(names), least=-1)
     return pa.DictionaryArray.from_arrays(pa.array(at.astype(np.int32), mask=at < 0), pa.array(names, pa.string()))
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from analysis.frames.conditions import Condition, both, condition_of, period, time_column
+from analysis.frames.conditions import Condition, both, condition_of, is_timed, period, time_column
 from analysis.frames.naming import Names
 from brokers.engine.parts import reading
 from brokers.engine.runfolder import RunFolder
@@ -76,6 +76,11 @@ class Table:
         `trust` imports kinds from outside, whose types have no names else.
         """
         return replace(self, names=Names(self.run, trust))
+
+    @property
+    def is_timed(self) -> bool:
+        """Whether its rows have a time, so that a stretch of time can be asked for."""
+        return is_timed(self.run, self.name)
 
     def _only(self, wanted: Condition | None) -> Table:
         return replace(self, condition=both(self.condition, wanted))
@@ -181,25 +186,38 @@ class Table:
             return ds.dataset(parts, schema=schema, format=form)
 
     def _batches(self, dataset: Any) -> Iterator[pa.RecordBatch]:
+        for group in self._groups(dataset):
+            with self._reading():
+                read = self._decoded(group)
+            for batch in read:
+                for name, column in zip(batch.schema.names, batch.columns):
+                    if column.null_count:
+                        told = f"table {self.name!r} has nothing in a row of column {name!r}"
+                        raise RunDamaged.at(self.run.path, told)
+                if batch.num_rows:
+                    yield batch if self.names is None else self.names.named(self.name, batch)
+
+    def _groups(self, dataset: Any) -> Iterator[Any]:
+        """Groups of rows that may hold what is asked for, one by one: a scan of them all at once reads far ahead."""
+        wanted = None if self.condition is None else self.condition.expression
+        with self._reading():
+            fragments = list(dataset.get_fragments(filter=wanted))
+        for fragment in fragments:
+            with self._reading():
+                groups = fragment.split_by_row_group(filter=wanted, schema=dataset.schema)
+            yield from groups
+
+    def _decoded(self, group: Any) -> list[pa.RecordBatch]:
         import pyarrow as pa
 
-        with self._reading():
-            # Arrow's own pool keeps what it once had; this one gives it back, so that ten million rows take little more
-            # memory than what they are.
-            read = dataset.scanner(
-                columns=list(self.columns), filter=None if self.condition is None else self.condition.expression,
-                batch_size=GROUP_ROWS, batch_readahead=1, fragment_readahead=1, memory_pool=pa.system_memory_pool(),
-            ).to_batches()  # fmt: skip
-        while True:
-            with self._reading():
-                batch = next(read, None)
-            if batch is None:
-                return
-            for name, column in zip(batch.schema.names, batch.columns):
-                if column.null_count:
-                    raise RunDamaged.at(self.run.path, f"table {self.name!r} has nothing in a row of column {name!r}")
-            if batch.num_rows:
-                yield batch if self.names is None else self.names.named(self.name, batch)
+        # Arrow's own pool keeps what it once had; this one gives it back, so that ten million rows take little more
+        # memory than what they are.
+        scanner = group.scanner(
+            schema=self._stored, columns=list(self.columns),
+            filter=None if self.condition is None else self.condition.expression,
+            batch_size=GROUP_ROWS, memory_pool=pa.system_memory_pool(),
+        )  # fmt: skip
+        return list(scanner.to_batches())
 
     def _times(self, column: str) -> Iterator[NDArray[np.int64]]:
         """When the rows were, batch by batch."""
