@@ -45,7 +45,7 @@ BY_STRING = {
     "scenarios.commands.explain": {"analysis.spark.explain", "analysis.ways.picturing"},
     "scenarios.commands.export": {"analysis.export.making"},
     "scenarios.commands.report": {"analysis.report.making"},
-    "scenarios.commands.reproduce": {"analysis.papers.registry", "analysis.papers.report"},
+    "scenarios.commands.reproduce": {"analysis.papers.registry", "analysis.papers.reproducing"},
     "scenarios.commands.warm": {"analysis.warm.compiling"},
     "scenarios.hunt.telling": {"analysis.ways.findings"},
     # What a notebook shows of a run, a sweep and a comparison is made when it is shown.

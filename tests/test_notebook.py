@@ -1,4 +1,4 @@
-"""The notebook of the docs is run, cell by cell, as a script: nbclient would bring a kernel and twenty packages for that."""
+"""The notebook of the docs is run, cell by cell, as a script: nbclient would bring a kernel and twenty packages."""
 
 from __future__ import annotations
 

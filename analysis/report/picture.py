@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import re
-
 import numpy as np
 
 from analysis.report.charts import charts
 from analysis.report.gather import Array, gather
 from analysis.report.maps import map_parts
-from analysis.report.page import asset
+from analysis.report.page import alone
 from analysis.report.places import places
 from analysis.report.svg import HEIGHT, WIDTH, document, tag, text
 from analysis.report.words import plain
@@ -33,7 +31,7 @@ def picture(run: RunFolder, *, trust: bool = False) -> str:
     beside = [each for each in charts(found) if _is_wanted(each.svg)][:_BESIDE]
     width, height = _MAP + (WIDTH if beside else 0) + 16, max(_MAP, _BESIDE * HEIGHT) + 34
     parts = [
-        tag("style", _style()), tag("rect", class_="back", width=f"{width:.0f}", height=f"{height:.0f}"),
+        tag("rect", class_="back", width=f"{width:.0f}", height=f"{height:.0f}"),
         text(8, 20, title, class_="title"),
         tag("g", "".join(map_parts(_TITLE, where, found.network, links, brokers, _MAP)), transform="translate(0 34)"),
     ]  # fmt: skip
@@ -42,7 +40,7 @@ def picture(run: RunFolder, *, trust: bool = False) -> str:
         parts.append(inner)
     told = f"{found.network.brokers} brokers and servers, {found.network.links} links; the busiest link carried "
     told += f"{int(np.max(links, initial=0)):,} messages."
-    return document(title, told, parts, width, height) + "\n"
+    return alone(document(title, told, parts, width, height))
 
 
 def small_picture(run: RunFolder, size: float, *, trust: bool = False) -> str:
@@ -51,7 +49,7 @@ def small_picture(run: RunFolder, size: float, *, trust: bool = False) -> str:
     links, brokers = _messages(run)
     parts = map_parts(_TITLE, places(run, network, trust=trust), network, links, brokers, size)
     back = tag("rect", class_="back", width=f"{size:.0f}", height=f"{size:.0f}")
-    return document(plain(run.manifest["name"]), "", [tag("style", _style()), back, *parts], size, size)
+    return alone(document(plain(run.manifest["name"]), "", [back, *parts], size, size))
 
 
 def _messages(run: RunFolder) -> tuple[Array, Array]:
@@ -61,10 +59,6 @@ def _messages(run: RunFolder) -> tuple[Array, Array]:
         for name, key in (("links", "link"), ("brokers", "broker"))
     )
     return links, brokers
-
-
-def _style() -> str:
-    return re.sub(r"/\*.*?\*/", "", asset("drawing.css"), flags=re.S).replace("svg ", "").replace("\n", " ")
 
 
 def _is_wanted(svg: str) -> bool:
