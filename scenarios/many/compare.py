@@ -99,6 +99,7 @@ class Comparison:
     runs: tuple[tuple[str, ...], ...]
     sections: tuple[Section, ...]
     notes: tuple[str, ...]
+    variants: tuple[Mapping[str, Any], ...] = ()  # what each varies: path -> value
 
     def as_data(self) -> dict[str, Any]:
         """Plain data, for --json."""
@@ -292,6 +293,7 @@ def compare(
         tuple(tuple(sample.run for sample in each) for each in grouped),
         tuple(_sections(grouped, confidence)),
         tuple(notes),
+        tuple(each[0].variant for each in grouped),
     )
 
 

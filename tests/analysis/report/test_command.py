@@ -194,6 +194,27 @@ def test_a_sweep_shows_means_intervals_and_differences(made, tmp_path, capsys):
     capsys.readouterr()
 
 
+def test_two_things_that_vary_are_the_axes_of_a_grid(made, tmp_path):
+    points, measured = [], {}
+    for protocol in ("flooding", "covering"):
+        for nodes in (4, 6, 8):
+            run = made("news", "duration=500 ms", f"topology.nodes={nodes}", f"services.news.protocol={protocol}")
+            shutil.copytree(run.path, tmp_path / "runs" / run.path.name)
+            values = {"services.news.protocol": protocol, "topology.nodes": nodes}
+            points.append({"values": values, "status": "finished", "run": f"runs/{run.path.name}"})
+            measured[str(nodes), protocol] = run.manifest["engine"]["metrics"]["network"]["events"]
+    (tmp_path / "sweep.json").write_text(json.dumps({"points": points[:-1]}))
+    text = report([tmp_path]).read_text("utf-8")
+    (grid,) = re.findall(r'<svg[^>]*aria-label="events \(count\)".*?</svg>', text)
+    cells = re.findall(r"<title>(\d), (\w+): ([\d,]+)</title>", grid)
+    told = {(nodes, protocol): int(value.replace(",", "")) for nodes, protocol, value in cells}
+    del measured["8", "covering"]  # which has not finished
+    assert told == measured
+    levels = {key: int(level) for key, level in zip(told, re.findall(r'class="q(\d)"', grid))}
+    assert levels[max(told, key=told.__getitem__)] == 7 and levels[min(told, key=told.__getitem__)] == 0
+    assert "nodes down, protocol across" in grid
+
+
 def test_the_picture_is_a_whole_svg_with_every_broker(quickstart, tmp_path):
     report([quickstart.path], tmp_path / "r.html", svg=tmp_path / "p.svg")
     root = ElementTree.parse(tmp_path / "p.svg").getroot()
