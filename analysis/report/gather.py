@@ -101,8 +101,8 @@ class Gathered:
         return table in self.run.manifest["tables"]
 
 
-def gather(run: RunFolder, hops_most: int, *, trust: bool = False) -> Gathered:
-    """Look through a run."""
+def gather(run: RunFolder, hops_most: int, *, trust: bool = False, span_ns: int | None = None) -> Gathered:
+    """Look through a run; `span_ns` where its stretches of time are to be those of another."""
     run.check(run.tables())
     notes = []
     try:
@@ -113,7 +113,7 @@ def gather(run: RunFolder, hops_most: int, *, trust: bool = False) -> Gathered:
     hops = run.rows("hops") if "hops" in run.tables() else 0
     network = Network.of(run) if {"links", "brokers"} <= set(run.tables()) else _nowhere()
     sample = Sample.of(max(hops, _deliveries(run) // 2), hops_most)
-    found = Gathered(run, network, kinds, sample, _span(run), notes)
+    found = Gathered(run, network, kinds, sample, span_of(run) if span_ns is None else span_ns, notes)
     found.notes += [
         f"The trace has no table {name}: it needs level {TABLES[name].level}, and the run had {level}."
         for level in [run.manifest["trace_level"]]
@@ -136,7 +136,7 @@ def _nowhere() -> Network:
     return Network((), none, none, none, none, none)
 
 
-def _span(run: RunFolder) -> int:
+def span_of(run: RunFolder) -> int:
     """When the last thing happened that is drawn."""
     import pyarrow.parquet as pq
 

@@ -13,11 +13,27 @@ import pytest
 
 from analysis.report.gather import WANTED
 from analysis.report.making import report
+from analysis.report.two import ways_of
 from scenarios.cli import main
 
 ROOT = Path(__file__).parents[3]
 DICE = random.Random(4)
 SECTIONS = re.compile(r'<section id="([\w-]+)"')
+LINE = """\
+duration: 3 s
+topology: {kind: line, nodes: 4}
+links: {delay: 10 ms}
+clients: {publishers: {count: 4, placement: even}, subscribers: {count: 8, placement: even}}
+services:
+  - name: news
+    kind: content
+    attributes: 2
+    protocol: flooding
+    workload:
+      - {source: subscribe, clients: subscribers, width: 0.5}
+      - {source: publish, clients: publishers, rate: 10/s}
+trace: {level: full}
+"""
 
 
 def sections(file):
@@ -157,7 +173,7 @@ def test_two_runs_show_where_they_part(made, reported):
     b = made("news", "duration=2 s", "services.news.protocol=flooding")
     file = reported(a, b)
     text = file.read_text("utf-8")
-    assert sections(file) == ["differs", "maps", "charts"]
+    assert sections(file) == ["differs", "maps", "ways", "charts"]
     assert "services.news.protocol" in text and "The first difference is the" in text
     assert 'class="first"' in text
     assert 'class="more"' in text and 'class="less"' in reported(b, a).read_text("utf-8")
@@ -171,6 +187,29 @@ def test_runs_of_different_overlays_have_no_map(made, reported):
         "utf-8"
     )
     assert "The two runs are of different overlays" in text
+
+
+def test_of_two_runs_of_a_case_the_ways_that_differ_are_told(tmp_path):
+    """The line is in two for a while, so half of its clients miss what comes from beyond."""
+    from scenarios.running import run
+
+    (tmp_path / "line.yaml").write_text(LINE, encoding="utf-8")
+    cut = "faults={schedule: [{fault: partition, sets: [[b2, b3]], at: 1 s, lasts: 1 s}]}"
+    runs = [run(tmp_path / "line.yaml", engine="inline", overrides=more, out=tmp_path).folder for more in ([], [cut])]
+    ways = ways_of(runs, False)
+    assert ways and {each.only_in for each in ways} == {"A"}
+    assert all("The first broker at which the ways differ is b" in each.said[0] for each in ways)
+    text = report([each.path for each in runs], tmp_path / "both.html").read_text("utf-8")
+    assert "Ways that differ" in text and all(each.said[0][:60] in text for each in ways)
+    maps = re.findall(r'aria-label="B less A: messages, ([^"]+)".*?<figcaption>(\S+) messages over links', text)
+    got = [each.read("hops").to_pydict() for each in runs]
+    change = [sum(link >= 0 and kind == 1 for link, kind in zip(hops["link"], hops["kind"])) for hops in got]
+    assert len(maps) == 6 and sum(int(told.replace(",", "")) for _, told in maps) == change[1] - change[0] < 0
+
+
+def test_of_two_runs_of_other_cases_no_ways_are_told(made):
+    runs = [made("news", "duration=2 s"), made("news", "duration=2 s", "seed=99")]
+    assert ways_of(runs, False) == []
 
 
 def test_a_sweep_shows_means_intervals_and_differences(made, tmp_path, capsys):
