@@ -11,7 +11,7 @@
     ['channels', 'content', 'context', 'spatial', 'topics', 'topk']
 
 Every table of a run is an attribute, a `pyarrow.Table`; docs/trace.md describes them. Of a run that `brokerlab.open`
-opened they are lazy, and go to polars, DuckDB and pandas without a copy (docs/frames.md). A run can be given wherever
+opened they are lazy, and go to polars and DuckDB without a copy (docs/frames.md). A run can be given wherever
 the path of its folder can. What a person can do something about is raised as a `BrokerlabError` that says what.
 
 Each name is imported when it is first used, so that `import brokerlab` costs nothing.

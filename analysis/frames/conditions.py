@@ -54,11 +54,7 @@ def condition_of(
                 f"where: {expression!r} is no expression of pyarrow; say column=value, or as in "
                 "pyarrow.compute.field('time_ns') > 5"
             )
-        try:
-            schema.empty_table().filter(expression)
-        except (pa.ArrowException, TypeError) as error:
-            raise InvalidInput(f"where: {expression}: {one_line(error)}; {table!r} has {_listed(schema)}") from None
-        found = both(found, Condition(expression, str(expression)))
+        found = both(found, _tried(schema, table, Condition(expression, str(expression))))
     for column, wanted in equal.items():
         if column not in schema.names:
             raise InvalidInput(f"where: table {table!r} has no column {column!r}; it has {_listed(schema)}")
@@ -68,8 +64,19 @@ def condition_of(
             there = pa.array(values, schema.field(column).type)
         except (pa.ArrowException, TypeError, OverflowError) as error:
             raise InvalidInput(f"where: {column}={wanted!r}: {one_line(error)}") from None
-        found = both(found, Condition(pc.field(column).isin(there), f"{column}={wanted!r}"))
+        found = both(found, _tried(schema, table, Condition(pc.field(column).isin(there), f"{column}={wanted!r}")))
     return found
+
+
+def _tried(schema: pa.Schema, table: str, wanted: Condition) -> Condition:
+    """A condition that Arrow can ask of a table, tried on one without rows."""
+    import pyarrow as pa
+
+    try:
+        schema.empty_table().filter(wanted.expression)
+    except (pa.ArrowException, TypeError) as error:
+        raise InvalidInput(f"where: {wanted.text}: {one_line(error)}; {table!r} has {_listed(schema)}") from None
+    return wanted
 
 
 def period(run: RunFolder, table: str, since: str | int | None, until: str | int | None) -> Condition | None:

@@ -160,6 +160,8 @@ def test_in_time_gives_every_row_once_in_order(run, rows_most):
         (lambda run: run.deliveries.where(5), "5 is no expression of pyarrow"),
         (lambda run: run.deliveries.where(pc.field("colour") > 5), "FieldRef.Name.colour"),
         (lambda run: run.hops.where(type="publish"), "type='publish'"),
+        (lambda run: run.publications.where(values=[[1.0]]), r"values=\[\[1.0\]\]"),
+        (lambda run: run.hops.where(pc.field("time_ns") > "late"), "where: .time_ns > "),
         (lambda run: run.hops.where(kind="letter"), "there are fault, message, timer"),
         (lambda run: run.links.where(since="2 s"), "table 'links' has no time to go by"),
         (lambda run: run["letters"], "has no table 'letters'"),
