@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-import numpy as np
-
 from analysis.frames.conditions import nanoseconds, service_number
+from analysis.frames.naming import ints
 from analysis.frames.table import Table
-from analysis.report.gather import Array, Rows, checked
+from analysis.report.gather import Rows, checked
 from brokers.engine.runfolder import RunFolder
 from brokers.errors import InvalidInput
 
@@ -51,9 +50,4 @@ class Asked:
     def in_time(self, name: str, columns: tuple[str, ...]) -> Iterator[Rows]:
         """Rows of a table in the order of time, in pieces, whose numbers are such as there can be."""
         for piece in self.table(name).select(*columns).in_time(ROWS_MOST):
-            yield checked(self.run, name, {column: _ints(piece[column]) for column in columns})
-
-
-def _ints(column: object) -> Array:
-    found: Array = column.to_numpy().astype(np.int64)  # type: ignore[attr-defined]
-    return found
+            yield checked(self.run, name, {column: ints(piece[column]) for column in columns})

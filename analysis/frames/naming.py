@@ -105,8 +105,8 @@ class Names:
 
     def _types(self, ids: Any, service: Any, kind: Any) -> Any:
         names, which = self._type_names
-        is_timer = 0 if kind is None else _ints(kind) == _TIMER
-        at = (_ints(service) * 2 + is_timer) * _TYPES + _ints(ids)
+        is_timer = 0 if kind is None else ints(kind) == _TIMER
+        at = (ints(service) * 2 + is_timer) * _TYPES + ints(ids)
         return _chosen(self.run, which[_within(self.run, at, which.size)], names)
 
     def _clients(self, ids: Any) -> Any:
@@ -130,14 +130,15 @@ class Names:
         import pyarrow as pa
         import pyarrow.compute as pc
 
-        at = np.clip(_ints(ids), 0, max(0, self._nodes - 1))
+        at = np.clip(ints(ids), 0, max(0, self._nodes - 1))
         broker = pa.array(self.brokers, pa.string()).take(pa.array(at))
         number = pc.cast(pc.subtract(ids, self._nodes), pa.string())
         client = pc.binary_join_element_wise("client", number, " ")
         return _unless_missing(ids, pc.if_else(pc.less(ids, self._nodes), broker, client))
 
 
-def _ints(ids: Any) -> NDArray[np.int64]:
+def ints(ids: Any) -> NDArray[np.int64]:
+    """A column of whole numbers for NumPy."""
     found: NDArray[np.int64] = ids if isinstance(ids, np.ndarray) else ids.to_numpy(zero_copy_only=False)
     return found.astype(np.int64)
 
@@ -153,7 +154,7 @@ def _chosen(run: RunFolder, ids: Any, names: Sequence[str]) -> pa.Array:
     """Names by number, as a dictionary."""
     import pyarrow as pa
 
-    at = _within(run, _ints(ids), len(names), least=-1)
+    at = _within(run, ints(ids), len(names), least=-1)
     return pa.DictionaryArray.from_arrays(pa.array(at.astype(np.int32), mask=at < 0), pa.array(names, pa.string()))
 
 
