@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from itertools import chain
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -43,7 +44,7 @@ def write_perfetto(asked: Asked, file: BinaryIO, limit: int, *, trust: bool = Fa
     about = {"run": plain(run.path.name, 200), "digest": run.digest, "shown": told}
     file.write(f'{{"displayTimeUnit":"ns","otherData":{_json(about)},"traceEvents":[\n'.encode())
     first = True
-    for event in (*_who(names, slices), *_events(slices, _senders(slices, network), names)):
+    for event in chain(_who(names, slices), _events(slices, _senders(slices, network), names)):
         file.write((b"" if first else b",\n") + event.encode())
         first = False
     file.write(b"\n]}\n")

@@ -57,7 +57,7 @@ class Names:
             return lambda ids: _chosen(self.run, ids, KINDS)
         if f"{table}.{name}" == "losses.reason":
             return lambda ids: _chosen(self.run, ids, REASONS)
-        if name in ("type", "operation") and "service" in columns:
+        if name in ("type", "operation") and {"service", *(["kind"] if table == "hops" else [])} <= set(columns):
             return lambda ids: self._types(ids, columns["service"], columns.get("kind"))
         return lambda ids: ids
 

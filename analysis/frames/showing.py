@@ -28,6 +28,7 @@ BYTES_MOST = 50_000
 _PICTURE_PX, _DRAWN_MOST = 380.0, 250  # brokers; more of them are specks
 _SERVICES_MOST, _EXPECTED_MOST, _ROWS_MOST, _CELL_MOST = 20, 20, 120, 60
 _TEXT_MOST = 16_000  # bytes of tables beside a picture
+_FRAME_BYTES = 100
 _HOLDS = {True: "holds", False: "does not hold", None: NOT_AUDITED}
 
 
@@ -130,4 +131,11 @@ def table_html(rows: Table) -> str:
 
 
 def _framed(parts: Sequence[str]) -> str:
-    return f'<div class="brokerlab">{"".join(parts)}</div>'
+    """All parts, up to the first that would be too much."""
+    shown, more = "", paragraph("More of it is not shown here.")
+    for part in parts:
+        if len(f"{shown}{part}{more}".encode()) > BYTES_MOST - _FRAME_BYTES:
+            shown += more
+            break
+        shown += part
+    return f'<div class="brokerlab">{shown}</div>'

@@ -131,6 +131,8 @@ class Table:
     def in_time(self, rows_most: int) -> Iterator[pa.Table]:
         """Rows in the order of time, about so many together at most, whatever order the file has."""
         column = time_column(self.run, self.name)
+        if column not in self.columns:
+            raise InvalidInput(f"in_time goes by the column {column!r} of table {self.name!r}: select it as well")
         ends = [(int(times.min()), int(times.max())) for times in self._times(column)]
         if not ends:
             return

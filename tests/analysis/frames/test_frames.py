@@ -134,6 +134,11 @@ def test_a_named_table_says_its_schema_and_keeps_its_conditions(run):
     assert 0 < table.num_rows < run.hops.num_rows
 
 
+def test_a_type_has_a_name_only_where_it_is_known_whether_it_is_a_timers(run):
+    told = run.hops.select("type", "service").named().to_arrow()
+    assert told["type"].equals(run.hops.to_arrow()["type"])
+
+
 @pytest.mark.parametrize("rows_most", [7, 100, 10**9])
 def test_in_time_gives_every_row_once_in_order(run, rows_most):
     table = run.deliveries.where(since="1 s", until="2 s", broker=[0, 1, 2])
@@ -164,6 +169,7 @@ def test_in_time_gives_every_row_once_in_order(run, rows_most):
         (lambda run: run.hops.where(pc.field("time_ns") > "late"), "where: .time_ns > "),
         (lambda run: run.hops.where(kind="letter"), "there are fault, message, timer"),
         (lambda run: run.links.where(since="2 s"), "table 'links' has no time to go by"),
+        (lambda run: next(run.hops.select("broker").in_time(9)), "in_time goes by the column 'time_ns'"),
         (lambda run: run["letters"], "has no table 'letters'"),
     ],
 )

@@ -156,6 +156,9 @@ def test_a_comparison_of_many_stays_small(swept):
     many = replace(one, sections=tuple(replace(section, title=f"{HOSTILE}{at}") for at in range(60)))
     looked = Looked(many._repr_html_())
     assert re.search(r"[1-9][\d,]+ metrics and 0 variants are not shown", looked.text)
+    labels = tuple(f"{at}{'&' * 90}" for at in range(2))
+    sections = (replace(section, title="&" * 90, rows=section.rows[:1]),) * 60
+    assert "More of it is not shown here." in Looked(replace(one, labels=labels, sections=sections)._repr_html_()).text
 
 
 def test_a_sweep_whose_table_is_gone_is_refused(swept, tmp_path):
