@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from analysis.export.making import export
     from analysis.frames.opening import open
     from analysis.report.making import report
+    from analysis.report.plotting import plot
     from analysis.spark.aggregates import analyze
     from analysis.spark.audit import audit
     from analysis.spark.explain import explain
@@ -57,6 +58,7 @@ _HOMES = {
     "explain": "analysis.spark.explain:explain",
     "report": "analysis.report.making:report",
     "export": "analysis.export.making:export",
+    "plot": "analysis.report.plotting:plot",
     # many runs
     "repeat": "scenarios.many.carry:repeat",
     "sweep": "scenarios.many.carry:sweep",
@@ -95,6 +97,7 @@ __all__ = [
     "open",
     "open_run",
     "plan",
+    "plot",
     "repeat",
     "report",
     "resume",

@@ -35,6 +35,7 @@ COMMANDS: dict[str, Command] = {
         "scenarios.commands.plan:command", "what a run would take: actors, cut, lookahead, memory"
     ),
     "run": Command("scenarios.commands.run:command", "run a scenario into a run folder"),
+    "watch": Command("scenarios.commands.watch:command", "a run under way, on the terminal"),
     "repeat": Command("scenarios.commands.repeat:command", "run a scenario with several independent seeds"),
     "sweep": Command("scenarios.commands.sweep:command", "run a scenario at every point of what varies"),
     "compare": Command(
@@ -58,6 +59,7 @@ COMMANDS: dict[str, Command] = {
     "export": Command(
         "scenarios.commands.export:command", "a run for other programs: csv, perfetto, pcapng, graphml"
     ),
+    "plot": Command("scenarios.commands.plot:command", "figures of runs and sweeps, for papers and screens"),
     "hunt": Command("scenarios.commands.hunt:command", "look for what is wrong with a protocol, and show it small"),
     "list": Command("scenarios.commands.list:command", "kinds, protocols, topologies, workloads, indexes, …"),
     "calibrate": Command(

@@ -44,6 +44,7 @@ BY_STRING = {
     },
     "scenarios.commands.explain": {"analysis.spark.explain", "analysis.ways.picturing"},
     "scenarios.commands.export": {"analysis.export.making"},
+    "scenarios.commands.plot": {"analysis.report.plotting"},
     "scenarios.commands.report": {"analysis.report.making"},
     "scenarios.commands.reproduce": {"analysis.papers.registry", "analysis.papers.reproducing"},
     "scenarios.commands.warm": {"analysis.warm.compiling"},

@@ -8,6 +8,7 @@ Rules:
   the median over two hundred instants, without what the browser does to show it.
 - Where there is no browser that is said, and nothing is judged by it.
 - Of the largest run its hops are taken to polars as well (`analysis.bench.frames`).
+- Figures are eight kinds that one call of `brokerlab plot` draws as PDF; the baseline is the call for their data alone.
 
 `Sizes` holds everything that may be scaled down; the tests do.
 """
@@ -39,8 +40,10 @@ class Case(NamedTuple):
     made_most_gb: float | None = None
     frames_most_s: float | None = None
     frames_most_times: float | None = None  # the memory of the columns
+    drawn_most_s: float | None = None
 
 
+EIGHT = ("latency", "latency-tail", "deliveries", "link-heat", "tables", "waste", "settling", "redundancy")
 NEWS = ("topology.nodes=320", "services.0.workload.1.rate=50/s")
 
 
@@ -55,7 +58,7 @@ class Sizes:
         Case("a million events", "news", (*NEWS, "duration=15 s"), most_bytes=7e6),
         Case(
             "ten million events", "news", (*NEWS, "duration=150 s"), made_most_s=60.0, made_most_gb=2.0,
-            frames_most_s=1.0, frames_most_times=1.1,
+            frames_most_s=1.0, frames_most_times=1.1, drawn_most_s=20.0,
         ),
     )
 
@@ -86,6 +89,7 @@ def _case(case: Case, folder: Path) -> Iterator[Row]:
     yield from _making(case, cost)
     if case.frames_most_s is not None:
         yield from frames.rows_of(case.name, made.path, case.frames_most_s, case.frames_most_times)
+    yield from _figures(case, made.path, folder)
     why = missing()
     if why is not None:
         yield row(f"{case.name}: not opened, {why}", 0, "")
@@ -99,6 +103,15 @@ def _making(case: Case, cost: Cost) -> Iterator[Row]:
     yield row(f"{case.name}: made in", cost.wall_s, "s", most=case.made_most_s)
     yield row(f"{case.name}: made in, CPU time", cost.cpu_s, "s")
     yield row(f"{case.name}: memory", cost.peak_bytes / 1e9, "GB", most=case.made_most_gb)
+
+
+def _figures(case: Case, run: Path, folder: Path) -> Iterator[Row]:
+    """Eight figures in one call."""
+    kinds = [word for kind in EIGHT for word in ("--kind", kind)]
+    data, drawn = (cost_of("plot", str(run), *kinds, "-o", str(folder / f"{{kind}}.{form}")) for form in ("csv", "pdf"))
+    yield row(f"{case.name}: eight figures", drawn.wall_s, "s", most=case.drawn_most_s)
+    yield row(f"{case.name}: eight figures, CPU time", drawn.cpu_s, "s", baseline=data.cpu_s)
+    yield row(f"{case.name}: eight figures, memory", drawn.peak_bytes / 1e9, "GB")
 
 
 def _kilo(value: float | None) -> float | None:

@@ -55,8 +55,8 @@ def report(
     return written(text, target)
 
 
-def written(text: str, target: Path) -> Path:
+def written(content: str | bytes, target: Path) -> Path:
     """The file appears whole or not at all."""
     with whole_file(target) as file:
-        file.write(text.encode())
+        file.write(content.encode() if isinstance(content, str) else content)
     return target
