@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from analysis.spark import manners, outages, sessions, stood
+from analysis.spark import audit_text, manners, outages, sessions, stood
 from analysis.spark.compared import Compared, compare, excused_of, few
 from analysis.spark.comparing import SAMPLE_STEPS, Judged
 from analysis.spark.heeded import Heeded
@@ -146,7 +146,7 @@ class ServiceAudit:
         return {**data, "verdict": self.verdict, "reason": self.reason}
 
 
-@dataclass
+@dataclass(repr=False)
 class Audit:
     """What the audit says of a run."""
 
@@ -169,6 +169,14 @@ class Audit:
             "run": self.run, "digest": self.digest, "verdict": self.verdict,
             "services": [service.as_data() for service in self.services],
         }  # fmt: skip
+
+    def __repr__(self) -> str:
+        return audit_text.text(self)
+
+    def _repr_html_(self) -> str:
+        from analysis.frames.showing import audit_html
+
+        return audit_html(self.as_data())
 
 
 def audit(
