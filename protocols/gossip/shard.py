@@ -5,7 +5,7 @@ its number here: topics, publications, subscriptions of clients. Most of that is
 rest when the handler comes to it (`_aside`).
 
 It is written for links and neighbours that stay: where something fails, where links are latent and where a broker that
-is pruned is told of others (px), `GossipSub` runs in its place.
+is pruned is told of others (px), where scores are traced and where some attack, `GossipSub` runs in its place.
 """
 
 from __future__ import annotations
@@ -75,6 +75,7 @@ class GossipShard(ShardProtocol):
     guarantees: Guarantees = GossipSub.guarantees
     Options: ClassVar[type[BaseModel] | None] = Options
     resends: ClassVar[bool] = True
+    own_tables: ClassVar[Mapping[str, Any]] = GossipSub.own_tables
     opens: ClassVar[bool] = True  # the author's form does, which runs where there are latent links
     compiled: ClassVar[Handler | None] = K.decide
 
@@ -85,8 +86,8 @@ class GossipShard(ShardProtocol):
     @classmethod
     def remarks(cls, options: Any, overlay: Any) -> list[str]:
         found = GossipSub.remarks(options, overlay)
-        if not cls.suits(options, overlay):
-            found.append("with `px`, or where links are latent, it runs in the author's form, some ten times slower")
+        if options.px:
+            found.append("with `px` it runs in the author's form, some ten times slower")
         return found
 
     @classmethod
@@ -95,7 +96,7 @@ class GossipShard(ShardProtocol):
 
     @classmethod
     def suits(cls, options: Any, overlay: Any) -> bool:
-        return not options.px and not overlay.has_latent
+        return not options.px and not options.watch_ticks and not overlay.has_latent
 
     def __init__(self, env: ShardEnv) -> None:
         super().__init__(env)
