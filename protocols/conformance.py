@@ -36,7 +36,17 @@ from brokers.verdicts import VALID
 from protocols.joining import Delivery, Hop, Joined, join, overlay_of
 from protocols.judging import Audit, audit
 from protocols.manners import over_budget
-from protocols.rehearsing import REHEARSALS, Dice, Rehearsal, Script, columns, rehearse, service_of, target_of
+from protocols.rehearsing import (
+    REHEARSALS,
+    Dice,
+    Rehearsal,
+    Script,
+    columns,
+    rehearsals_for,
+    rehearse,
+    service_of,
+    target_of,
+)
 from topology.units import QuantityError, parse_duration
 
 __all__ = [
@@ -261,7 +271,7 @@ def _rehearsed(
     passed = True
     if is_program(protocol):
         protocol = target_of(protocol)
-    for rehearsal in REHEARSALS:
+    for rehearsal in rehearsals_for(protocol):
         if trees_only and not rehearsal.tree:
             continue
         for seed in seeds:
