@@ -490,6 +490,7 @@ class ShardProtocol(ABC):
     hands_over: ClassVar[bool] = False  # whether `plain` hands over what came for a client that was away
     frugal: ClassVar[bool] = False  # on a tree a publication goes over a link only if somebody behind may get it
     resends: ClassVar[bool] = False  # whether a publication may rightly go over a link once more
+    relents_ns: ClassVar[int] = 0  # within what time it sends no more publications where they are dropped; 0: never
     requires: ClassVar[Mapping[str, Any]] = {}  # what the parameters of its kind have to say
     hears_faults: ClassVar[bool] = False  # whether `handle` gets events of the kind FAULT
     # Whether `handle` gets them for brokers that come back without what they knew, and forgets it (the word of a
@@ -654,6 +655,7 @@ class BrokerProtocol(ABC):
     hands_over: ClassVar[bool] = False  # whether it heeds `env.sessions`
     frugal: ClassVar[bool] = False  # on a tree a publication goes over a link only if somebody behind may get it
     resends: ClassVar[bool] = False  # whether a publication may rightly go over a link once more
+    relents_ns: ClassVar[int] = 0  # within what time it sends no more publications where they are dropped; 0: never
     requires: ClassVar[Mapping[str, Any]] = {}  # what the parameters of its kind have to say
     state_version: ClassVar[int] = 1  # goes up when `load` would misread what `state` gave before
     # What attributes hold beside plain data: classes of records, functions that an `Aside` computes.

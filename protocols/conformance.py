@@ -5,7 +5,8 @@ Three questions, three tools:
 - Is handling a batch the same as handling its events one by one? `variants` are the ways of running one
   model that must give one trace; `check_digests` runs them and tells the first event that differs.
 - Does it deliver what it declares? `audit` goes through a full trace by brute force (`protocols/judging.py`), and
-  `judge_run` asks besides what went over links again or for nobody (`protocols/manners.py`).
+  `judge_run` asks besides what went over links again or for nobody (`protocols/manners.py`), or was sent to be dropped
+  (`protocols/dropping.py`).
 - What does one broker say to the next? `join` connects a few real brokers for a unit test (`protocols/joining.py`).
 
 `python -m protocols.conformance package.module:Class` (or `'exec:./program'`) asks the first two on a few small
@@ -33,6 +34,7 @@ from brokers.programs.spelling import is_program, shown
 from brokers.promises import Faced, promised
 from brokers.registry import load
 from brokers.verdicts import VALID
+from protocols.dropping import unrelenting
 from protocols.joining import Delivery, Hop, Joined, join, overlay_of
 from protocols.judging import Audit, audit
 from protocols.manners import over_budget
@@ -233,14 +235,20 @@ def audit_run(model: Model, service: int = 0) -> Audit:
 
 
 def judge_run(model: Model, service: int = 0) -> tuple[Audit, list[str]]:
-    """The same, and what of publications went over links again or for nobody, as sentences (`protocols/manners.py`)."""
+    """The same, and what of publications went over links again or for nobody, or was sent to be dropped, as sentences.
+
+    See `protocols/manners.py` and `protocols/dropping.py`.
+    """
     traces = MemoryTraces("full", tables_of(model))
     simulate(model, trace=traces)
     spec, tables = model.services[service], traces.tables()
     kind, protocol = spec.kind_class(spec.params), spec.protocol_class
     owed = promised(protocol, spec.options, model.overlay, Faced.of(model.faults, model.overlay))
     found = audit(tables, kind, owed, service)
-    return found, [told for _, told in over_budget(tables, kind, owed, protocol, model.overlay, service)]
+    over = [*over_budget(tables, kind, owed, protocol, model.overlay, service)]
+    if not (spec.cost and any(spec.cost.values())) and not model.faults:
+        over += unrelenting(tables, kind, protocol, service)
+    return found, [told for _, told in over]
 
 
 # ---- the command -------------------------------------------------------------------------------------
