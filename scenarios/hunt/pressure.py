@@ -1,7 +1,7 @@
 """The judge of drops that go on, and cases in which there are any: a neighbour that takes little of a steady stream.
 
 What is drawn elsewhere has a few publications, of which hardly any finds a queue that is full; so half of the cases of
-a protocol that says it relents are put under pressure.
+a protocol that is told of drops are put under pressure.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def drops(outcome: Outcome) -> Iterator[tuple[str, str]]:
         yield from unrelenting(outcome.tables, outcome.kind, outcome.model.services[0].protocol_class)
 
 
-def under_pressure(case: Case, script: Sequence[Act], kind: Any, relents_ns: int, dice: Dice) -> Case:
+def under_pressure(case: Case, script: Sequence[Act], kind: Any, protocol: Any, dice: Dice) -> Case:
     """The case with a broker or two behind thin links with short queues, and a client that publishes on and on."""
     free = [act for act in script if kind.types[act.op] in kind.publications]
     if not free:
@@ -32,7 +32,8 @@ def under_pressure(case: Case, script: Sequence[Act], kind: Any, relents_ns: int
     thin = {dice.below(case.brokers) for _ in range(1 + dice.below(2))}
     bits = _BITS[dice.below(len(_BITS))]
     edges = tuple(edge._replace(bandwidth=bits) if {edge.a, edge.b} & thin else edge for edge in case.edges)
-    again, every = free[dice.below(len(free))], max(1, relents_ns // (2 + dice.below(6)))
+    again, pace = free[dice.below(len(free))], protocol.relents_ns or 10 * protocol.drops_told_ns
+    every = 0 if dice.below(3) == 0 else max(1, pace // (2 + dice.below(6)))  # at once, or one soon after the other
     begin, count = 1 + dice.below(max(1, case.duration_ns)), 6 + dice.below(40)
     stream = [
         again._replace(at=begin + i * every, number=None if again.number is None else _NUMBERS + i)

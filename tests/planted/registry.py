@@ -201,6 +201,13 @@ PLANTED = (
         Setting(PAIR, (0, 1), ((10, 0, "+"), (50, 1, "+"), (60, 0, "!"))), MESHES,
     ),
     Planted(
+        "23", "back-pressure turns into discovery", "iroh-gossip#47",
+        gossip.Rediscovering, gossip.Views, ("queues",), {"B": endless, "Q": endless},
+        Setting(
+            RING, (0,), ((1500, 0, "!"), (1500, 0, "!")), slow=(0, 1, 2), bits=20_000, room=1, duration_ms=2_000
+        ), ALL,
+    ),
+    Planted(
         "24", "bounded book-keeping", "jvm-libp2p#513",
         slow.Bounded, slow.Pressing, ("queues",), {"P": pressing},
         Setting(
@@ -218,5 +225,4 @@ PLANTED = (
 
 ABSENT = {
     "15": "next hops follow from tables here, so of its rule bug 1 is left; a test tries that in all 24 orders",
-    "23": "the storm ends with the burst, in whatever way it was tried; a test keeps the nearest to it",
 }  # fmt: skip

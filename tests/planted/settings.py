@@ -39,6 +39,7 @@ class Setting:
     faults: Schedule = NOTHING
     entries: int = 0  # of a scenario's schedule that say these faults
     slow: tuple[int, ...] = ()  # brokers whose links carry little
+    bits: int = 1_000  # which that is, per second
     room: int = 0  # for so many messages in front of each link; 0: for all
     duration_ms: float = 400
     delay_ms: float = 1
@@ -73,7 +74,7 @@ class Setting:
             limits=Limits(messages=self.room),
         )  # fmt: skip
         if self.slow:
-            bits = [1_000 if set(link) & set(self.slow) else 0 for link in self.links]
+            bits = [self.bits if set(link) & set(self.slow) else 0 for link in self.links]
             model = replace(model, overlay=overlay_of(self.links, delay_ns, bandwidth_bps=bits))
         return model
 
