@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from analysis.spark import manners, outages, sessions, stood
+from analysis.spark import drops, manners, outages, sessions, stood
 from analysis.spark.compared import Compared, compare, excused_of, few
 from analysis.spark.comparing import SAMPLE_STEPS, Judged
 from analysis.spark.heeded import Heeded
@@ -113,6 +113,7 @@ class ServiceAudit:
     budget: dict[str, Any] | None = None  # how often publications went over links again, or for nobody; None: not asked
     quiet: dict[str, int] | None = None  # how long it went on after clients and faults; None: not asked
     leaks: dict[str, int] | None = None  # what brokers know where nothing stands any more; None: something does
+    drops: dict[str, int] | None = None  # how long publications went on to find no place in front of a link; None: none
     missed: Finding = field(default_factory=lambda: Finding(True))
     unwanted: Finding = field(default_factory=lambda: Finding(True))
     duplicated: Finding = field(default_factory=lambda: Finding(True))
@@ -248,6 +249,7 @@ def _audited(trace: Trace, sample: int | None, rows: int) -> list[ServiceAudit]:
                 found[number].quiet = manners.quiet(each, acted[number])
     for service in trace.services:
         found[service.number].leaks = manners.leaks(trace, service)
+        found[service.number].drops = drops.of(trace, service)
         _handed(trace, service, found[service.number])
     return found
 

@@ -19,6 +19,7 @@ HEARTBEAT = FIRST_PROTOCOL_TYPE + 20
 class Scoring(Bridge):
     """What was dropped in front of a neighbour counts against it."""
 
+    guarantees = Guarantees(exact=False, fifo_per_publisher=False, only_wanted=True)
     drops_told_ns = MS
     timer_min_ns = 10 * MS
     relents_ns = 40 * MS
@@ -29,10 +30,6 @@ class Scoring(Bridge):
         self.failed: dict[int, int] = {}  # link -> drops of this heartbeat
         self.out: dict[int, int] = {}  # link -> until when its neighbour is in no mesh
         self.beating = False
-
-    @classmethod
-    def guarantees_for(cls, overlay: Any) -> Guarantees:
-        return Guarantees(exact=not overlay.bandwidth_bps.any(), fifo_per_publisher=False)
 
     def on_message(self, message: Message) -> None:
         if message.kind == TIMER:
