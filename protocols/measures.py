@@ -13,13 +13,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from brokers.contract import Kind
+from brokers.contract import MESSAGE, Kind
 from brokers.faults import NO_PLACE_AHEAD
 from brokers.metrics import Metric, Together
 from topology.distances import distances, neighbours
 
 Tables = Mapping[str, Mapping[str, NDArray[Any]]]
 
+LATE_NS = 9_000_000_000  # after the last that clients or faults did
+_ACTS = {
+    "publications": ("time_ns",), "changes": ("issued_ns",), "faults": ("begin_ns", "end_ns"),
+    "stays": ("begin_ns", "end_ns"),
+}  # fmt: skip
 _HOPS = {"hops": ("link", "body"), "publications": ("publication",)}
 _WAYS = {
     "hops": ("link", "body", "time_ns", "broker", "source", "type"), "publications": ("publication", "broker"),
@@ -41,6 +46,36 @@ def tables_largest(tables: Tables, kind: Kind) -> int | None:
     """Entries of the broker that ever had most."""
     entries = tables["samples"]["entries"]
     return int(entries.max()) if entries.size else None
+
+
+def tables_left(tables: Tables, kind: Kind) -> int | None:
+    """Entries of all brokers at the last sample."""
+    time, entries = tables["samples"]["time_ns"], tables["samples"]["entries"]
+    return int(entries[time == time.max()].sum()) if time.size else None
+
+
+def quiet_after(tables: Tables, kind: Kind) -> float | None:
+    """Seconds from the last that clients or faults did to the last message or timer; None where there was none."""
+    times = _handled(tables)
+    return max(0, int(times.max()) - _acted(tables)) / 1e9 if times.size else None
+
+
+def quiet_late(tables: Tables, kind: Kind) -> int:
+    """Messages and timers long after clients and faults had done their last."""
+    return int((_handled(tables) > _acted(tables) + LATE_NS).sum())
+
+
+def _handled(tables: Tables) -> NDArray[np.int64]:
+    """When messages and timers were handled."""
+    hops = tables["hops"]
+    times: NDArray[np.int64] = hops["time_ns"][hops["kind"] >= MESSAGE]
+    return times
+
+
+def _acted(tables: Tables) -> int:
+    """When clients and faults did their last, or 0."""
+    columns = [tables[table][name] for table, names in _ACTS.items() for name in names if table in tables]
+    return max((int(each.max()) for each in columns if each.size), default=0)
 
 
 def carried(tables: Tables, kind: Kind) -> int:
@@ -123,8 +158,14 @@ def _carrying(tables: Tables) -> NDArray[np.bool_]:
 
 
 _SAMPLES = {"samples": ("entries",)}
+_LASTS = {"hops": ("time_ns", "kind"), **_ACTS}
 TABLES_MEAN = Metric("tables.mean", Together.APART, measure="protocols.measures:tables_mean", reads=_SAMPLES)
 TABLES_LARGEST = Metric("tables.largest", Together.LARGEST, measure="protocols.measures:tables_largest", reads=_SAMPLES)
+TABLES_LEFT = Metric(
+    "tables.left", Together.SUM, measure="protocols.measures:tables_left", reads={"samples": ("time_ns", "entries")}
+)
+QUIET_AFTER = Metric("quiet.after_s", Together.LARGEST, measure="protocols.measures:quiet_after", reads=_LASTS)
+QUIET_LATE = Metric("quiet.late", Together.SUM, measure="protocols.measures:quiet_late", reads=_LASTS)
 CARRIED = Metric("links.carried", Together.SUM, measure="protocols.measures:carried", reads=_HOPS)
 CONTROL = Metric("links.control", Together.SUM, measure="protocols.measures:control", reads=_HOPS)
 CONTROL_PER_CHANGE = Metric(

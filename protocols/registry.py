@@ -18,6 +18,13 @@ KINDS: dict[str, str] = {
 METRICS: dict[str, Entry] = {
     "tables.mean": Entry("protocols.measures:TABLES_MEAN", "entries of a broker, in the mean over brokers and samples"),
     "tables.largest": Entry("protocols.measures:TABLES_LARGEST", "entries of the broker that ever had most"),
+    "tables.left": Entry("protocols.measures:TABLES_LEFT", "entries of all brokers at the last sample"),
+    "quiet.after_s": Entry(
+        "protocols.measures:QUIET_AFTER", "from the last that clients and faults did to the last event (level full)"
+    ),
+    "quiet.late": Entry(
+        "protocols.measures:QUIET_LATE", "messages and timers more than 9 s after clients and faults (level full)"
+    ),
     "links.carried": Entry("protocols.measures:CARRIED", "messages over links that carried publications (level full)"),
     "links.control": Entry("protocols.measures:CONTROL", "messages over links that carried none (level full)"),
     "links.dropped": Entry("protocols.measures:DROPPED", "messages that found no place in front of links"),

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
+from math import inf
 from typing import NamedTuple
 
 import numpy as np
@@ -168,7 +169,7 @@ def off(found: Sequence[Counted]) -> tuple[float, float]:
 
 
 def _worst(values: Sequence[float], printed: Sequence[float]) -> float:
-    return max(max(value, said) / max(min(value, said), 1e-9) for value, said in zip(values, printed))
+    return max(max(value, said) / min(value, said) if value else inf for value, said in zip(values, printed))
 
 
 def readings() -> Iterator[Reading]:

@@ -52,7 +52,7 @@ from brokers.contract import NEVER, Guarantees
 from brokers.faults import AWAY
 from brokers.naming import message_name
 from brokers.padded import Padded
-from brokers.promises import RELIABLE, Excused
+from brokers.promises import RELIABLE, Excused, healing
 from brokers.verdicts import (
     EXIT_CODES,
     FINDINGS,
@@ -65,6 +65,7 @@ from brokers.verdicts import (
     rules_out,
 )
 from scenarios.many.pool import cpus
+from scenarios.progress import Line, clock_text, ticking
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -112,6 +113,7 @@ class ServiceAudit:
     sessions: dict[str, int] | None = None  # what was owed to clients over several stays; None: not asked
     budget: dict[str, Any] | None = None  # how often publications went over links again, or for nobody; None: not asked
     quiet: dict[str, int] | None = None  # how long it went on after clients and faults; None: not asked
+    heals: dict[str, int] | None = None  # what came of publications once all was owed again; None: not asked
     leaks: dict[str, int] | None = None  # what brokers know where nothing stands any more; None: something does
     drops: dict[str, int] | None = None  # how long publications went on to find no place in front of a link; None: none
     missed: Finding = field(default_factory=lambda: Finding(True))
@@ -126,7 +128,7 @@ class ServiceAudit:
         if self.unable:
             return Judgement(UNKNOWN, self.unable, "not audited")
         counts = {name: getattr(self, name).count for name in FINDINGS}
-        over = over_budget(self.budget["twice"] or 0, self.budget["waste"] or 0) if self.budget else ""
+        over = over_budget(*(self.budget[sort] or 0 for sort in ("twice", "waste", "bytes"))) if self.budget else ""
         return judgement(Guarantees(**self.guarantees), counts, self.forced, self.free, self.deliveries, over)
 
     @property
@@ -177,11 +179,12 @@ def audit(
     remote: str | None = None,
     sample: int | None = None,
     trust: bool = False,
+    progress: bool = False,
 ) -> Audit:
     """Audit a finished run; the answer is kept as <run>/analysis/audit.json.
 
     `sample` judges about this many publications of each service, chosen by a hash of their id. `trust` lets the run
-    name code from outside.
+    name code from outside. `progress` says on stderr that it is at work.
     """
     from analysis.spark.session import explained, session
 
@@ -191,7 +194,10 @@ def audit(
     here = not in_spark and few(rows) and master is None and remote is None
     light = in_spark < min(rows, FEW_ROWS)
     begun = nullcontext() if here else session(master, remote, rows=in_spark, light=light)
-    with begun as spark, explained([run]):
+    asked = f"auditing {len(services)} {'service' if len(services) == 1 else 'services'}, {rows:,} rows"
+    telling = Line() if progress else None
+    shown = ticking(telling, lambda passed_s: f"{asked} · {clock_text(passed_s)}") if telling else nullcontext()
+    with shown, begun as spark, explained([run]):
         found = Audit(run.path.name, run.digest, _audited(Trace(spark, run, trust=trust), sample, rows))
     write_json(run, FILE, found.as_data())
     return found
@@ -242,6 +248,7 @@ def _audited(trace: Trace, sample: int | None, rows: int) -> list[ServiceAudit]:
             pass
         for number, each in compared.result().items():
             _told(found[number], each, trace.network.brokers)
+            found[number].heals = manners.heals(trace, trace.services[number], each)
             if each.shares:
                 _recovered(trace, trace.services[number], found[number], each)
             if trace.has("hops"):
@@ -312,7 +319,8 @@ def _compared(
         owed, frugal = service.guarantees(trace.network), manners.frugal(trace, service)
         lasts = owed.under_faults == RELIABLE and found[service.number].losses > 0
         excuse = excused_of(trace, service)
-        judged[service.number] = Judged(matcher, steps, heeds, *excuse, owed.within_ns, lasts, frugal)
+        healed_ns = healing(owed, service.faults(), excuse.again_ns).from_ns
+        judged[service.number] = Judged(matcher, steps, heeds, *excuse, owed.within_ns, lasts, frugal, healed_ns)
         if changes is None:
             known = _standing(trace, service, heeds, keep).versions()
             versions[service.number] = known.filter(known["operation"].isin(sorted(matcher.operations)))

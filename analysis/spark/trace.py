@@ -32,7 +32,9 @@ from scenarios.many.metrics import stood_for
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-FAULTS = ("what", "broker", "link", "begin_ns", "end_ns", "state", "delay_ns", "twice")  # what promises depend on
+FAULTS = (  # what promises depend on
+    "what", "broker", "link", "begin_ns", "end_ns", "state", "delay_ns", "loss", "twice", "begins",
+)  # fmt: skip
 ANALYSIS = "analysis"  # the folder beside the tables, for what is computed from them
 
 

@@ -83,3 +83,21 @@ def test_nothing_measured_where_nothing_happened():
 def test_each_is_listed_by_its_own_name():
     for name, entry in METRICS.items():
         assert load(entry.target).name == name
+
+
+def test_what_is_left_is_that_of_the_last_sample():
+    samples = columns(time_ns=[5, 5, 9, 9], entries=[4, 4, 1, 2])
+    assert measures.tables_left({"samples": samples}, KIND) == 3
+    assert measures.tables_left({"samples": {name: each[:0] for name, each in samples.items()}}, KIND) is None
+
+
+def test_how_long_it_goes_on_counts_from_the_last_that_clients_or_faults_did():
+    second = 1_000_000_000
+    tables = {
+        "hops": columns(time_ns=[second, 2 * second, 14 * second, 12 * second], kind=[1, 2, 1, 0]),
+        "publications": columns(time_ns=[second]), "changes": columns(issued_ns=[second // 2]),
+        "faults": columns(begin_ns=[second], end_ns=[3 * second]),
+    }  # fmt: skip
+    assert (measures.quiet_after(tables, KIND), measures.quiet_late(tables, KIND)) == (11.0, 1)
+    assert measures.quiet_late({**tables, "stays": columns(begin_ns=[0], end_ns=[5 * second])}, KIND) == 0  # 9 s
+    assert measures.quiet_after({"hops": columns(time_ns=[3], kind=[0])}, KIND) is None
