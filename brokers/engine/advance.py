@@ -280,7 +280,7 @@ def _check(world):
 
 @njit(forceinline=True, cache=True)
 def _make_room(world):
-    """In the rings of links for what is sent, as far as the arena reaches."""
+    """In rings for what is sent, as far as the arena reaches."""
     course, answered, rings, link = world.course, world.answered, world.rings, world.send_link
     first, last = course[SENT], answered[SENDS]
     times = 2 if world.faulty[0] else 1
@@ -289,8 +289,15 @@ def _make_room(world):
         return OUTBOX
     for s in range(first, last):
         if rings[link[s], R_COUNT] + most > rings[link[s], R_CAPACITY]:
-            lacking = grow(link, (first, last), rings, world.arena, world.arena_used, world.ring_wanted, times)
-            return RINGS if lacking > 0 else OK
+            if grow(link, (first, last), rings, world.arena, world.arena_used, world.ring_wanted, times) > 0:
+                return RINGS
+            break
+    if world.limited[4]:  # a broker may be told of each
+        told = world.send_number  # which nobody needs yet
+        for s in range(first, last):
+            told[s] = world.facts.shape[0] + world.narrow[N_BROKER, world.send_event[s]]
+        if grow(told, (first, last), rings, world.arena, world.arena_used, world.ring_wanted, 1) > 0:
+            return RINGS
     return OK
 
 

@@ -248,11 +248,14 @@ class Course:
     def _more_on_links(self) -> None:
         """For what waits to be put under way."""
         bench, links = self._shard.bench, self._shard.links
-        waiting = bench.send_link[bench.course[L.SENT] : bench.answered[compiled.SENDS]]
+        which = slice(bench.course[L.SENT], bench.answered[compiled.SENDS])
+        waiting = bench.send_link[which]
         if self._shard.outages.any:
             waiting = np.repeat(waiting, 2)  # each may arrive twice
         links.rings.reserve(waiting)
         links.outbox.reserve(waiting.size)
+        if self._shard.crowding.tells:
+            links.rings.reserve(links.timer_rings(bench.narrow[L.N_BROKER, bench.send_event[which]].astype(np.int64)))
 
     def _change_over(self, end: int) -> None:
         """From rounds to one event at a time, or the other way."""

@@ -126,6 +126,8 @@ def why_plain(protocol: Any, options: Any, model: Model) -> str:
         return "brokers of this schedule forget what they knew"
     if protocol.hands_over and model.stays is not None and model.stays.keep_ns.any():
         return "clients have sessions"
+    if model.limits.ahead and protocol.plain is not None and protocol.plain.drops_told_ns != protocol.drops_told_ns:
+        return "its plain form is told of what links drop"
     if not protocol.suits(options, model.counted_on):
         return "its options, or links that may lose messages, call for its plain form"
     return ""

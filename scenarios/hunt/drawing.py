@@ -34,6 +34,7 @@ from scenarios.hunt.features import (
 )
 from scenarios.hunt.networks import Fits, draw_network, fits_of, on_trees
 from scenarios.hunt.options import draw_options, made_options, options_model
+from scenarios.hunt.pressure import under_pressure
 from scenarios.problems import explain
 
 MS = 1_000_000
@@ -216,6 +217,8 @@ def _drawn(prey: Prey, dice: Dice, plain: bool) -> Case:
             moves=moves, session=draw_session(prey.protocol_class, dice) if moves else {},
             queues=draw_queues(brokers, edges, costly, dice), latent=draw_latent(prey.protocol_class, made, dice),
         )  # fmt: skip
+        if prey.protocol_class.drops_told_ns and dice.below(2):
+            case = under_pressure(case, script, prey.kind_class, prey.protocol_class, dice)
     return at_rest(prey, case, script, dice)
 
 
