@@ -9,9 +9,10 @@ from __future__ import annotations
 import ast
 import hashlib
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
-from typing import NamedTuple
+from itertools import islice
+from typing import NamedTuple, TypeVar
 
 from analysis.bench.hunting.active import ROOT, module_of
 from analysis.bench.hunting.by_hand import RULE, made_by_hand
@@ -26,6 +27,7 @@ _BESIDE = frozenset({
     "expected", "cases", "objects", "profiles", "map_queries", "database", "rows", "words", "tree",
 })  # fmt: skip
 _PROTOCOLS_MOST = 4  # that are asked about one mutant
+T = TypeVar("T")
 
 
 class Place(NamedTuple):
@@ -77,27 +79,23 @@ def sample(count: int, seed: int, kernels: bool = False) -> list[Mutant]:
     for place in sorted(places(), key=lambda each: _drawn(seed, each.file)):
         ways = [each for each in mutants_of(place.file) if each.in_kernel == kernels and each.rule != RULE]
         groups.setdefault(place.group, []).append(_by_function(ways, seed, used))
-    found: list[Mutant] = []
-    turns = [_turns(files) for _, files in sorted(groups.items())]
-    while turns and len(found) < count:
-        for turn in list(turns):
-            mutant = next(turn, None)
-            if mutant is None:
-                turns.remove(turn)
-            else:
-                found.append(mutant)
-    return found[:count]
+    found = _turns([_turns(files) for _, files in sorted(groups.items())])
+    return list(islice(found, count))
 
 
-def _turns(files: list[Iterator[Mutant]]) -> Iterator[Mutant]:
-    """One of each file in turn, until all are at their ends."""
-    while files:
-        for file in list(files):
-            mutant = next(file, None)
-            if mutant is None:
-                files.remove(file)
-            else:
-                yield mutant
+def by_turns(each: Iterable[Iterator[T]]) -> list[T]:
+    """The first of each, then the second of each, and so on."""
+    return list(_turns(list(each)))
+
+
+def _turns(each: list[Iterator[T]]) -> Iterator[T]:
+    """One of each in turn, until all are at their ends."""
+    while each:
+        for one in list(each):
+            try:
+                yield next(one)
+            except StopIteration:
+                each.remove(one)
 
 
 def _by_function(ways: Sequence[Mutant], seed: int, used: Counter[str]) -> Iterator[Mutant]:
