@@ -39,6 +39,8 @@ from scenarios.problems import explain
 MS = 1_000_000
 _SCALE = 1 << 30
 _LENGTHS_MS = (40, 300, 300, 1_500, 6_000)
+_HURRIES_MS = (1, 5, 20)  # as long as a message takes over a link or a few
+_LOWERED = (0, 2, 8)
 _BUSY = 25  # one case in so many has many publications, and is long
 REST_NS = 1_500 * MS  # longer than what is on its way takes, on links as they are drawn
 _PROBES = 1 << 22  # numbers that no rehearsal gives
@@ -195,6 +197,8 @@ def _drawn(prey: Prey, dice: Dice, plain: bool) -> Case:
     )
     script = _script(prey, rehearsal, nodes, len(clients), params, seed)
     acts = _alike(prey, _thinned(prey, script, dice, busy), dice)
+    if not plain:
+        acts = _hurried(acts, dice)
     faults, detect = _faults(prey, edges, brokers, length, dice) if prey.faults and not plain else ((), None)
     options = (
         dict(prey.options)
@@ -208,7 +212,7 @@ def _drawn(prey: Prey, dice: Dice, plain: bool) -> Case:
         duration_ns=length, seed=seed, params=said, options=options, faults=faults,
         detect_ns=detect, cost={"base": 2e6, "per_match": 5e4} if costly else {}, settled=settled,
         view=one_of(dice, ("auto", "auto", "message", "run")), tables=one_of(dice, ("auto", "auto", "own")),
-        latent=needed_latent(prey.protocol_class, made),
+        latent=needed_latent(prey.protocol_class, made), thresholds=_thresholds(plain, dice),
     )  # fmt: skip
     if not plain:
         moves = draw_moves(len(clients), brokers, length, dice)
@@ -296,6 +300,21 @@ def _bunched(acts: list[Act], dice: Dice) -> list[Act]:
     end = max(act.at for act in acts)
     step = max(1, end // one_of(dice, (2, 3, 6)))
     return [act._replace(at=act.at if act.at == 0 else max(1, act.at - act.at % step)) for act in acts]
+
+
+def _hurried(acts: list[Act], dice: Dice) -> list[Act]:
+    """Sometimes everything happens while what was first is still under way."""
+    if dice.below(6) or not acts:
+        return acts
+    end, all_in = max(act.at for act in acts), one_of(dice, _HURRIES_MS) * MS
+    if end <= all_in:
+        return acts
+    return [act._replace(at=1 + act.at * all_in // end if act.at > 0 else act.at) for act in acts]
+
+
+def _thresholds(plain: bool, dice: Dice) -> int | None:
+    """Sometimes tables tidy themselves, and grow, from the first."""
+    return None if plain or dice.below(6) else int(one_of(dice, _LOWERED))
 
 
 # ---- coming to rest ----------------------------------------------------------------------------------

@@ -89,6 +89,8 @@ def _value(name: str, info: Any, dice: Dice) -> Any:
         times = _LONG_NS if unit == _UNITS["_s"] else _TIMES_NS
         value: float = times[dice.below(len(times))] / unit
         value = value if annotation is float else max(1, int(value))
+    elif near := [bound for bound in (low, high) if abs(bound) <= _WHOLES[-1] and dice.below(8) == 0]:
+        value = near[-1]
     elif annotation is int:
         value = _WHOLES[dice.below(len(_WHOLES))]
     else:

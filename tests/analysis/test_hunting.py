@@ -28,6 +28,7 @@ from analysis.bench.hunting.places import (
 from analysis.bench.hunting.rules import RULES, Mutant, mutants
 from analysis.bench.hunting.spoiling import BREAKS, Clear, Judged, spoilt
 from protocols.conformance import audit
+from protocols.content.manifest import CONTENT
 from protocols.rehearsing import Dice
 from scenarios.hunt.drawing import Prey, draw
 from scenarios.hunt.running import run
@@ -153,6 +154,20 @@ def test_protocols_that_take_in_a_file_are_asked():
     assert protocols_using("protocols/content/covering.py", known) == ["covering"]
     assert protocols_using("protocols/content/subscription.py", known) == ["covering"]
     assert protocols_using("brokers/tables.py", known) == list(known)
+
+
+def test_of_many_protocols_those_that_name_a_function_are_asked_first():
+    known = {name: entry.target for name, entry in CONTENT.protocols.items()}
+    assert "reliable" in protocols_using("protocols/routes.py", known, "Routes.towards")
+    assert "reliable" not in protocols_using("protocols/routes.py", known)
+
+
+def test_what_no_protocol_and_no_judge_takes_in_is_left_to_its_own_tests():
+    groups = {place.file: place.group for place in places()}
+    assert groups["protocols/topics/retained.py"] == "topics"
+    assert groups["protocols/topics/judge_retained.py"] == "judges"
+    assert groups["protocols/content/reliable/broker.py"] == "content" and "gossip" in groups.values()
+    assert not {"protocols/topics/measures.py", "protocols/spatial/explaining.py"} & set(groups)
 
 
 def test_equivalent_mutants_are_there_and_say_why():

@@ -19,8 +19,6 @@ EQUIVALENT: dict[str, str] = {
     "4ee69c06": "the record follows its columns at every call in place of only after one was replaced: time",
     # protocols/spatial/shard.py, RankingShard.prepare
     "5d844f4c": "what was not made ready, the compiled handler leaves to `handle`, which does the same: time",
-    # protocols/topk/ranked.py, RankPublishParameters._weights
-    "9758b481": "refuses what a user says wrong of a workload; what is accepted runs as before, and no protocol asks",
     # protocols/content/covering.py, Covering._learn
     "703b7e86": "fills rows of slots that nobody has; a slot that is given gets its row written in the next lines",
     # protocols/topk/snapshots.py, Snapshots.hear

@@ -38,7 +38,7 @@ def _found(file: str, mutant: Mutant | None, finder: str, seed: int, seconds: fl
             place = place_of(file)
             kinds = [kind for kind in manifests() if kind.name in place.kinds]
             names = {name: entry.target for kind in kinds for name, entry in kind.protocols.items()}
-            protocols = protocols_using(file, names)
+            protocols = protocols_using(file, names, mutant.function if mutant else "")
             if place.judges:  # who judges is asked about all that they judge
                 protocols = by_turns(iter(kind.protocols) for kind in kinds)
                 look = load("analysis.bench.hunting.judges:judges")
