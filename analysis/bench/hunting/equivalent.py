@@ -26,7 +26,7 @@ EQUIVALENT: dict[str, str] = {
     # protocols/context/shared.py, Shared.learn
     "59a9c352": "a counter that nothing but a test reads",
     # protocols/context/ranges.py, Ranges.__init__
-    "da593da3": "the first room of an array that grows when it is full",
+    "421e2877": "a room of 65 is taken down to the power of two below it, which is the 64 that it was",
     # protocols/context/asides.py, Asides.__init__
     "cdae0429": "the first room of arrays that grow when they are full",
     # protocols/topk/snapshots.py, Snapshots._tidy
@@ -49,4 +49,13 @@ EQUIVALENT: dict[str, str] = {
     "efdff906": "a body that was just made is read again when it comes, and says the same: time",
     # protocols/content/subscription.py, Subscription.tidy
     "f69fc154": "a withdrawal takes the bits back link by link, and a slot is given up only after: it has none left",
+    # brokers/tables.py, InterestStore.__init__
+    "9beb90e2": "an array of two numbers in place of one, of which the first alone is ever read or written",
+    # protocols/spatial/summarised_shard.py, SummarisedShard.__init__
+    "abfed892": "the next call of the same function asks for the record, which sets the number of axes anew",
+    # protocols/context/escalated.py, PlainEscalated.__init__
+    "6341c545": "what brokers tell people of how often they widened begins at one; nothing goes by it",
+    # protocols/channels/answers.py, body_of and received
+    "c89f55c3": "NumPy takes any negative number for the side of an array that follows from the others",
+    "4dac5366": "NumPy takes any negative number for the side of an array that follows from the others",
 }

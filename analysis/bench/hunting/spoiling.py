@@ -54,7 +54,9 @@ class Clear:
         self._since = _excused_until(run)
         self._within = run.guarantees.within_ns
         self._change = changes["change"]
-        self._touched = {*tables["losses"]["body"].tolist(), *tables["doubled"]["body"].tolist()}
+        losses = tables["losses"]
+        excusing = (losses["link"] < 0) | (not run.guarantees.without_excuse)
+        self._touched = {*losses["body"][excusing].tolist(), *tables["doubled"]["body"].tolist()}
         self._touched.update(tables["outside"]["publication"].tolist() if "outside" in tables else ())
         self._ends = _last_by(tables["hops"]["body"], tables["hops"]["time_ns"])
         sent = tables["publications"]
@@ -90,6 +92,9 @@ def _excused_until(run: Judged) -> int:
     """Up to when something may be excused by what was lost or failed; NEVER where nobody says."""
     faults, losses, owed = run.tables["faults"], run.tables["losses"], run.guarantees
     ends = faults["end_ns"]
+    if owed.without_excuse:
+        beyond_help = (losses["link"] < 0).any() or (ends < 0).any() or (faults["state"] > 0).any()
+        return NEVER if beyond_help else -1
     if np.isin(losses["reason"], (ON_LINK, NO_PLACE, NO_PLACE_AHEAD)).any() or owed.lets_go:
         return NEVER
     if not losses["link"].size and not (faults["state"] > 0).any():
