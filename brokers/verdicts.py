@@ -70,12 +70,14 @@ def judgement(
     `over` is what went over the budget of links, in words (`over_budget`).
     """
     told = found(guarantees, counts)
-    promised = [field for field in PROMISES if getattr(guarantees, field) and not _goes_without(guarantees, field)]
-    if not promised:
+    named = promises(guarantees)
+    if not named:
         return Judgement(UNKNOWN, "nothing is promised, so there is nothing to hold it to", told)
-    names = [_promise(guarantees, field) for field in promised]
-    broken = {field: _counted(counts, [n for n, fields in FINDINGS.items() if field in fields]) for field in promised}
-    broken = {_promise(guarantees, field): each for field, each in broken.items()} | {"the budget of links": over}
+    names = list(named.values())
+    broken = {
+        name: _counted(counts, [finding for finding, fields in FINDINGS.items() if field in fields])
+        for field, name in named.items()
+    } | {"the budget of links": over}
     if any(broken.values()):
         said = (f"{promise} ({each})" for promise, each in broken.items() if each)
         return Judgement(INVALID, f"broke what is promised: {', '.join(said)}", told)
@@ -89,6 +91,12 @@ def judgement(
     if not guarantees.exact and not deliveries:
         return Judgement(UNKNOWN, f"nothing was delivered, so {' and '.join(names)} was not put to the test", told)
     return Judgement(VALID, f"kept what is promised: {', '.join(names)}{_faulty(guarantees)}", told)
+
+
+def promises(guarantees: Guarantees) -> dict[str, str]:
+    """What is promised: field -> in words."""
+    kept = [field for field in PROMISES if getattr(guarantees, field) and not _goes_without(guarantees, field)]
+    return {field: _promise(guarantees, field) for field in kept}
 
 
 def rules_out(guarantees: Guarantees, finding: str) -> bool:

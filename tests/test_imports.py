@@ -44,7 +44,7 @@ BY_STRING = {
     },
     "scenarios.commands.explain": {"analysis.spark.explain", "analysis.ways.picturing"},
     "scenarios.commands.report": {"analysis.report.making"},
-    "scenarios.commands.reproduce": {"analysis.papers.registry", "analysis.papers.report"},
+    "scenarios.commands.reproduce": {"analysis.papers.registry", "analysis.papers.reproducing"},
     "scenarios.commands.warm": {"analysis.warm.compiling"},
     "scenarios.hunt.telling": {"analysis.ways.findings"},
     "scenarios.many.expect": {"analysis.spark.audit", "analysis.spark.session"},

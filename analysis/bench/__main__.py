@@ -12,20 +12,17 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import platform
 import re
 import sys
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
+from analysis.bench.machine import machine, versions
 from analysis.bench.registry import BENCHES
 from analysis.bench.rows import Row, table
 from brokers.errors import InvalidInput
 from brokers.registry import load
-
-_LIBRARIES = ("numpy", "numba", "simpy", "networkx", "pyarrow", "ray")
 
 
 def main(groups: Sequence[str], as_json: bool = False, write: str | None = None) -> int:
@@ -74,31 +71,6 @@ def replaced(page: str, group: str, text: str) -> str:
     if found is None:
         raise InvalidInput(f"the page has no section between {begin!r} and {end!r}")
     return f"{page[: found.start()]}{begin}\n{text}\n{end}{page[found.end() :]}"
-
-
-def machine() -> str:
-    """CPU, cores, memory, system."""
-    cpu = platform.processor() or platform.machine()
-    info = Path("/proc/cpuinfo")
-    if info.exists():
-        names = re.findall(r"^model name\s*:\s*(.+)$", info.read_text(), re.MULTILINE)
-        cpu = names[0] if names else cpu
-    cores = os.cpu_count()
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9
-    return f"{cpu}, {cores} CPUs, {memory:.0f} GB, {platform.system()}"
-
-
-def versions() -> list[str]:
-    """Python and the libraries that the figures depend on."""
-    from importlib.metadata import PackageNotFoundError, version
-
-    found = [f"Python {platform.python_version()}"]
-    for name in _LIBRARIES:
-        try:
-            found.append(f"{name} {version(name)}")
-        except PackageNotFoundError:
-            found.append(f"no {name}")
-    return found
 
 
 if __name__ == "__main__":

@@ -24,6 +24,7 @@ from brokers.engine.model import Model
 from brokers.engine.simulate import MemoryTraces, simulate, tables_of
 from brokers.names import load_as
 from brokers.promises import NOTHING_PROMISED, RELIABLE, Faced, promised
+from brokers.verdicts import promises
 from protocols.content.manifest import CONTENT
 from protocols.topics.manifest import TOPICS
 from scenarios.loader import from_data, load
@@ -125,10 +126,8 @@ class Compared:
     @property
     def promise(self) -> str:
         """What is promised, for people."""
-        given = self.promised
-        kept = (("exact", given.exact), ("no duplicates", given.no_duplicates), ("in order", given.fifo_per_publisher))
-        words = ", ".join(word for word, holds in kept if holds)
-        return f"{words or 'nothing'}; under faults {given.under_faults}{' (`recover`)' * self.recovers}"
+        words = ", ".join(promises(self.promised).values())
+        return f"{words or 'nothing'}; under faults {self.promised.under_faults}{' (`recover`)' * self.recovers}"
 
     def share(self, adversity: str, when: str) -> float:
         """What came of what should have, of what was published then."""

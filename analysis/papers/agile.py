@@ -17,7 +17,7 @@ from typing import Any
 from analysis.papers.agile_figures import figures_5_to_7
 from analysis.papers.agile_runs import APPROACHES, MODELLED, Found, Setting, counted, play, run, start
 from analysis.papers.agile_workload import MESSAGES_FULL, PROFILES_FULL, Load
-from analysis.papers.report import Report
+from analysis.papers.experiment import Experiment, Told
 from brokers.indexes.context.policies import Auto, Fixed, Policy
 
 RATES = (1, 10, 100, 1_000, 10_000)
@@ -59,7 +59,7 @@ FULL = Scale(profiles=PROFILES_FULL, messages=(1_000, 1_000, 500, 200, 20), simp
              sweep_messages=40, burst=5)
 
 
-def reproduce(report: Report) -> None:
+def reproduce(report: Told) -> None:
     """Figures 5 to 7, experiments 1 to 4."""
     scale = FULL if report.full else Scale()
     report.text(
@@ -87,7 +87,7 @@ def fixed(scale: Scale, false_positives: int) -> Policy:
 # ---- experiment 1 -------------------------------------------------------------------------------------
 
 
-def experiment_1(report: Report, scale: Scale, share: float) -> None:
+def experiment_1(report: Told, scale: Scale, share: float) -> None:
     """Tables 3 to 5 and figure 11: throughput over the update rate."""
     load = Load(profiles=scale.profiles, share=share, seed=report.seed)
     points: Points = {}
@@ -137,7 +137,7 @@ def _modelled(points: Points, approach: str, rate: int) -> float:
     return 1 / points[approach, rate].modelled_s(approach)
 
 
-def judge_1(report: Report, scale: Scale, share: float, points: Points) -> None:
+def judge_1(report: Told, scale: Scale, share: float, points: Points) -> None:
     """The shape bands; at share .9 what the paper says is reported, not judged."""
     judged, where = share == 0.2, f"predicate share {share}"
     for name in ("AGILE range", "AGILE piecewise"):
@@ -178,7 +178,7 @@ def judge_1(report: Report, scale: Scale, share: float, points: Points) -> None:
                      "reported", _listed(real), None)
 
 
-def unscaled(report: Report, scale: Scale, load: Load, points: Points) -> None:
+def unscaled(report: Told, scale: Scale, load: Load, points: Points) -> None:
     """Post-filtered profiles over EAGER's, FP as it stands in the paper and other ones: its scaling is open."""
     rows: Table = []
     policies: list[tuple[str, Policy]] = [("fixed(1000) as it is", Fixed(FP))]
@@ -213,7 +213,7 @@ def _ratios(label: str, approach: str, rate: int, found: Found, points: Points) 
 # ---- experiments 2 and 3 ------------------------------------------------------------------------------
 
 
-def sweep(report: Report, scale: Scale, name: str, what: str, loads: list[Load]) -> None:
+def sweep(report: Told, scale: Scale, name: str, what: str, loads: list[Load]) -> None:
     """Completion time of 10,000 messages at UP = 1,000 over one factor."""
     factor = "on_indexed" if name == "experiment-2" else "distance"
     rows: Table = []
@@ -261,7 +261,7 @@ def sweep(report: Report, scale: Scale, name: str, what: str, loads: list[Load])
 # ---- experiment 4 -------------------------------------------------------------------------------------
 
 
-def experiment_4(report: Report, scale: Scale, load: Load) -> None:
+def experiment_4(report: Told, scale: Scale, load: Load) -> None:
     """Figures 14 and 15, table 6: 1,000 quiet messages, a burst of 1,000, 3,000 quiet ones."""
     auto = Auto(AUTO_C * scale.profiles / PROFILES_FULL)
     contenders: list[tuple[str, str, Policy]] = [
@@ -312,3 +312,6 @@ def experiment_4(report: Report, scale: Scale, load: Load) -> None:
 
 def _listed(values: dict[Any, float]) -> str:
     return ", ".join(f"{key}: {value:.3g}" for key, value in values.items())
+
+
+EXPERIMENTS = [Experiment("filters", "Figures 5 to 7, experiments 1 to 4", told=reproduce)]

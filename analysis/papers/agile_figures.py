@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 
-from analysis.papers.report import Report
+from analysis.papers.experiment import Told
 from brokers.indexes.context.keyed import AgileTree, Region, contains
 
 _A, _B = 1, 2  # two warehouses, both at key 2 in the beginning
 
 
-def figures_5_to_7(report: Report) -> None:
+def figures_5_to_7(report: Told) -> None:
     """K of warehouse A after each step, beside what the paper draws."""
     tree = AgileTree()
     tree.insert(9, 5)  # the root, whose id goes again

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from analysis.papers.report import Report
+from analysis.papers.experiment import Experiment, Told
 from brokers.engine.simulate import MemoryTraces, simulate, tables_of
 from protocols.context.common import RANGE
 from protocols.context.kind import PUBLISH, UPDATE
@@ -73,7 +73,7 @@ def measure(protocol: str, rate: float, seed: int, brokers: int) -> dict[str, An
     }
 
 
-def network(report: Report) -> None:
+def network(report: Told) -> None:
     """The three protocols over the rate of updates."""
     brokers = 60 if report.full else 24
     rows = [measure(protocol, rate, report.seed, brokers) for rate in RATES for protocol in PROTOCOLS]
@@ -98,3 +98,6 @@ def network(report: Report) -> None:
 def _series(rows: Sequence[dict[str, Any]], protocol: str, column: str) -> tuple[list[float], list[float]]:
     mine = [row for row in rows if row["protocol"] == protocol]
     return [row["updates per second"] for row in mine], [row[column] for row in mine]
+
+
+EXPERIMENTS = [Experiment("network", "Three protocols in the network", told=network)]

@@ -14,8 +14,8 @@ from typing import Any
 import networkx as nx
 import numpy as np
 
+from analysis.papers.experiment import Experiment, Told
 from analysis.papers.gossip_runs import MS, SECOND, Played, Setting, dialled, uniform_delays
-from analysis.papers.report import Report
 from protocols.gossip.talking import GRAFT, IDONTWANT, IHAVE, IWANT, PRUNE
 from protocols.topics.kind import PUBLISH
 
@@ -43,7 +43,7 @@ def simulated(version: str, seed: int) -> Setting:
     return Setting(graph, uniform_delays(graph, 10, 150, seed), published, options, seconds=20, jitter=0.1)
 
 
-def printed(report: Report) -> None:
+def printed(report: Told) -> None:
     """What the author's simulation counted."""
     rows = []
     for version, (counts, spread) in SIMULATED.items():
@@ -81,7 +81,7 @@ def _agrees(type: int, expected: int, found: Sequence[int]) -> bool:
     return abs(mean(found) - expected) <= 0.05 * expected
 
 
-def closed_forms(report: Report) -> None:
+def closed_forms(report: Told) -> None:
     """Counts that are exact, run by run."""
     graphs = [nx.random_regular_graph(12, 60, seed=report.seed + at) for at in range(SEEDS)]
     push = [_regular(graph, at, _PUSH_ONLY, report) for at, graph in enumerate(graphs)]
@@ -131,7 +131,7 @@ def closed_forms(report: Report) -> None:
     report.table("idontwant", "Payloads that IDONTWANT saves", rows)
 
 
-def hearing(report: Report) -> None:
+def hearing(report: Told) -> None:
     """Who is in no mesh hears of a publication within r heartbeats: 1 - (1 - k / c)^r."""
     rows = []
     for brokers in (19, 27, 31, 37, 107):
@@ -155,7 +155,7 @@ def hearing(report: Report) -> None:
         )  # fmt: skip
 
 
-def testnet(report: Report) -> None:
+def testnet(report: Told) -> None:
     """Ninety-five brokers of a Barabási–Albert graph, as on a test network (whiteblock/gossipsub-testing, README)."""
     count = 36_000 if report.full else 100
     rows = []
@@ -198,7 +198,7 @@ def testnet(report: Report) -> None:
 
 
 def _regular(
-    graph: Any, at: int, options: Mapping[str, Any], report: Report, delay_ms: int = 50, one_author: bool = False
+    graph: Any, at: int, options: Mapping[str, Any], report: Told, delay_ms: int = 50, one_author: bool = False
 ) -> Played:
     random = np.random.Generator(np.random.PCG64(report.seed + at))
     authors = [0] * 5 if one_author else random.integers(60, size=5).tolist()
@@ -213,7 +213,7 @@ def _is_quiet(ran: Played) -> bool:
     return symmetric and bounded and max(time for time, _, _ in ran.over(GRAFT)) < 8 * SECOND
 
 
-def _equal(report: Report, name: str, source: str, found: Sequence[tuple[int, int]]) -> None:
+def _equal(report: Told, name: str, source: str, found: Sequence[tuple[int, int]]) -> None:
     """A claim that holds if every number is what the closed form says, publication by publication."""
     expected, measured = zip(*found)
     report.claim(name, source, _told(expected), _told(measured), expected == measured)
@@ -223,3 +223,11 @@ def _told(found: Sequence[float]) -> str:
     """A mean with its spread."""
     spread = stdev(found) if len(found) > 1 else 0.0
     return f"{mean(found):,.6g} ± {spread:.3g} of {len(found)}"
+
+
+EXPERIMENTS = [
+    Experiment("closed-forms", "Closed forms of GossipSub", told=closed_forms),
+    Experiment("printed", "What the author's simulation counted", told=printed),
+    Experiment("hearing", "Who hears of a publication out of the mesh", told=hearing),
+    Experiment("testnet", "The test network of 95 nodes", told=testnet),
+]

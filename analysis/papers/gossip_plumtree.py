@@ -7,17 +7,17 @@ from dataclasses import replace
 
 from analysis.bench import routing_plumtree
 from analysis.bench.rows import Row, number
-from analysis.papers.report import Report
+from analysis.papers.experiment import Experiment, Told
 
 SEEDS = 5
 
 
-def plumtree(report: Report) -> None:
+def plumtree(report: Told) -> None:
     """The first publication and the next, beside the closed forms."""
     _claims(report, "plumtree", "Plumtree over fixed links", "derived", routing_plumtree.exact(_sizes(report)))
 
 
-def bounds(report: Report) -> None:
+def bounds(report: Told) -> None:
     """Last hop and redundancy, beside what the tests of an implementation allow."""
     sizes = _sizes(report)
     rows = [row for brokers in sizes.found for row in routing_plumtree.bounded(sizes, brokers)]
@@ -25,18 +25,18 @@ def bounds(report: Report) -> None:
     _claims(report, "bounds", "Plumtree over HyParView, worst of five seeds", source, rows)
 
 
-def crashes(report: Report) -> None:
+def crashes(report: Told) -> None:
     """What is left after most have crashed."""
     rows = routing_plumtree.left_over(_sizes(report))
     _claims(report, "crashes", "After crashes", "from memory of the paper: reliable up to 80 % crashed", rows)
 
 
-def _sizes(report: Report) -> routing_plumtree.Sizes:
+def _sizes(report: Told) -> routing_plumtree.Sizes:
     sizes = routing_plumtree.Sizes(seeds=tuple(report.seed + each for each in range(SEEDS)))
     return replace(sizes, found=(20, 100, 1_000), crashing=1_000) if report.full else replace(sizes, crashing=100)
 
 
-def _claims(report: Report, name: str, title: str, source: str, rows: Iterable[Row]) -> None:
+def _claims(report: Told, name: str, title: str, source: str, rows: Iterable[Row]) -> None:
     """Rows as a table, and what they demand as claims."""
     found = list(rows)
     report.table(name, title, [
@@ -55,3 +55,10 @@ def tiny() -> None:
 def tiny_network() -> None:
     """The same of brokers that find each other."""
     list(routing_plumtree.bounded(routing_plumtree.Sizes(seeds=(1,)), 8))
+
+
+EXPERIMENTS = [
+    Experiment("plumtree", "Closed forms of Plumtree", told=plumtree),
+    Experiment("bounds", "Bounds of a published test", told=bounds),
+    Experiment("crashes", "What crashes leave", told=crashes),
+]

@@ -20,7 +20,7 @@ import numpy as np
 from analysis.bench.matching import call_us, match_us
 from analysis.bench.rows import medians
 from analysis.bench.subscriptions import Floats, Workload
-from analysis.papers.report import Report
+from analysis.papers.experiment import Experiment, Told
 from brokers.indexes.content.contract import ContentIndex
 from brokers.indexes.content.counting import Counting
 from brokers.indexes.content.htree import HTree
@@ -81,12 +81,12 @@ class Point:
         }
 
 
-def reproduce(report: Report) -> None:
+def reproduce(report: Told) -> None:
     """Every experiment, then the claims."""
     experiments(report, FULL if report.full else Scale())
 
 
-def experiments(report: Report, scale: Scale) -> None:
+def experiments(report: Told, scale: Scale) -> None:
     """The same at any scale."""
     report.text(
         f"Base: {BASE.attributes} attributes, {BASE.ranges} ranges of width {BASE.width}, "
@@ -106,7 +106,7 @@ def experiments(report: Report, scale: Scale) -> None:
 
 # ---- matching time, one factor at a time -------------------------------------------------------------
 
-def growth(report: Report, scale: Scale) -> Table:
+def growth(report: Told, scale: Scale) -> Table:
     """Matching, single inserts and deletes, and memory against the number of subscriptions."""
     point = Point()
     tables: dict[str, Table] = {"match": [], "insert": [], "delete": [], "memory": []}
@@ -163,7 +163,7 @@ def per_change(
     return call_us(all_of_them) / len(calls)
 
 
-def sweeps(report: Report, scale: Scale) -> dict[str, Table]:
+def sweeps(report: Told, scale: Scale) -> dict[str, Table]:
     """Time against values, ranges, widths and popularity, for every contender."""
     widths = ((0.02, 50), (0.05, 20), (0.1, 10), (0.2, 5), (0.33, 3), (0.5, 2))
     points: dict[str, tuple[str, list[tuple[Any, Point]]]] = {
@@ -224,7 +224,7 @@ def median_us(index: ContentIndex, events: Floats) -> float:
     return float(np.median(match_us(index, events)))
 
 
-def plot(report: Report, name: str, title: str, rows: Table, y: str = "µs", **scales: bool) -> None:
+def plot(report: Told, name: str, title: str, rows: Table, y: str = "µs", **scales: bool) -> None:
     """One line per column but the first, which is x."""
     x, *lines = rows[0]
     xs = [row[x] for row in rows]
@@ -232,7 +232,7 @@ def plot(report: Report, name: str, title: str, rows: Table, y: str = "µs", **s
     report.plot(name, title, x, y, series, log_y=True, **scales)
 
 
-def speed(report: Report, tables: dict[str, Table]) -> None:
+def speed(report: Told, tables: dict[str, Table]) -> None:
     """What the abstract claims."""
     for rival in (SIMPLE, TAMA):
         gains = [(row[rival] / row[H_TREE], name, row[name]) for name, rows in tables.items() for row in rows]
@@ -253,7 +253,7 @@ def speed(report: Report, tables: dict[str, Table]) -> None:
 # ---- the shape of the tree ---------------------------------------------------------------------------
 
 
-def levels(report: Report, scale: Scale) -> None:
+def levels(report: Told, scale: Scale) -> None:
     """Time against the number of indexed attributes; what each further one saves."""
     for k in (BASE.ranges, BASE.attributes):
         point = Point(replace(BASE, ranges=k))
@@ -290,7 +290,7 @@ def levels(report: Report, scale: Scale) -> None:
             )
 
 
-def cells(report: Report, scale: Scale) -> None:
+def cells(report: Told, scale: Scale) -> None:
     """Time against the number of cells, at one width: more than 1/width, and ranges no longer fit."""
     point = Point()
     ids, rows, events = drawn(point, scale.subscriptions, scale, report.seed)
@@ -315,7 +315,7 @@ def cells(report: Report, scale: Scale) -> None:
     )
 
 
-def division(report: Report, scale: Scale) -> None:
+def division(report: Told, scale: Scale) -> None:
     """Overlapping beside disjoint cells, all attributes constrained, width 0.2."""
     point = Point(replace(BASE, ranges=BASE.attributes, width=0.2), cells=5)
     ids, rows, events = drawn(point, scale.divided, scale, report.seed)
@@ -355,7 +355,7 @@ def division(report: Report, scale: Scale) -> None:
     )
 
 
-def order_of_levels(report: Report, scale: Scale) -> None:
+def order_of_levels(report: Told, scale: Scale) -> None:
     """Indexed attributes forwards, backwards and shuffled."""
     point = Point(replace(BASE, ranges=BASE.attributes))
     ids, rows, events = drawn(point, scale.subscriptions, scale, report.seed)
@@ -375,7 +375,7 @@ def order_of_levels(report: Report, scale: Scale) -> None:
     )
 
 
-def transformation(report: Report, scale: Scale) -> None:
+def transformation(report: Told, scale: Scale) -> None:
     """Uneven values as they are and through their CDF, narrow and wide ranges, 20 cells."""
     found: Table = []
     for values in ("normal", "skewed"):
@@ -403,7 +403,7 @@ def transformation(report: Report, scale: Scale) -> None:
     )
 
 
-def candidate_share(report: Report, scale: Scale) -> None:
+def candidate_share(report: Told, scale: Scale) -> None:
     """How many candidates are left, against (2/n)^l for even values."""
     point = Point(Workload(attributes=4, ranges=4, width=0.05))
     ids, rows, events = drawn(point, scale.subscriptions, replace(scale, events=400), report.seed)
@@ -420,3 +420,6 @@ def candidate_share(report: Report, scale: Scale) -> None:
         "share of candidates", "derived from section 3.4 for even values", "about (2/n)^l",
         f"within {worst:.0%} for n = 5 to 20 and l = 1 to 4", worst <= 0.15,
     )
+
+
+EXPERIMENTS = [Experiment("indexes", "Matching, one factor at a time", told=reproduce)]

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from analysis.papers.report import Report
+from analysis.papers.experiment import Experiment, Told
 from brokers.engine.simulate import MemoryTraces, simulate, tables_of
 from scenarios.loader import from_data
 from scenarios.plan import resolve
@@ -93,7 +93,7 @@ def measure(setting: Setting, seed: int = 1) -> Measured:
     )
 
 
-def network(report: Report) -> None:
+def network(report: Told) -> None:
     """Bytes on links for the four modes over the clustering factor, and the network beside the cost model."""
     setting = Setting() if report.full else Setting(queries=200, objects=5_000)
     rows: list[dict[str, Any]] = []
@@ -109,7 +109,7 @@ def network(report: Report) -> None:
     _claim(report, rows)
 
 
-def _claim(report: Report, rows: Sequence[dict[str, Any]]) -> None:
+def _claim(report: Told, rows: Sequence[dict[str, Any]]) -> None:
     same = all(row["merged"] == row["merged_model"] for row in rows)
     report.claim("Merged queries per round in the network", "issue, in the network", "as many as in the plan",
                  "equal at every point" if same else "not equal at every point", same)
@@ -129,3 +129,6 @@ def _claim(report: Report, rows: Sequence[dict[str, Any]]) -> None:
 def _off(measured: float, model: float) -> float:
     """How far a figure is from the model's, as a part of it."""
     return abs(measured - model) / model if model else float(measured > 0)
+
+
+EXPERIMENTS = [Experiment("network", "The server's modes in the network", told=network)]

@@ -17,7 +17,7 @@ import numpy as np
 
 from analysis.bench.part import Crowd, filled
 from analysis.bench.rows import number
-from analysis.papers.report import Report
+from analysis.papers.experiment import Experiment, Told
 from brokers.indexes.spatial.bpart import BPart
 from brokers.indexes.spatial.contract import Queries
 from brokers.indexes.spatial.geometry import PLANE, squared_distances
@@ -79,7 +79,7 @@ class Outcome(NamedTuple):
     asked: int
 
 
-def experiments(report: Report) -> None:
+def experiments(report: Told) -> None:
     """Vary each parameter, then compare answers with what is promised."""
     base = replace(FULL if report.full else Setting(), seed=report.seed)
     outcomes: list[tuple[Setting, Outcome]] = []
@@ -191,7 +191,7 @@ def seconds(run: Callable[[], Any]) -> float:
     return min(taken)
 
 
-def draw(report: Report, name: str, found: list[dict[str, Any]]) -> None:
+def draw(report: Told, name: str, found: list[dict[str, Any]]) -> None:
     xs = [float(row[name]) for row in found]
     title, axis = f"Over {name.replace('_', ' ')}", name.replace("_", " ")
     times = {"PART": "part_us", "B-PART": "b_part_us", "materialised": "materialised_us"}
@@ -210,7 +210,7 @@ def draw(report: Report, name: str, found: list[dict[str, Any]]) -> None:
     )  # fmt: skip
 
 
-def judge(report: Report, outcomes: list[Outcome], tables: dict[str, list[dict[str, Any]]]) -> None:
+def judge(report: Told, outcomes: list[Outcome], tables: dict[str, list[dict[str, Any]]]) -> None:
     """What the paper says, beside what was found."""
     asked_in_all = sum(outcome.asked for outcome in outcomes)
     lost, beyond = (sum(getattr(outcome, name) for outcome in outcomes) for name in ("lost", "beyond"))
@@ -251,3 +251,6 @@ def judge(report: Report, outcomes: list[Outcome], tables: dict[str, list[dict[s
         "materialised k-th distances answer faster", "baseline", "reported",
         f"{base['part_us'] / base['materialised_us']:.1f} times PART's speed at delta 1", None,
     )  # fmt: skip
+
+
+EXPERIMENTS = [Experiment("indexes", "PART and B-PART, one parameter at a time", told=experiments)]

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from analysis.papers.report import Report
+from analysis.papers.experiment import Experiment, Told
 from brokers.engine.model import Model, ServiceSpec, SourceSpec
 from brokers.engine.simulate import MemoryTraces, simulate, tables_of
 from protocols.conformance import service_of
@@ -29,7 +29,7 @@ _SORTS = {PUBLISH: "objects", EXPIRE: "ends", 16: "questions", 17: "questions", 
 SORTS = ("objects", "heads", "summaries", "questions", "answers", "ends")
 
 
-def network(report: Report) -> None:
+def network(report: Told) -> None:
     """The table, a plot and the claims."""
     rows = []
     for payload in PAYLOADS:
@@ -104,4 +104,4 @@ def measured(one: Model) -> dict[str, Any]:
     }  # fmt: skip
 
 
-__all__ = ["PAYLOADS", "PROTOCOLS", "SORTS", "measured", "model", "network"]
+EXPERIMENTS = [Experiment("network", "Three protocols in the network", told=network)]

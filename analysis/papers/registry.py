@@ -1,8 +1,8 @@
 """Experiments of papers that `brokerlab reproduce` repeats, by name.
 
-An entry's target is a function that is handed an `analysis.papers.report.Report` and tells it what it found; so are
-those that the fact `further` names, the part in the network among them. The facts `tiny` and `tiny_network` name
-functions that do the same at a scale that only compiles: the library of the `kind`, and its network.
+An entry's target is a list of experiments (`analysis.papers.experiment`); those that the fact `further` names follow.
+The facts `tiny` and `tiny_network` name functions that do the same at a scale that only compiles: the library of the
+`kind`, and its network.
 """
 
 from __future__ import annotations
@@ -11,69 +11,64 @@ from brokers.registry import Entry
 
 PAPERS: dict[str, Entry] = {
     "merging": Entry(
-        "analysis.papers.merging:reproduce",
+        "analysis.papers.merging:EXPERIMENTS",
         "query merging: figures 13 to 20, heuristics beside the optimum, beyond where the source stops, in the network",
         {
-            "further": ["analysis.papers.merging_network:network"],
+            "further": ["analysis.papers.merging_network:EXPERIMENTS"],
             "kind": "channels",
             "tiny": "analysis.papers.tiny:merging",
             "tiny_network": "analysis.papers.tiny:merging_in_network",
         },
     ),
     "htree": Entry(
-        "analysis.papers.htree:reproduce",
+        "analysis.papers.htree:EXPERIMENTS",
         "matching by cells: the H-Tree beside a scan, Tama, Siena's counting and Rein",
         {"kind": "content", "tiny": "analysis.papers.tiny:htree"},
     ),
     "topk": Entry(
-        "analysis.papers.topk:reproduce",
+        "analysis.papers.topk:EXPERIMENTS",
         "weighted top-k partial matching: time and space against the bound, beside the fast index and a scan",
-        {"kind": "topk", "tiny": "analysis.papers.tiny:topk", "tiny_network": "analysis.papers.tiny:topk_in_network"},
+        {
+            "further": ["analysis.papers.topk_network:EXPERIMENTS"],
+            "kind": "topk",
+            "tiny": "analysis.papers.tiny:topk",
+            "tiny_network": "analysis.papers.tiny:topk_in_network",
+        },
     ),
     "part": Entry(
-        "analysis.papers.part:experiments",
+        "analysis.papers.part:EXPERIMENTS",
         "PART and B-PART: time and work over nine parameters; messages and bytes of three protocols in the network",
         {
-            "further": ["analysis.papers.part_network:network"],
+            "further": ["analysis.papers.part_network:EXPERIMENTS"],
             "kind": "spatial",
             "tiny": "analysis.papers.tiny:part",
             "tiny_network": "analysis.papers.tiny:part_in_network",
         },
     ),
     "agile": Entry(
-        "analysis.papers.agile:reproduce",
+        "analysis.papers.agile:EXPERIMENTS",
         "context-aware filtering: tables 3 to 6, figures 5 to 7 and 11 to 15, operations, modelled and real throughput",
         {
-            "further": ["analysis.papers.agile_network:network"],
+            "further": ["analysis.papers.agile_network:EXPERIMENTS"],
             "kind": "context",
             "tiny": "analysis.papers.tiny:agile",
             "tiny_network": "analysis.papers.tiny:agile_in_network",
         },
     ),
     "routing": Entry(
-        "analysis.papers.routing:advertisements",
+        "analysis.papers.routing:EXPERIMENTS",
         "routing among brokers: closed forms and printed numbers of advertisements, trees, merging, leases, crashes",
         {
-            "further": [
-                "analysis.papers.routing:merging", "analysis.papers.routing:leases",
-                "analysis.papers.routing:rendezvous", "analysis.papers.routing:practice",
-                "analysis.papers.routing:reliable", "analysis.papers.routing:neighbourhood",
-                "analysis.papers.routing:trees",
-            ],
             "kind": "content",
             "tiny": "analysis.papers.tiny:routing",
             "tiny_network": "analysis.papers.tiny:routing_in_network",
         },
     ),
     "gossip": Entry(
-        "analysis.papers.gossip:closed_forms",
+        "analysis.papers.gossip:EXPERIMENTS",
         "gossip: closed forms of GossipSub and Plumtree, counts and bounds that others printed, what crashes leave",
         {
-            "further": [
-                "analysis.papers.gossip:printed", "analysis.papers.gossip:hearing", "analysis.papers.gossip:testnet",
-                "analysis.papers.gossip_plumtree:plumtree", "analysis.papers.gossip_plumtree:bounds",
-                "analysis.papers.gossip_plumtree:crashes",
-            ],
+            "further": ["analysis.papers.gossip_plumtree:EXPERIMENTS"],
             "kind": "content",
             "tiny": "analysis.papers.gossip_plumtree:tiny",
             "tiny_network": "analysis.papers.tiny:gossip_in_network",

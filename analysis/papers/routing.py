@@ -23,7 +23,7 @@ from analysis.bench import (
     routing_trees,
 )
 from analysis.bench.rows import Row, number
-from analysis.papers.report import Report
+from analysis.papers.experiment import Experiment, Told
 from protocols.content.kind import ADVERTISE, SUBSCRIBE
 from protocols.joining import join
 from protocols.rehearsing import Dice
@@ -31,7 +31,7 @@ from protocols.rehearsing import Dice
 SEEDS = 5
 
 
-def advertisements(report: Report) -> None:
+def advertisements(report: Told) -> None:
     """What advertisements cost, and what they save where interests are local."""
     sizes = routing_adverts.Sizes(seeds=SEEDS)
     told = []
@@ -71,7 +71,7 @@ def advertisements(report: Report) -> None:
     )  # fmt: skip
 
 
-def merging(report: Report) -> None:
+def merging(report: Told) -> None:
     """Perfect merging beside covering, and the bound on waste of imperfect merging."""
     for count, gone in ((20, 5), (60, 12)):
         found = [intervals(count, gone, report.seed + each) for each in range(SEEDS)]
@@ -87,14 +87,14 @@ def merging(report: Report) -> None:
     _claims(report, "merging", "Merging beside covering, mean of five seeds", "derived", rows)
 
 
-def leases(report: Report) -> None:
+def leases(report: Told) -> None:
     """Entries and messages of leases."""
     sizes = routing_merging.Sizes(seeds=SEEDS, first=report.seed)
     rows = [*routing_merging.leased(sizes), *routing_merging.flooded(sizes)]
     _claims(report, "leases", "Leases, mean of five seeds", "derived: Poisson arrivals, exponential lives", rows)
 
 
-def rendezvous(report: Report) -> None:
+def rendezvous(report: Told) -> None:
     """What a subscription to one hub costs: the way there."""
     expected, measured, flooded = [], [], []
     for each in range(SEEDS):
@@ -115,7 +115,7 @@ def rendezvous(report: Report) -> None:
     ])  # fmt: skip
 
 
-def practice(report: Report) -> None:
+def practice(report: Told) -> None:
     """Clusters, groups, gateways and bridges."""
     seeds = range(report.seed, report.seed + SEEDS)
     rows = [row for part in routing_practice.DRAWN for row in part(None, seeds)]
@@ -123,7 +123,7 @@ def practice(report: Report) -> None:
     _claims(report, "practice", "As practice has them", "derived from the rules of NATS and MQTT bridges", rows)
 
 
-def reliable(report: Report) -> None:
+def reliable(report: Told) -> None:
     """Everything that was accepted comes, once and in order, although a sixth of the brokers crash."""
     sizes = routing_reliable.Sizes(seeds=tuple(report.seed + each for each in range(SEEDS)))
     if not report.full:
@@ -131,7 +131,7 @@ def reliable(report: Report) -> None:
     _claims(report, "reliable", "Through crashes", "derived: exactly once", routing_reliable.rows(sizes))
 
 
-def neighbourhood(report: Report) -> None:
+def neighbourhood(report: Told) -> None:
     """While brokers are down: a chain's survival by the recurrence, pair by pair; and what comes in the end."""
     seeds = tuple(report.seed + each for each in range(SEEDS))
     over_time = routing_reliable.Sizes()
@@ -144,7 +144,7 @@ def neighbourhood(report: Report) -> None:
     _claims(report, "neighbourhood", "Past brokers that are down", source, rows)
 
 
-def trees(report: Report) -> None:
+def trees(report: Told) -> None:
     """What trees of advertisements cost on overlays with cycles, and what re-choosing them by load saves."""
     sizes = routing_trees.Sizes(seeds=SEEDS, first=report.seed, rates=(50,))
     counted = routing_trees.counted(sizes)
@@ -207,12 +207,12 @@ def _subscribed(protocol: str, links: list[tuple[int, int]], homes: Sequence[int
     return sum(hop.type == SUBSCRIBE for hop in hops)
 
 
-def _equal(report: Report, name: str, source: str, expected: Sequence[float], measured: Sequence[float]) -> None:
+def _equal(report: Told, name: str, source: str, expected: Sequence[float], measured: Sequence[float]) -> None:
     """A claim that holds if every number is what the closed form says, seed by seed."""
     report.claim(name, source, _told(expected), _told(measured), list(expected) == list(measured))
 
 
-def _claims(report: Report, name: str, title: str, source: str, rows: Iterable[Row]) -> None:
+def _claims(report: Told, name: str, title: str, source: str, rows: Iterable[Row]) -> None:
     """Rows of the group `routing` as a table, and what they demand as claims."""
     found = list(rows)
     report.table(name, title, list(_cells(found)))
@@ -238,3 +238,15 @@ def _told(numbers: Sequence[float]) -> str:
 
 def _mean(numbers: Sequence[float]) -> float:
     return fsum(numbers) / len(numbers)
+
+
+EXPERIMENTS = [
+    Experiment("advertisements", "What advertisements cost", told=advertisements),
+    Experiment("merging", "Merging among brokers", told=merging),
+    Experiment("leases", "Leases", told=leases),
+    Experiment("rendezvous", "A hub", told=rendezvous),
+    Experiment("practice", "Clusters, groups, gateways, bridges", told=practice),
+    Experiment("reliable", "Reliable delivery", told=reliable),
+    Experiment("neighbourhood", "Bridges past what crashed", told=neighbourhood),
+    Experiment("trees", "A tree for each advertisement", told=trees),
+]

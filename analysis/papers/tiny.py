@@ -5,44 +5,28 @@ Tables, plots and claims are thrown away.
 
 from __future__ import annotations
 
-import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from analysis.papers import agile_network, merging_network, part_network, topk_network
-from analysis.papers.report import Report
+from analysis.papers.experiment import Run, Told
 
 
-class _Silent(Report):
-    """A report that keeps nothing."""
-
-    def table(self, *_: Any, **__: Any) -> None:
-        return
-
-    plot = claim = text = table
-
-
-@contextmanager
-def _silent(name: str) -> Iterator[Report]:
-    with tempfile.TemporaryDirectory(prefix="bl-") as folder:
-        yield _Silent(name, Path(folder), 1, False, lambda text: None)
+def _silent() -> Told:
+    """For what is thrown away."""
+    return Told(Run(1, False, lambda text: None))
 
 
 def merging() -> None:
     """A few queries through every algorithm."""
     from analysis.papers import merging as paper
 
-    scale = paper.Scale(optimal=1, starts=1, sensitivity=1, large=1, clustering=1, beyond=1)
+    scale = paper.Scale(optimal=1, starts=1, sensitivity=1, large=1, clustering=1, channels=1, beyond=1)
     random = np.random.Generator(np.random.PCG64(1))
-    with _silent("merging") as report:
-        for experiment in (paper.optimal, paper.starts, paper.sensitivity, paper.large, paper.clustering_factor,
-                           paper.beyond):  # fmt: skip
-            experiment(report, scale, random)
+    for measure in (paper.optimal, paper.starts, paper.sensitivity, paper.large, paper.clustering_factor,
+                    paper.example, paper.channels, paper.beyond):  # fmt: skip
+        measure(scale, random)
 
 
 def merging_in_network() -> None:
@@ -55,8 +39,7 @@ def htree() -> None:
     """All contenders on some hundred subscriptions."""
     from analysis.papers import htree as paper
 
-    with _silent("htree") as report:
-        paper.experiments(report, paper.Scale(subscriptions=300, growth=(100, 200), divided=50, events=2))
+    paper.experiments(_silent(), paper.Scale(subscriptions=300, growth=(100, 200), divided=50, events=2))
 
 
 def topk() -> None:
@@ -111,9 +94,9 @@ def routing_in_network() -> None:
     """The parts that take a second or two."""
     from analysis.papers import routing as paper
 
-    with _silent("routing") as report:
-        paper.rendezvous(report)
-        paper.practice(report)
+    report = _silent()
+    paper.rendezvous(report)
+    paper.practice(report)
 
 
 def gossip_in_network() -> None:

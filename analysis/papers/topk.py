@@ -17,8 +17,7 @@ import numpy as np
 from analysis.bench.filters import filters, messages
 from analysis.bench.matching import call_us
 from analysis.bench.subscriptions import Workload
-from analysis.papers.report import Report
-from analysis.papers.topk_network import network
+from analysis.papers.experiment import Experiment, Told
 from brokers.indexes.topk.contract import Query, RankedIndex, RankedMessage
 from brokers.indexes.topk.quick import Quick
 from brokers.indexes.topk.sliced import Sliced
@@ -58,13 +57,7 @@ FULL = Scale(
 )
 
 
-def reproduce(report: Report) -> None:
-    """Every part, in turn; the protocols on overlays are a part of their own."""
-    for part in PARTS:
-        part(report)
-
-
-def library(report: Report) -> None:
+def library(report: Told) -> None:
     """The index alone: time against each factor, and against the bound."""
     scale = FULL if report.full else Scale()
     base = Point(filters=scale.filters)
@@ -136,7 +129,7 @@ def _same(*answers: Any) -> bool:
     )
 
 
-def bound(report: Report, rows: Table) -> None:
+def bound(report: Told, rows: Table) -> None:
     """The times of the paper's structure at all settings against its bound, with a line through them."""
     units, us = (np.array([row[name] for row in rows]) for name in ("bound", "trees_us"))
     slope, start = np.polyfit(units, us, 1)
@@ -166,7 +159,7 @@ def bound(report: Report, rows: Table) -> None:
     )
 
 
-def factors(report: Report, rows: Table) -> None:
+def factors(report: Told, rows: Table) -> None:
     """What the bound says of single factors."""
     by = {name: [row for row in rows if row["sweep"] == name] for name in ("k", "filters")}
     few, many = by["k"][0], by["k"][-1]
@@ -198,4 +191,4 @@ def factors(report: Report, rows: Table) -> None:
         )
 
 
-PARTS: tuple[Callable[[Report], None], ...] = (library, network)
+EXPERIMENTS = [Experiment("index", "The index alone", told=library)]

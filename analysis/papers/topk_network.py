@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from analysis.papers.report import Report
+from analysis.papers.experiment import Experiment, Told
 from brokers.engine.simulate import simulate
 from scenarios.loader import from_data
 from scenarios.plan import resolve
@@ -132,7 +132,7 @@ def factors(full: bool) -> dict[str, list[tuple[str, Setting]]]:
     }
 
 
-def network(report: Report) -> None:
+def network(report: Told) -> None:
     """Tables and plots of every factor, and what is claimed of topk-bounded."""
     ratios: dict[tuple[str, str], float] = {}
     for factor, settings in factors(report.full).items():
@@ -166,3 +166,6 @@ def network(report: Report) -> None:
             f"messages of topk-bounded over topk-gather, interests {where}", "ours", "reported",
             f"{ratios['region', region]:.2f}", None,
         )  # fmt: skip
+
+
+EXPERIMENTS = [Experiment("network", "Three protocols in the network", told=network)]

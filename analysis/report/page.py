@@ -8,12 +8,14 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import re
 from collections.abc import Sequence
 from html import escape
 from importlib.resources import files
 from typing import Any
 
 from analysis.report.charts import Chart
+from analysis.report.svg import tag
 from brokers.verdicts import VERDICTS
 
 SCRIPTS = ("columns.js", "model.js", "map.js", "diagram.js", "why.js", "start.js")
@@ -52,6 +54,12 @@ def page(
         f'<header>{head}<nav aria-label="Parts">{links}</nav></header>\n'
         f'<main id="main">\n{body}</main>\n{data}{f"<script>{script}</script>" if script else ""}\n</body>\n</html>\n'
     )
+
+
+def alone(svg: str) -> str:
+    """A picture with its colours, as a file."""
+    style = re.sub(r"/\*.*?\*/", "", asset("drawing.css"), flags=re.S).replace("svg ", "").replace("\n", " ")
+    return svg.replace(">", f">{tag('style', style)}", 1) + "\n"
 
 
 def _hash(text: str) -> str:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import re
-
 import numpy as np
 
 from analysis.report.charts import charts
 from analysis.report.gather import gather
 from analysis.report.maps import map_parts
-from analysis.report.page import asset
+from analysis.report.page import alone
 from analysis.report.places import places
 from analysis.report.svg import HEIGHT, WIDTH, document, tag, text
 from analysis.report.words import plain
@@ -33,10 +31,9 @@ def picture(run: RunFolder, *, trust: bool = False) -> str:
     )
     title = plain(f"{run.manifest['name']}: {run.manifest['scenario'].get('title', '')}", 150)
     beside = [each for each in charts(found) if _is_wanted(each.svg)][:_BESIDE]
-    style = re.sub(r"/\*.*?\*/", "", asset("drawing.css"), flags=re.S).replace("svg ", "").replace("\n", " ")
     width, height = _MAP + (WIDTH if beside else 0) + 16, max(_MAP, _BESIDE * HEIGHT) + 34
     parts = [
-        tag("style", style), tag("rect", class_="back", width=f"{width:.0f}", height=f"{height:.0f}"),
+        tag("rect", class_="back", width=f"{width:.0f}", height=f"{height:.0f}"),
         text(8, 20, title, class_="title"),
         tag("g", "".join(map_parts(_TITLE, where, found.network, links, brokers, _MAP)), transform="translate(0 34)"),
     ]  # fmt: skip
@@ -45,7 +42,7 @@ def picture(run: RunFolder, *, trust: bool = False) -> str:
         parts.append(inner)
     told = f"{found.network.brokers} brokers and servers, {found.network.links} links; the busiest link carried "
     told += f"{int(np.max(links, initial=0)):,} messages."
-    return document(title, told, parts, width, height) + "\n"
+    return alone(document(title, told, parts, width, height))
 
 
 def _is_wanted(svg: str) -> bool:

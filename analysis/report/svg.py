@@ -23,10 +23,13 @@ Text = Callable[[float], str]
 
 
 class Line(NamedTuple):
-    """A series of a chart."""
+    """A series of a chart; of several runs their mean, with a band around it."""
 
     name: str
     points: Points
+    low: Points = ()
+    high: Points = ()
+    runs: int = 1
 
 
 class Axis(NamedTuple):

@@ -15,24 +15,36 @@ def command(arguments: list[str]) -> int:
     names = "\n".join(f"  {name:9} {papers[name].prose}" for name in papers)
     result = parser(
         "reproduce",
-        "Repeat the experiments of a paper: tables, plots, and its claims beside what was found.\n\n"
+        "Repeat the experiments of a paper: its claims beside what was found, tables and figures.\n\n"
         f"names:\n{names or '  none in this version'}",
         """
         brokerlab reproduce htree
+        brokerlab reproduce merging --seeds 10 --claim figure-14/about-20
         brokerlab reproduce htree --json --out results/htree
         """,
     )
     result.add_argument("name", metavar="NAME", help="which experiments")
     result.add_argument(
         "--out", type=Path, metavar="DIR",
-        help="where report.md, tables and plots go (default: reproductions/NAME)",
+        help="where the report, tables and figures go (default: reproductions/NAME)",
     )
     result.add_argument(
         "--full", action="store_true", help="the scale of the source where feasible (default: some minutes)"
     )
-    result.add_argument("--seed", type=int, default=1, metavar="N", help="of every draw (default: %(default)s)")
     result.add_argument(
-        "--json", action="store_true", help="claims {name, source, expected, measured, holds}"
+        "--seed", type=int, default=1, metavar="N", help="the first of those that draw (default: %(default)s)"
+    )
+    result.add_argument(
+        "--seeds", type=int, default=None, metavar="N",
+        help="how many, for the spread of what is measured (default: 3); experiments with seeds of their own say so",
+    )
+    result.add_argument(
+        "--claim", default="", metavar="KEY",
+        help="this claim alone, or all of an experiment, as the report names them; no report is written",
+    )
+    result.add_argument("--fresh", action="store_true", help="measure again what an earlier call measured")
+    result.add_argument(
+        "--json", action="store_true", help="the claims as one JSON object"
     )
     options = result.parse_args(arguments)
 
@@ -43,10 +55,18 @@ def command(arguments: list[str]) -> int:
         raise InvalidInput(f"nothing to reproduce under the name {options.name!r}; {known}")
     if options.seed < 0:
         raise InvalidInput(f"--seed {options.seed} is negative; pass zero or more")
+    if options.seeds is not None and options.seeds < 1:
+        raise InvalidInput(f"--seeds {options.seeds} is not positive; pass one or more")
 
-    reproduce = load("analysis.papers.report:reproduce")
-    folder = options.out or Path("reproductions") / options.name
+    asked_for = load("analysis.papers.reproducing:Asked")
+    reproduce = load("analysis.papers.reproducing:reproduce")
     entry = papers[options.name]
-    experiments = [load(target) for target in (entry.target, *entry.facts.get("further", ()))]
-    reproduce(options.name, experiments, folder, options.seed, options.full, options.json)
+    experiments = [
+        each for target in (entry.target, *entry.facts.get("further", ())) for each in load(target)
+    ]
+    asked = asked_for(
+        options.name, options.out or Path("reproductions") / options.name, options.seed, full=options.full,
+        claim=options.claim, fresh=options.fresh, **({"seeds": options.seeds} if options.seeds else {}),
+    )  # fmt: skip
+    reproduce(entry.prose, experiments, asked, options.json)
     return 0

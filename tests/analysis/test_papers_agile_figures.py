@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from analysis.papers.agile_figures import figures_5_to_7
-from analysis.papers.report import Report
+from analysis.papers.claims import HOLDS
+from analysis.papers.experiment import Run, Told
 from brokers.indexes.context.keyed import AgileTree
 
 
 def claims(folder) -> list[bool | None]:
-    report = Report("agile", folder, 1, False, lambda text: None)
+    report = Told(Run(1, False, lambda text: None))
     figures_5_to_7(report)
-    return [claim["holds"] for claim in report.claims]
+    return [claim.verdict == HOLDS for claim in report.claims]
 
 
 def test_the_tree_is_what_the_paper_draws(tmp_path):

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from analysis.papers import agile_network
-from analysis.papers.report import Report
+from analysis.papers.claims import FAILS, HOLDS
+from analysis.papers.experiment import Run, Told
 
 
 def test_the_protocols_get_the_same_messages_and_differ_in_what_travels():
@@ -23,7 +24,7 @@ def test_both_claims_are_judged_on_the_fastest_updates(tmp_path, monkeypatch):
         }  # fmt: skip
 
     monkeypatch.setattr(agile_network, "measure", measured)
-    monkeypatch.setattr(Report, "plot", lambda self, *_, **__: None)
-    report = Report("agile", tmp_path, 1, False, lambda text: None)
+    monkeypatch.setattr(Told, "plot", lambda self, *_, **__: None)
+    report = Told(Run(1, False, lambda text: None))
     agile_network.network(report)
-    assert [claim["holds"] for claim in report.claims] == [True, False]
+    assert [claim.verdict for claim in report.claims] == [HOLDS, FAILS]

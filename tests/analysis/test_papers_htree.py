@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
-import pyarrow.parquet as pq
 import pytest
 
 from analysis.papers import htree
+from analysis.papers.claims import HOLDS, REPORTED
+from analysis.papers.experiment import Run, Told
 from analysis.papers.registry import PAPERS
-from analysis.papers.report import Report
 from brokers.indexes.content.quick_scan import QuickScan
 from brokers.registry import load
 
@@ -17,36 +17,36 @@ SMALL = htree.Scale(subscriptions=1_500, growth=(400, 800), divided=300, events=
 
 @pytest.fixture(scope="module")
 def report(tmp_path_factory):
-    found = Report("htree", tmp_path_factory.mktemp("htree"), 1, False, lambda text: None)
+    found = Told(Run(1, False, lambda text: None))
     htree.experiments(found, SMALL)
-    found.finish()
     return found
 
 
 def test_every_experiment_of_the_source_has_its_table_and_plot(report):
     swept = ["subscriptions", "values", "rca", "width", "zipf"]
     others = ["levels_10", "levels_20", "cells", "insert", "delete", "memory", "division"]
+    drawn = {each.name for each in report.pictures}
     for name in [f"match_{factor}" for factor in swept] + others:
-        table = pq.read_table(report.folder / f"{name}.parquet")
-        assert table.num_rows >= 2
-        assert name == "match_values" or (report.folder / f"{name}.png").stat().st_size > 5_000
+        table = report.tables[name]
+        assert len(table) >= 2
+        assert name == "match_values" or name in drawn
     contenders = ["H-Tree", "Simple", "Tama", "Counting", "Rein", "default"]
-    assert pq.read_table(report.folder / "match_rca.parquet").column_names == ["rca", *contenders]
+    assert list(report.tables["match_rca"][0]) == ["rca", *contenders]
 
 
 def test_claims_about_structure_hold_at_any_scale(report):
-    claims = {claim["name"]: claim for claim in report.claims}
-    assert claims["buckets of a subscription"]["holds"] is True
-    assert claims["what a level turns away"]["holds"] is True
-    assert claims["share of candidates"]["measured"].startswith("within ")
+    claims = {claim.name: claim for claim in report.claims}
+    assert claims["buckets of a subscription"].verdict == HOLDS
+    assert claims["what a level turns away"].verdict == HOLDS
+    assert claims["share of candidates"].measured.startswith("within ")
     for rival in ("Simple", "Tama"):
         claim = claims[f"faster than {rival}"]
-        assert "1000 times" in claim["expected"] and claim["holds"] is not None
+        assert "1000 times" in claim.claim.expected and claim.verdict != REPORTED
 
 
 def test_more_levels_leave_fewer_candidates(report):
     for k in (10, 20):
-        share = pq.read_table(report.folder / f"levels_{k}.parquet")["candidate share"].to_pylist()
+        share = [row["candidate share"] for row in report.tables[f"levels_{k}"]]
         assert share == sorted(share, reverse=True) and share[4] < share[0] / 5
 
 
@@ -62,4 +62,4 @@ def test_a_contender_that_answers_otherwise_stops_the_reproduction():
 
 
 def test_the_command_knows_it():
-    assert load(PAPERS["htree"].target) is htree.reproduce
+    assert load(PAPERS["htree"].target) is htree.EXPERIMENTS

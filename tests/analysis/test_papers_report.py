@@ -1,56 +1,245 @@
-"""What a reproduction writes, and what the command says of it."""
+"""What a reproduction judges, keeps and writes, and what the command says of it."""
 
 from __future__ import annotations
 
 import json
-import sys
+import math
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from analysis.papers.report import Report, markdown, reproduce
+from analysis.papers import claims as c
+from analysis.papers.claims import FAILS, HOLDS, REPORTED, UNSURE, Claim, Figure, Spread, judged
+from analysis.papers.experiment import Experiment, Picture, Run, Told, curves
+from analysis.papers.reproducing import Asked, reproduce
+from analysis.papers.writing import markdown
+from brokers.errors import InvalidInput
+from scenarios.cli import main
 
-
-def two_findings(report: Report) -> None:
-    report.table("times", "Times", [{"size": 10, "us": 1.5}, {"size": 100, "us": 15_000.0}])
-    report.plot("times", "Times", "size", "us", {"scan": ([10, 100], [1.5, 15.0])}, log_x=True)
-    report.text("Measured otherwise than in the source.")
-    report.claim("linear", "section 5", "ratio 10", "ratio 10", np.bool_(True))
-    report.claim("magic", "abstract", "1000 times", "3 times", False)
-    report.claim("memory", "section 6", "not given", "4 bytes", None)
-
-
-def test_a_reproduction_leaves_tables_plots_and_claims(tmp_path, capsys):
-    reproduce("toy", [two_findings], tmp_path / "toy", 7, False, as_json=True)
-    document = json.loads(capsys.readouterr().out)
-    assert [claim["holds"] for claim in document["claims"]] == [True, False, None]
-    assert json.loads((tmp_path / "toy" / "claims.json").read_text())["claims"] == document["claims"]
-    assert pq.read_table(tmp_path / "toy" / "times.parquet").to_pydict() == {
-        "size": [10, 100], "us": [1.5, 15_000.0],
-    }
-    assert (tmp_path / "toy" / "times.png").stat().st_size > 5_000
-    text = (tmp_path / "toy" / "report.md").read_text()
-    assert "Seed 7" in text and "| magic " in text and "does not hold" in text and "![Times](times.png)" in text
+SAID = c.printed("section 5, table 1")
 
 
-def test_without_matplotlib_the_plots_are_left_out_and_that_is_said(tmp_path, capsys, monkeypatch):
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
-    reproduce("toy", [two_findings], tmp_path, 1, False, as_json=False)
-    assert not (tmp_path / "times.png").exists()
-    assert (tmp_path / "report.md").read_text().count("matplotlib is missing") == 1
-    assert "| linear | section 5 |" in capsys.readouterr().out
+def claim(value: float, bound: c.Bound | None, **more: float) -> Claim:
+    figures = {"": Figure(value, bound)} if not more else {name: Figure(each, bound) for name, each in more.items()}
+    return Claim("linear", "time is linear", SAID, figures)
 
 
-def test_a_table_without_rows_is_a_mistake_of_the_reproduction(tmp_path):
+def verdict(values: list[float], bound: c.Bound | None) -> str:
+    return judged("e", range(len(values)), [claim(value, bound) for value in values]).verdict
+
+
+# ---- verdicts --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("values", "bound", "expected"),
+    [
+        ([2.0, 2.1, 1.9], c.at_least(1), HOLDS),
+        ([2.0, 2.1, 1.9], c.at_most(1), FAILS),
+        ([1.0, 1.4, 0.7], c.at_least(1), UNSURE),
+        ([2.0, 2.1, 1.9], None, REPORTED),
+        ([1.0, 1.0, 1.0], c.above(1), FAILS),
+        ([1.0, 1.0, 1.0], c.at_least(1), HOLDS),
+        ([0.0, 0.0], c.exactly(0), HOLDS),
+        ([0.0, 1.0], c.exactly(0), UNSURE),
+        ([7.0], c.between(6, 8), HOLDS),
+        ([math.nan, 1.0], c.at_least(0), FAILS),
+        ([10.4, 10.6, 10.5], c.near(10, 0.02), FAILS),
+    ],
+)
+def test_a_verdict_is_that_of_the_mean_unless_other_seeds_might_say_the_opposite(values, bound, expected):
+    assert verdict(values, bound) == expected
+
+
+def test_one_figure_outside_breaks_a_claim_and_is_named():
+    found = judged("e", (1, 2), [claim(0, c.at_most(3), few=1, many=value) for value in (5.0, 5.1)])
+    assert (found.verdict, found.reason) == (FAILS, "not so: many")
+    assert found.expected == "at most 3" and found.measured == "few: 1, many: 5.05 ± 0.0707"
+
+
+def test_seeds_that_say_the_opposite_are_counted():
+    found = judged("e", range(9), [claim(value, c.at_least(1)) for value in (*[5.0] * 8, 0.9)])
+    assert found.verdict == HOLDS and "1 of 9 seeds by themselves say the opposite" in found.reason
+    alone = judged("e", (1,), [claim(2.0, c.at_least(1))])
+    assert alone.reason == "one seed, so its spread is not known"
+
+
+def test_means_of_drawn_seeds_flip_as_seldom_as_is_said():
+    """Of normal figures whose mean may lie on either side."""
+    random = np.random.Generator(np.random.PCG64(3))
+    for off in (0.3, 0.6, 1.0, 2.0):
+        found = [verdict(list(random.normal(off, 1.0, 3)), c.at_least(0)) for _ in range(600)]
+        assert found.count(FAILS) / len(found) < c.FLIPS_MOST
+    assert found.count(HOLDS) > 200  # and some are given
+
+
+@given(st.floats(0.05, 5), st.floats(0.05, 2), st.integers(2, 6))
+def test_so_many_seeds_would_decide_it(off, deviation, count):
+    values = [off + deviation * (-1) ** at for at in range(count - count % 2)]
+    spread = Spread(tuple(values), c.at_least(0))
+    if spread.verdict() != UNSURE:
+        return
+    enough = spread.decided_by()
+    assert enough is not None and enough > len(values)
+    assert off > spread._room(enough) and off <= spread._room(enough - 1)
+
+
+def test_nobody_decides_what_lies_on_its_bound():
+    found = judged("e", range(3), [claim(value, c.at_least(1)) for value in (0.9, 1.0, 1.1)])
+    assert found.reason == "10,000 seeds would not decide it"
+
+
+def test_seeds_that_measure_other_things_are_a_mistake():
+    with pytest.raises(ValueError, match="seeds differ in what they measure"):
+        judged("e", (1, 2), [claim(1, None, a=1), claim(1, None, b=1)])
+
+
+# ---- a reproduction --------------------------------------------------------------------------------------
+
+
+def measured(run: Run) -> dict:
+    run.say("half way")
+    draw = float(run.generator("toy").normal(0, 0.01))
+    return {"times": [{"size": size, "us": size * (1.5 + draw)} for size in (10, 100)]}
+
+
+def judge(tables: dict):
+    small, large = tables["times"]
+    yield Claim("linear", "time | is linear", SAID, {"": Figure(large["us"] / small["us"], c.near(10, 0.01))})
+    yield Claim("magic", "a thousand times", c.read_off("figure 9"), {"": Figure(small["us"], c.at_least(1e3))})
+
+
+def draw(tables: dict):
+    times = tables["times"]
+    series = {"scan": ([row["size"] for row in times], [row["us"] for row in times])}
+    yield Picture("times", "Times", "size", "us", curves(series), log_x=True)
+
+
+TOY = Experiment("toy", "Toys & <b>bold</b>", measured, judge, draw, {"times": "Times"}, "Otherwise than there.")
+
+
+def words(told: Told) -> None:
+    told.table("words", "Words", [{"a": 1}])
+    told.plot("words", "Words", "x", "y", {"one": ([1], [2])})
+    told.claim("memory", "derived: n bytes", "not given", "4 bytes", None)
+    told.claim("right", "printed, in one run", "1", "1", np.bool_(True))
+
+
+def run(folder: Path, capsys, experiments=(TOY,), **more) -> dict:
+    reproduce("toys", experiments, Asked("toy", folder / "toy", **more), as_json=True)
+    return json.loads(capsys.readouterr().out)
+
+
+def test_it_leaves_claims_tables_figures_and_pages(tmp_path, capsys):
+    document = run(tmp_path, capsys, (TOY, Experiment("words", "Words", told=words)))
+    folder = tmp_path / "toy"
+    verdicts = {each["key"]: each["verdict"] for each in document["claims"]}
+    assert verdicts == {"toy/linear": HOLDS, "toy/magic": FAILS, "words/memory": REPORTED, "words/right": HOLDS}
+    assert [each["source"] for each in document["claims"]] == ["printed", "read off", "derived", "printed"]
+    kept = json.loads((folder / "claims.json").read_text())
+    assert kept["claims"] == document["claims"] and kept["seeds"] == [1, 2, 3]
+    assert kept["command"] == "brokerlab reproduce toy" and kept["machine"] and kept["versions"]
+    assert pq.read_table(folder / "times.parquet").to_pydict()["seed"] == [1, 1, 2, 2, 3, 3]
+    assert (folder / "times.svg").read_text().startswith("<svg ")
+    text = (folder / "report.md").read_text()
+    assert "time \\| is linear" in text and "1 reported" in text and "![Times](times.svg)" in text
+    page = (folder / "report.html").read_text()
+    assert "brokerlab reproduce toy --claim toy/linear" in page and "<b>bold" not in page
+    assert "Content-Security-Policy" in page
+    index = (tmp_path / "index.html").read_text()
+    assert "toy/report.html" in index and "time | is linear" in index
+
+
+def test_a_table_over_seeds_shows_means(tmp_path, capsys):
+    run(tmp_path, capsys)
+    rows = pq.read_table(tmp_path / "toy" / "times.parquet").to_pylist()
+    mean = sum(row["us"] for row in rows if row["size"] == 10) / 3
+    assert f"| {mean:.3g}" in (tmp_path / "toy" / "report.md").read_text()
+
+
+def test_what_was_measured_is_not_measured_again(tmp_path, capsys):
+    calls = []
+    counted = replace(TOY, measure=lambda run: calls.append(run.seed) or measured(run))
+    first = run(tmp_path, capsys, (counted,), seeds=2)
+    again = run(tmp_path, capsys, (counted,), seeds=3)
+    assert calls == [1, 2, 3]
+    assert first["claims"][0]["figures"][0]["values"] == again["claims"][0]["figures"][0]["values"][:2]
+    run(tmp_path, capsys, (counted,), seeds=1, full=True)
+    run(tmp_path, capsys, (counted,), seeds=1, fresh=True)
+    assert calls == [1, 2, 3, 1, 1]
+
+
+def test_a_damaged_measurement_is_made_again_and_one_that_stopped_goes_on(tmp_path, capsys):
+    def stops(run: Run) -> dict:
+        if run.seed == 2:
+            raise KeyboardInterrupt
+        return measured(run)
+
+    with pytest.raises(KeyboardInterrupt):
+        run(tmp_path, capsys, (replace(TOY, measure=stops),))
+    kept = list((tmp_path / "toy" / "measured").iterdir())
+    assert [each.name.rpartition("-")[0] for each in kept] == ["toy-1"]
+    kept[0].write_text("{")
+    seeds = []
+    run(tmp_path, capsys, (replace(TOY, measure=lambda run: seeds.append(run.seed) or measured(run)),))
+    assert seeds == [1, 2, 3]
+
+
+def test_a_claim_is_repeated_alone(tmp_path, capsys):
+    other = replace(TOY, name="other", measure=lambda run: pytest.fail("not asked for"))
+    found = run(tmp_path, capsys, (TOY, other), claim="toy/magic")
+    assert [each["key"] for each in found["claims"]] == ["toy/magic"]
+    assert not (tmp_path / "toy" / "claims.json").exists()
+    assert len(run(tmp_path, capsys, (TOY, other), claim="toy")["claims"]) == 2
+    with pytest.raises(InvalidInput, match="there is no such claim; there are toy/linear, toy/magic"):
+        run(tmp_path, capsys, (TOY,), claim="toy/none")
+    with pytest.raises(InvalidInput, match="toy has no experiment 'none'; it has toy, other"):
+        run(tmp_path, capsys, (TOY, other), claim="none")
+
+
+def test_for_people_each_claim_has_its_reason(tmp_path, capsys):
+    reproduce("toys", [TOY], Asked("toy", tmp_path / "toy", seeds=1), as_json=False)
+    shown = capsys.readouterr().out
+    assert "DOES NOT HOLD: a thousand times  [toy/magic]" in shown and "read off: figure 9" in shown
+    assert "1 holds, 1 does not hold" in shown and "one seed, so its spread is not known" in shown
+
+
+def test_the_page_over_all_passes_over_what_another_version_wrote(tmp_path, capsys):
+    (tmp_path / "old").mkdir()
+    (tmp_path / "old" / "claims.json").write_text('{"claims": [{"holds": true}]}')
+    run(tmp_path, capsys)
+    index = (tmp_path / "index.html").read_text()
+    assert "toy/report.html" in index and "old/report.html" not in index
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        (["none"], "nothing to reproduce under the name 'none'"),
+        (["merging", "--seeds", "0"], "--seeds 0 is not positive; pass one or more"),
+        (["merging", "--seed", "-1"], "--seed -1 is negative"),
+        (["merging", "--claim", "figure-99"], "merging has no experiment 'figure-99'; it has figure-13"),
+    ],
+)
+def test_what_cannot_be_reproduced_is_said(given, told, capsys):
+    assert main(["reproduce", *given]) == InvalidInput.exit_code
+    assert told in capsys.readouterr().err
+
+
+def test_a_table_without_rows_is_a_mistake_of_the_reproduction():
     with pytest.raises(ValueError, match="'none' has no rows"):
-        Report("toy", tmp_path, 1, False, print).table("none", "None", [])
+        Told(Run(1, False, print)).table("none", "None", [])
 
 
 def test_columns_of_a_markdown_table_are_aligned():
-    assert markdown([{"a": 1, "long name": None}, {"a": 12_345.0, "long name": "x"}]).splitlines() == [
+    assert markdown([{"a": 1, "long name": None}, {"a": 12_345.0, "long name": "|x|"}]).splitlines() == [
         "| a      | long name |",
         "|--------|-----------|",
         "| 1      |           |",
-        "| 12.3 k | x         |",
+        "| 12.3 k | \\|x\\|     |",
     ]

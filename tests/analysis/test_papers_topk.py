@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import json
-
 import numpy as np
 
 from analysis.papers import topk, topk_network
-from analysis.papers.registry import PAPERS
-from analysis.papers.report import Report
-from brokers.registry import load
+from analysis.papers.claims import HOLDS, REPORTED
+from analysis.papers.experiment import Run, Told
 
 TINY = topk.Scale(filters=400, growth=(200, 400, 800), messages=2)
 
@@ -23,19 +20,17 @@ def test_a_message_without_its_last_attributes_matches_only_on_the_first():
 
 def test_every_claim_is_made_and_the_answers_agree(tmp_path, monkeypatch):
     monkeypatch.setattr(topk, "Scale", lambda: TINY)
-    monkeypatch.setattr(topk, "PARTS", (topk.library,))
     drawn = []  # plots take long, and are tested with the report
-    monkeypatch.setattr(Report, "plot", lambda self, name, *_, **__: drawn.append(name))
-    report = Report("topk", tmp_path, 1, False, lambda text: None)
-    load(PAPERS["topk"].target)(report)
-    report.finish()
-    claims = {claim["name"]: claim for claim in json.loads((tmp_path / "claims.json").read_text())["claims"]}
-    assert claims["all indexes give the same answers"]["holds"] is True
-    assert claims["the paper's structure beside the scan"]["holds"] is None
+    monkeypatch.setattr(Told, "plot", lambda self, name, *_, **__: drawn.append(name))
+    report = Told(Run(1, False, lambda text: None))
+    topk.library(report)
+    claims = {claim.name: claim.verdict for claim in report.claims}
+    assert claims["all indexes give the same answers"] == HOLDS
+    assert claims["the paper's structure beside the scan"] == REPORTED
     assert len(claims) == 7
     assert drawn == ["filters", "present", "width", "k", "constraints", "sender", "bound"]
     for name in ("filters", "present", "width", "k", "constraints", "sender"):
-        assert (tmp_path / f"{name}.parquet").exists()
+        assert report.tables[name]
 
 
 def test_weights_of_the_sender_are_asked_where_the_sweep_says_so():
@@ -61,7 +56,7 @@ def test_the_network_part_varies_one_thing_at_a_time(tmp_path, monkeypatch):
         "region": [(r, small) for r in ("0.02", "0.03", "0.05", "0.1", "None")],
     }
     monkeypatch.setattr(topk_network, "factors", lambda full: factors)
-    monkeypatch.setattr(Report, "plot", lambda self, *_, **__: None)
-    report = Report("topk", tmp_path, 1, False, lambda text: None)
+    monkeypatch.setattr(Told, "plot", lambda self, *_, **__: None)
+    report = Told(Run(1, False, lambda text: None))
     topk_network.network(report)
-    assert [claim["holds"] is None for claim in report.claims] == [False, True, True, True, True]
+    assert [claim.verdict == REPORTED for claim in report.claims] == [False, True, True, True, True]

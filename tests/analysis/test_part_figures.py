@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 
 import numpy as np
 
 from analysis.bench import part as bench
 from analysis.papers import part as paper
-from analysis.papers.report import Report
+from analysis.papers.claims import HOLDS
+from analysis.papers.experiment import Run, Told
 
 TINY = bench.Sizes(
     objects=600, subscriptions=120, words=20, k=3, deltas=(1.0, 2.0), queries=5, repeats=1, batch=8,
@@ -52,18 +52,17 @@ def test_the_reproduction_makes_every_table_and_claim(tmp_path, monkeypatch):
     monkeypatch.setattr(paper, "SMALL", replace(small, queries=3))
     monkeypatch.setattr(paper, "VALUES", {**{name: values[:2] for name, values in paper.VALUES.items()},
                                           "queries": (2, 64)})
-    report = Report("part", tmp_path, 1, False, lambda line: None)
+    report = Told(Run(1, False, lambda line: None))
     drawn = []
     monkeypatch.setattr(report, "plot", lambda name, *rest, **scales: drawn.append(name))
     paper.experiments(report)
-    report.finish()
     assert len(drawn) == 2 * (len(paper.SCALED) + len(paper.VALUES))
-    claims = {claim["name"]: claim for claim in json.loads((tmp_path / "claims.json").read_text())["claims"]}
-    assert claims["no subscription in RT is lost"]["holds"] is True
-    assert claims["no subscription outside of RT_delta is answered"]["holds"] is True
+    claims = {claim.name: claim.verdict for claim in report.claims}
+    assert claims["no subscription in RT is lost"] == HOLDS
+    assert claims["no subscription outside of RT_delta is answered"] == HOLDS
     assert len(claims) == 7
     for name in (*paper.SCALED, *paper.VALUES, "small"):
-        assert (tmp_path / f"{name}.parquet").exists()
+        assert report.tables[name]
 
 
 def test_a_wrong_answer_is_counted():

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import numpy as np
 import pytest
 
@@ -11,7 +9,8 @@ from analysis.bench.agile import Sizes, rows
 from analysis.papers import agile
 from analysis.papers.agile_runs import APPROACHES, Found, Setting, per_message, run
 from analysis.papers.agile_workload import ATTRIBUTES, DOMAIN, SCHEMA, Load, Workload, rounded
-from analysis.papers.report import Report
+from analysis.papers.claims import HOLDS
+from analysis.papers.experiment import Run, Told
 from brokers.indexes.context.policies import Fixed
 
 SMALL = Load(profiles=300)
@@ -70,13 +69,11 @@ def test_every_approach_finds_the_same_matches():
 
 
 def test_the_experiments_leave_tables_and_claims(tmp_path):
-    report = Report("agile", tmp_path, 1, False, lambda text: None)
+    report = Told(Run(1, False, lambda text: None))
     scale = agile.Scale(profiles=200, messages=(200, 200, 100, 50, 20), warm_messages=10, simple_updates=4_000)
     agile.experiment_1(report, scale, 0.2)
-    report.finish()
-    claims = json.loads((tmp_path / "claims.json").read_text())["claims"]
-    assert any(claim["source"] == "figure 3" and claim["holds"] for claim in claims)
-    assert (tmp_path / "experiment-1-share-20.parquet").exists()
+    assert any(said.claim.source.where == "figure 3" and said.verdict == HOLDS for said in report.claims)
+    assert report.tables["experiment-1-share-20"]
 
 
 def test_the_group_measures_every_row_at_any_size():

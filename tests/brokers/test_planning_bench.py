@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import numpy as np
 import pytest
 
@@ -12,7 +10,6 @@ from analysis.bench.registry import BENCHES
 from analysis.papers import merging as paper
 from analysis.papers.merging_queries import Setting, boxes
 from analysis.papers.registry import PAPERS
-from analysis.papers.report import Report
 from brokers.planning import greedy, plain
 from brokers.registry import load
 
@@ -20,7 +17,6 @@ SMALL = bench.Sizes(
     repeats=1, optimum=((8, 10.0),), branched=(16,), pairs=((50, 1.0), (300, 1.0)), plain_queries=12,
     compared_queries=300, searched=20, starts=3, clients=8, channels=2, instances=range(1), changes=5,
 )  # fmt: skip
-TINY = paper.Scale(optimal=20, starts=10, sensitivity=2, large=1, clustering=2, beyond=1)
 
 
 @pytest.mark.parametrize("part", ["optimum", "pair_merging", "directed_search", "allocation", "replanning"])
@@ -31,7 +27,7 @@ def test_a_part_of_the_bench_yields_rows(part):
 
 def test_the_group_and_the_experiments_are_registered():
     assert load(BENCHES["merging"].target) is bench.rows
-    assert load(PAPERS["merging"].target) is paper.reproduce
+    assert load(PAPERS["merging"].target) is paper.EXPERIMENTS
 
 
 def test_ways_that_disagree_stop_the_bench():
@@ -67,25 +63,3 @@ def test_the_profit_table_takes_the_gains_that_plain_pair_merging_takes():
 def test_the_distance_is_zero_where_merging_saves_nothing():
     assert paper.distance(5.0, 5.0, 5.0) == 0
     assert paper.distance(6.0, 5.0, 7.0) == 50
-
-
-def test_the_parts_of_the_reproduction_report_claims(tmp_path):
-    report = Report("merging", tmp_path, 1, False, lambda text: None)
-    random = np.random.Generator(np.random.PCG64(1))
-    paper.optimal(report, TINY, random)
-    paper.starts(report, TINY, random)
-    paper.clustering_factor(report, TINY, random)
-    report.finish()
-    claims = json.loads((tmp_path / "claims.json").read_text())["claims"]
-    assert len(claims) == 8 and all(claim["holds"] in (True, False) for claim in claims)
-    exact = next(claim for claim in claims if claim["name"] == "Directed Search is exact for |Q| <= 7")
-    assert exact["holds"]
-
-
-@pytest.mark.full
-def test_the_whole_reproduction_reports_claims(tmp_path):
-    report = Report("merging", tmp_path, 1, False, lambda text: None)
-    random = np.random.Generator(np.random.PCG64(1))
-    for part in (paper.sensitivity, paper.large, paper.beyond):
-        part(report, TINY, random)
-    assert len(report.claims) == 7

@@ -1,0 +1,316 @@
+"""What a source says, beside what was found: sources, bounds, claims, and verdicts over seeds.
+
+A claim is measured figures with the bounds that a source puts to them. It is measured once per seed; the verdict is
+that of the means:
+
+    holds, does not hold   all figures are within their bounds, or one is not, and the same command with other
+                           seeds would say the opposite less often than once in twenty times
+    unsure                 it would more often; the verdict says after how many seeds it would not
+    reported               the source names nothing that could be judged
+
+How often it would is known by Student's t from the spread over seeds: a mean of n seeds lies sqrt(2/n) spreads from
+another such mean. With one seed no spread is known, and the verdict says so.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from analysis.bench.rows import number
+from scenarios.many.student import quantile
+
+HOLDS, FAILS, UNSURE, REPORTED = "holds", "does not hold", "unsure", "reported"
+VERDICTS = (HOLDS, FAILS, UNSURE, REPORTED)
+FLIPS_MOST = 1 / 20
+_BESIDE = 5  # bounds that are told apart from what was measured; more stand beside each figure
+_SEEDS_MOST = 10_000  # beyond which nobody decides anything by more seeds
+
+PRINTED, READ_OFF, DERIVED, OURS, CALIBRATED = "printed", "read off", "derived", "ours", "calibrated"
+SORTS = {
+    PRINTED: "a figure or a sentence of the paper",
+    READ_OFF: "read off a figure of the paper",
+    DERIVED: "a closed form, or a consequence of the definitions",
+    OURS: "another implementation, or an expectation of this project",
+    CALIBRATED: "a constant was fitted to what it is compared with",
+}
+
+
+class Source(NamedTuple):
+    """Where an expectation comes from."""
+
+    sort: str
+    where: str
+
+    def __str__(self) -> str:
+        return f"{self.sort}: {self.where}"
+
+
+def printed(where: str) -> Source:
+    return Source(PRINTED, where)
+
+
+def read_off(where: str) -> Source:
+    return Source(READ_OFF, where)
+
+
+def derived(where: str) -> Source:
+    return Source(DERIVED, where)
+
+
+def ours(where: str) -> Source:
+    return Source(OURS, where)
+
+
+def calibrated(where: str) -> Source:
+    return Source(CALIBRATED, where)
+
+
+# ---- bounds ------------------------------------------------------------------------------------------------
+
+
+class Bound(NamedTuple):
+    """Between what a figure has to lie; `open` ends do not belong to it."""
+
+    low: float = -math.inf
+    high: float = math.inf
+    open: bool = False
+
+    def has(self, value: float) -> bool:
+        if self.open:
+            return self.low < value < self.high
+        return self.low <= value <= self.high
+
+    def off(self, value: float) -> float:
+        """How far a value is from the nearer end."""
+        return min(abs(value - self.low), abs(value - self.high))
+
+    def __str__(self) -> str:
+        if self.low == self.high:
+            return number(self.low)
+        if self.low == -math.inf:
+            return f"{'below' if self.open else 'at most'} {number(self.high)}"
+        if self.high == math.inf:
+            return f"{'above' if self.open else 'at least'} {number(self.low)}"
+        return f"{number(self.low)} to {number(self.high)}"
+
+
+def at_least(value: float) -> Bound:
+    return Bound(low=value)
+
+
+def at_most(value: float) -> Bound:
+    return Bound(high=value)
+
+
+def above(value: float) -> Bound:
+    return Bound(low=value, open=True)
+
+
+def below(value: float) -> Bound:
+    return Bound(high=value, open=True)
+
+
+def between(low: float, high: float) -> Bound:
+    return Bound(low, high)
+
+
+def exactly(value: float) -> Bound:
+    return Bound(value, value)
+
+
+def near(value: float, part: float) -> Bound:
+    """Within a part of a figure of either sign."""
+    return Bound(value - part * abs(value), value + part * abs(value))
+
+
+# ---- claims ------------------------------------------------------------------------------------------------
+
+
+class Figure(NamedTuple):
+    """One measured figure of a claim."""
+
+    value: float
+    bound: Bound | None = None  # None: reported beside the others
+
+
+@dataclass(frozen=True)
+class Claim:
+    """What a source says, and what one seed gave."""
+
+    key: str  # by which it is repeated alone, within its experiment
+    name: str
+    source: Source
+    figures: Mapping[str, Figure]  # by what they are of; "" if there is but one
+    expected: str = ""  # in the words of the source; empty: the bounds say it
+    note: str = ""  # what has to be known beside
+    unit: str = ""
+
+
+class Spread(NamedTuple):
+    """A figure over seeds."""
+
+    values: tuple[float, ...]
+    bound: Bound | None
+
+    @property
+    def mean(self) -> float:
+        return math.fsum(self.values) / len(self.values)
+
+    @property
+    def deviation(self) -> float | None:
+        """None: one seed has none."""
+        if len(self.values) < 2:
+            return None
+        mean = self.mean
+        return math.sqrt(math.fsum((value - mean) ** 2 for value in self.values) / (len(self.values) - 1))
+
+    def verdict(self) -> str:
+        if self.bound is None:
+            return REPORTED
+        told = HOLDS if self.bound.has(self.mean) else FAILS
+        if not self.deviation or math.isnan(self.mean):
+            return told
+        return told if self.bound.off(self.mean) > self._room(len(self.values)) else UNSURE
+
+    def _room(self, seeds: int) -> float:
+        """How far a mean of so many seeds has to be from a bound, so that next to no other lies beyond it."""
+        assert self.deviation is not None
+        return quantile(1 - 2 * FLIPS_MOST, seeds - 1) * self.deviation * math.sqrt(2 / seeds)
+
+    def decided_by(self) -> int | None:
+        """How many seeds would decide it, if the mean stays; None: none that anybody would run."""
+        assert self.bound is not None and self.deviation is not None
+        off = self.bound.off(self.mean)
+        low, high = len(self.values), _SEEDS_MOST
+        if off <= self._room(high):
+            return None
+        while high - low > 1:  # the room falls with the seeds
+            middle = (low + high) // 2
+            low, high = (low, middle) if off > self._room(middle) else (middle, high)
+        return high
+
+    def __str__(self) -> str:
+        deviation = self.deviation
+        return number(self.mean) + (f" ± {number(deviation)}" if deviation else "")
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A claim over seeds, with its verdict."""
+
+    experiment: str
+    claim: Claim  # that of the first seed, for its words
+    seeds: tuple[int, ...]
+    spreads: Mapping[str, Spread]
+    told: str | None = None  # a verdict that the experiment gives by itself, over seeds of its own
+    measured_as: str = ""  # with it, in words
+
+    @property
+    def key(self) -> str:
+        return f"{self.experiment}/{self.claim.key}"
+
+    @property
+    def expected(self) -> str:
+        claim = self.claim
+        if claim.expected:
+            return claim.expected
+        bounds = {label: str(each.bound) for label, each in self.spreads.items() if each.bound is not None}
+        same = set(bounds.values())
+        if len(same) > _BESIDE:
+            return "in brackets"
+        told = same.pop() if len(same) == 1 else ", ".join(f"{label}: {each}" for label, each in bounds.items())
+        return _with_unit(told, claim.unit)
+
+    @property
+    def measured(self) -> str:
+        if self.measured_as:
+            return self.measured_as
+        bounds = self.expected == "in brackets"
+        told = ", ".join(
+            (f"{label}: {each}" if label else str(each)) + (f" ({each.bound})" if bounds and each.bound else "")
+            for label, each in self.spreads.items()
+        )
+        return _with_unit(told, self.claim.unit)
+
+    @property
+    def verdict(self) -> str:
+        if self.told is not None:
+            return self.told
+        found = {each.verdict() for each in self.spreads.values()}
+        return next(each for each in (FAILS, UNSURE, HOLDS, REPORTED) if each in found)
+
+    @property
+    def reason(self) -> str:
+        """Why the verdict is what it is."""
+        if self.told is not None:
+            return self.claim.note
+        verdict = self.verdict
+        parts = [self.claim.note] if self.claim.note else []
+        concerned = {label: each for label, each in self.spreads.items() if each.verdict() == verdict}
+        if verdict == FAILS and len(self.spreads) > 1:
+            parts.append(f"not so: {', '.join(concerned)}")
+        if verdict == UNSURE:
+            parts += [_undecided(label, each) for label, each in concerned.items()]
+        if verdict in (HOLDS, FAILS):
+            if len(self.seeds) == 1:
+                parts.append("one seed, so its spread is not known")
+            other = self._on_the_other_side()
+            if other:
+                parts.append(f"{other} of {len(self.seeds)} seeds by themselves say the opposite")
+        return "; ".join(parts)
+
+    def _on_the_other_side(self) -> int:
+        judged = [each for each in self.spreads.values() if each.bound is not None]
+        alone = [
+            all(each.bound is not None and each.bound.has(each.values[at]) for each in judged)
+            for at in range(len(self.seeds))
+        ]
+        return alone.count(self.verdict != HOLDS)
+
+    def as_data(self) -> dict[str, Any]:
+        """Plain data, as claims.json has it."""
+        return {
+            "key": self.key, "name": self.claim.name, "source": self.claim.source.sort,
+            "where": self.claim.source.where, "expected": self.expected, "measured": self.measured,
+            "verdict": self.verdict, "reason": self.reason, "seeds": list(self.seeds),
+            "figures": [
+                {
+                    "of": label, "values": list(each.values), "mean": each.mean, "deviation": each.deviation,
+                    "low": _finite(each.bound and each.bound.low), "high": _finite(each.bound and each.bound.high),
+                    "verdict": each.verdict(),
+                }
+                for label, each in self.spreads.items()
+            ],
+        }  # fmt: skip
+
+
+def judged(experiment: str, seeds: Sequence[int], found: Sequence[Claim]) -> Judged:
+    """The same claim of several seeds as one."""
+    first = found[0]
+    for each in found[1:]:
+        if each.key != first.key or list(each.figures) != list(first.figures):
+            raise ValueError(f"{experiment}/{first.key}: seeds differ in what they measure")
+    spreads = {
+        label: Spread(tuple(float(each.figures[label].value) for each in found), figure.bound)
+        for label, figure in first.figures.items()
+    }
+    return Judged(experiment, first, tuple(seeds), spreads)
+
+
+def _undecided(label: str, spread: Spread) -> str:
+    of = f"{label}: " if label else ""
+    count = spread.decided_by()
+    if count is None:
+        return f"{of}{_SEEDS_MOST:,} seeds would not decide it"
+    return f"{of}{count} seeds would decide it (`--seeds {count}`)"
+
+
+def _with_unit(told: str, unit: str) -> str:
+    return f"{told} {unit}" if unit and told else told
+
+
+def _finite(value: float | None) -> float | None:
+    return value if value is not None and math.isfinite(value) else None

@@ -1,0 +1,187 @@
+"""Carries out a reproduction: measures what is not measured yet, judges over seeds, writes what was found.
+
+Every experiment is measured once per seed, `--seed` being the first. What was measured is kept as it comes, so a call
+after one that was stopped goes on with what is missing.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from importlib.metadata import version
+from pathlib import Path
+from shutil import get_terminal_size
+from typing import Any
+
+from analysis.bench.machine import machine, versions
+from analysis.papers.claims import Claim, Judged, Source, judged
+from analysis.papers.experiment import Curve, Experiment, Outcome, Picture, Run, Told
+from analysis.papers.keeping import Kept
+from analysis.papers.writing import overview, write
+from brokers.errors import InvalidInput
+
+SEEDS = 3
+_WIDE = 120
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What is to be reproduced, and how."""
+
+    name: str
+    folder: Path
+    seed: int = 1
+    seeds: int = SEEDS
+    full: bool = False
+    claim: str = ""  # this one alone, or all of an experiment; empty: all
+    fresh: bool = False  # measure anew what was measured
+
+    @property
+    def command(self) -> str:
+        words = ["brokerlab", "reproduce", self.name]
+        if self.seed != 1:
+            words += ["--seed", str(self.seed)]
+        if self.seeds != SEEDS:
+            words += ["--seeds", str(self.seeds)]
+        return shlex.join([*words, "--full"] if self.full else words)
+
+
+def reproduce(prose: str, experiments: Sequence[Experiment], asked: Asked, as_json: bool) -> None:
+    """Carry it out, and print the claims: as one JSON object, or as a table."""
+    chosen = _chosen(experiments, asked)
+    try:
+        asked.folder.mkdir(parents=True, exist_ok=True)
+    except OSError as problem:
+        raise InvalidInput(f"cannot write to {asked.folder}: {problem.strerror}; choose another --out") from None
+    outcomes = list(_outcomes(chosen, asked))
+    everything = [(found.experiment.name, each) for found in outcomes for each in found.claims]
+    claims = [each for name, each in everything if asked.claim in ("", name, each.key)]
+    if not claims:
+        keys = ", ".join(each.key for _, each in everything)
+        raise InvalidInput(f"--claim {asked.claim}: there is no such claim; there are {keys}")
+    about = {
+        "name": asked.name, "prose": prose, "command": asked.command, "full": asked.full,
+        "seeds": list(range(asked.seed, asked.seed + asked.seeds)), "machine": machine(), "versions": versions(),
+        "version": version("brokerlab"), "commit": commit(),
+        "wall_s": round(sum(each.wall_s for each in outcomes), 1),
+    }  # fmt: skip
+    if not asked.claim:
+        write(asked.folder, about, outcomes)
+    if as_json:
+        told = {**about, "folder": str(asked.folder), "claims": [each.as_data() for each in claims]}
+        print(json.dumps(told, indent=2))
+        return
+    print(overview(claims, min(get_terminal_size().columns, _WIDE)))
+    if not asked.claim:
+        print(f"\nClaims, tables and figures: {asked.folder / 'report.html'}")
+
+
+def commit() -> str | None:
+    """That of the source, where this is a clone; with a sign where files have changed since."""
+    here = Path(__file__).parent
+    try:
+        found = subprocess.run(
+            ["git", "-C", str(here), "describe", "--always", "--dirty", "--exclude", "*"],
+            capture_output=True, text=True, timeout=10, check=False,
+        )  # fmt: skip
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return found.stdout.strip() or None
+
+
+def _chosen(experiments: Sequence[Experiment], asked: Asked) -> list[Experiment]:
+    wanted = asked.claim.partition("/")[0]
+    found = [each for each in experiments if wanted in ("", each.name)]
+    if not found:
+        names = ", ".join(each.name for each in experiments)
+        raise InvalidInput(f"--claim {asked.claim}: {asked.name} has no experiment {wanted!r}; it has {names}")
+    return found
+
+
+def _outcomes(experiments: Sequence[Experiment], asked: Asked) -> Iterator[Outcome]:
+    """One experiment after the other, with progress."""
+    kept = Kept(asked.folder, asked.full)
+    began = time.monotonic()
+    for place, experiment in enumerate(experiments, 1):
+        ahead = f"{place} of {len(experiments)}, {experiment.name}"
+        seeds = (asked.seed,) if experiment.told else tuple(range(asked.seed, asked.seed + asked.seeds))
+        measured = []
+        for seed in seeds:
+            found = None if asked.fresh else kept.read(experiment.name, seed)
+            where = ahead if len(seeds) == 1 else f"{ahead}, seed {seed}"
+            if found is None:
+                run = Run(seed, asked.full, _teller(began, where))
+                found = kept.write(experiment.name, seed, _measured(experiment, run))
+            else:
+                _teller(began, where)(f"measured before, in {found['wall_s']:.0f} s")
+            measured.append(found)
+        yield _outcome(experiment, seeds, measured)
+
+
+def _teller(began: float, where: str) -> Any:
+    def say(text: str) -> None:
+        print(f"{time.monotonic() - began:6.1f} s  {where}: {text}", file=sys.stderr, flush=True)
+
+    return say
+
+
+def _measured(experiment: Experiment, run: Run) -> dict[str, Any]:
+    """What is kept of a measurement: plain data."""
+    began = time.monotonic()
+    if experiment.told is None:
+        assert experiment.measure is not None
+        run.say("measuring")
+        return {"tables": experiment.measure(run), "wall_s": time.monotonic() - began}
+    told = Told(run)
+    experiment.told(told)
+    return {
+        "tables": told.tables, "titles": told.titles, "texts": told.texts,
+        "pictures": [asdict(each) | {"curves": [each._asdict() for each in each.curves]} for each in told.pictures],
+        "claims": [[asdict(each.claim), each.measured, each.verdict] for each in told.claims],
+        "wall_s": time.monotonic() - began,
+    }  # fmt: skip
+
+
+def _outcome(experiment: Experiment, seeds: tuple[int, ...], measured: Sequence[dict[str, Any]]) -> Outcome:
+    """What was measured, as a whole."""
+    wall_s = sum(each["wall_s"] for each in measured)
+    if experiment.told is not None:
+        return _told(experiment, seeds, measured[0], wall_s)
+    by_seed = [each["tables"] for each in measured]
+    claims = [list(experiment.judge(tables)) for tables in by_seed]
+    pictures = [list(experiment.draw(tables)) for tables in by_seed]
+    return Outcome(
+        experiment, seeds, by_seed, dict(experiment.titles), [_mean_of(each) for each in zip(*pictures, strict=True)],
+        [judged(experiment.name, seeds, each) for each in zip(*claims, strict=True)],
+        [experiment.text] if experiment.text else [], wall_s,
+    )  # fmt: skip
+
+
+def _told(experiment: Experiment, seeds: tuple[int, ...], found: dict[str, Any], wall_s: float) -> Outcome:
+    """What an experiment with seeds of its own said."""
+    claims = []
+    for claim, measured, verdict in found["claims"]:
+        said = Claim(**{**claim, "source": Source(*claim["source"]), "figures": {}})
+        claims.append(Judged(experiment.name, said, seeds, {}, verdict, measured))
+    pictures = [Picture(**{**each, "curves": [Curve(**one) for one in each["curves"]]}) for each in found["pictures"]]
+    return Outcome(experiment, seeds, [found["tables"]], found["titles"], pictures, claims, found["texts"], wall_s)
+
+
+def _mean_of(pictures: Sequence[Picture]) -> Picture:
+    """A picture over seeds: means, with how far seeds lie apart, where all have the same places on the axis."""
+    first = pictures[0]
+    found = []
+    for at, curve in enumerate(first.curves):
+        same = [each.curves[at] for each in pictures]
+        if curve.paper or any(list(each.x) != list(curve.x) for each in same):
+            found.append(curve)
+            continue
+        ys = list(zip(*(each.y for each in same)))
+        means = [sum(values) / len(values) for values in ys]
+        found.append(curve._replace(y=means, low=[min(values) for values in ys], high=[max(values) for values in ys]))
+    return Picture(first.name, first.title, first.x, first.y, found, first.log_x, first.log_y)

@@ -1,0 +1,215 @@
+"""What a reproduction leaves behind: claims, tables and figures, for people and for programs.
+
+    claims.json     the claims with figures, verdicts and reasons; machine, versions, commit, seeds, time, command
+    report.md       the same to read, with tables and figures
+    report.html     the same as one page, offline, as reports of runs are
+    NAME.parquet    each table, of all seeds
+    NAME.svg        each figure
+
+Beside the folder `index.html` is made anew: the claims of all reproductions that lie there.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from html import escape
+from pathlib import Path
+from textwrap import wrap
+from typing import Any
+from urllib.parse import quote
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from analysis.bench.rows import number
+from analysis.papers.claims import SORTS, VERDICTS, Judged
+from analysis.papers.experiment import Cells, Outcome, Picture, Table
+from analysis.report import page
+from analysis.report.charts import Chart
+from analysis.report.svg import Axis, Line, lines
+from analysis.report.words import plain
+
+FORMAT = 2  # of claims.json
+_LONG = 400  # characters of a cell
+_KEYS = ("name", "source", "where", "expected", "measured", "verdict", "reason")
+_HEADS = ("claim", "source", "expected", "measured", "verdict", "why")
+
+
+def overview(claims: Sequence[Judged], width: int = 100) -> str:
+    """The claims one below the other, for a terminal, and the count of verdicts."""
+    return "\n\n".join([*(_listed(each, width) for each in claims), counted(each.verdict for each in claims)])
+
+
+def _listed(claim: Judged, width: int) -> str:
+    lines = [f"{claim.verdict.upper()}: {claim.claim.name}  [{claim.key}]"]
+    for head, text in zip(_HEADS, _cells(claim)):
+        if head not in ("claim", "verdict") and text:
+            lines += wrap(f"{head:9} {text}", width, initial_indent="  ", subsequent_indent=" " * 12)
+    return "\n".join(lines)
+
+
+def counted(verdicts: Iterable[str]) -> str:
+    """How many claims have which verdict."""
+    found = list(verdicts)
+    return ", ".join(f"{found.count(each)} {each}" for each in VERDICTS if each in found)
+
+
+def write(folder: Path, about: Mapping[str, Any], outcomes: Sequence[Outcome]) -> None:
+    """All files of a reproduction, and the page over it."""
+    claims = [claim for each in outcomes for claim in each.claims]
+    document = {"format": FORMAT, **about, "claims": [each.as_data() for each in claims]}
+    _text(folder / "claims.json", json.dumps(document, indent=2) + "\n")
+    for outcome in outcomes:
+        for name in outcome.titles:
+            rows = [
+                {"seed": seed, **row} for seed, tables in zip(outcome.seeds, outcome.by_seed) for row in tables[name]
+            ]
+            pq.write_table(pa.Table.from_pylist(rows), folder / f"{name}.parquet")
+        for picture in outcome.pictures:
+            _text(folder / f"{picture.name}.svg", page.alone(drawn(picture)))
+    _text(folder / "report.md", _markdown(about, outcomes, claims))
+    _text(folder / "report.html", _page(about, outcomes, claims))
+    _text(folder.parent / "index.html", _index(folder.parent))
+
+
+def _text(path: Path, text: str) -> None:
+    path.write_text(text, encoding="utf-8")
+
+
+# ---- for people who read ----------------------------------------------------------------------------------
+
+
+def _markdown(about: Mapping[str, Any], outcomes: Sequence[Outcome], claims: Sequence[Judged]) -> str:
+    parts = [f"# {about['name']}: {about['prose']}", "\n".join(f"- {name}: {told}" for name, told in _facts(about))]
+    table = markdown([dict(zip(_HEADS, _cells(each))) for each in claims])
+    parts.append(f"## Claims\n\n{counted(each.verdict for each in claims)}\n\n{table}")
+    for outcome in outcomes:
+        parts.append(f"## {outcome.experiment.title}")
+        parts += outcome.texts
+        parts += [f"### {title}\n\n{markdown(averaged(outcome, name))}" for name, title in outcome.titles.items()]
+        parts += [f"![{each.title}]({each.name}.svg)" for each in outcome.pictures]
+    return "\n\n".join(parts) + "\n"
+
+
+def _facts(about: Mapping[str, Any]) -> list[tuple[str, str]]:
+    seeds = about["seeds"]
+    return [
+        ("Command", f"`{about['command']}`"),
+        ("Scale", "that of the source, where feasible" if about["full"] else "some minutes"),
+        ("Seeds", f"{seeds[0]} to {seeds[-1]}" if len(seeds) > 1 else str(seeds[0])),
+        ("Machine", about["machine"]),
+        ("Versions", ", ".join([f"brokerlab {about['version']}", *about["versions"]])),
+        ("Commit", about["commit"] or "not a clone"),
+        ("Measured in", f"{about['wall_s']:.0f} s of wall time"),
+    ]
+
+
+def _cells(claim: Judged) -> tuple[str, ...]:
+    return (claim.claim.name, str(claim.claim.source), claim.expected, claim.measured, claim.verdict, claim.reason)
+
+
+def averaged(outcome: Outcome, name: str) -> Table:
+    """A table over seeds: means of what differs, where all seeds have the same rows."""
+    by_seed = [tables[name] for tables in outcome.by_seed]
+    first = by_seed[0]
+    if any([list(row) for row in rows] != [list(row) for row in first] for rows in by_seed[1:]):
+        return [{"seed": seed, **row} for seed, rows in zip(outcome.seeds, by_seed) for row in rows]
+    return [{key: _mean([row[key] for row in same]) for key in same[0]} for same in zip(*by_seed)]
+
+
+def _mean(values: Sequence[Any]) -> Any:
+    numbers = all(isinstance(each, int | float) and not isinstance(each, bool) for each in values)
+    if not numbers or all(each == values[0] for each in values):
+        return values[0]
+    return sum(values) / len(values)
+
+
+def markdown(rows: Sequence[Cells]) -> str:
+    """Rows with the same keys as a Markdown table that reads well on a terminal too."""
+    if not rows:
+        return "None."
+    table = [[_cell(key) for key in rows[0]]] + [[_cell(row[key]) for key in rows[0]] for row in rows]
+    widths = [max(len(line[i]) for line in table) for i in range(len(table[0]))]
+    text = ["| " + " | ".join(cell.ljust(width) for cell, width in zip(line, widths)) + " |" for line in table]
+    text.insert(1, "|" + "|".join("-" * (width + 2) for width in widths) + "|")
+    return "\n".join(text)
+
+
+def _cell(value: Any) -> str:
+    """A bar would begin another cell."""
+    return _shown(value).replace("|", "\\|").replace("\n", " ")
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, float):
+        return number(value)
+    return "" if value is None else str(value)
+
+
+# ---- as a page --------------------------------------------------------------------------------------------
+
+
+def _page(about: Mapping[str, Any], outcomes: Sequence[Outcome], claims: Sequence[Judged]) -> str:
+    told = page.paragraph(counted(each.verdict for each in claims))
+    facts = page.dictionary("How it was measured", [(name, value.strip("`")) for name, value in _facts(about)])
+    sections = [("claims", "Claims", told + "".join(_claims(about, each) for each in outcomes if each.claims))]
+    for outcome in outcomes:
+        inside = "".join(map(page.paragraph, outcome.texts))
+        inside += page.figures([_chart(each) for each in outcome.pictures])
+        inside += "".join(_table(title, averaged(outcome, name)) for name, title in outcome.titles.items())
+        sections.append((outcome.experiment.name, outcome.experiment.title, inside))
+    sections.append(("measured", "How", facts + page.listed([f"{sort}: {words}" for sort, words in SORTS.items()])))
+    title = f"{about['name']}: {about['prose']}"
+    return page.page(title, sections, f"<h1>{escape(title)}</h1>")
+
+
+def _claims(about: Mapping[str, Any], outcome: Outcome) -> str:
+    rows = [(*_cells(each), f"{about['command']} --claim {each.key}") for each in outcome.claims]
+    return page.table(outcome.experiment.title, (*_HEADS, "repeat it alone"), rows)
+
+
+def _table(title: str, rows: Table) -> str:
+    heads = list(rows[0])
+    inside = page.table("", heads, [[_shown(row[key]) for key in heads] for row in rows])
+    return f"<details><summary>{escape(title)}</summary>{inside}</details>"
+
+
+def _chart(picture: Picture) -> Chart:
+    paper = [each.name for each in picture.curves if each.paper]
+    said = f"{picture.y} over {picture.x}"
+    return Chart(drawn(picture), f"{said}; of the paper: {', '.join(paper)}" if paper else said)
+
+
+def drawn(picture: Picture) -> str:
+    """A figure as SVG."""
+    series = [
+        Line(each.name, list(zip(each.x, each.y)), list(zip(each.x, each.low)), list(zip(each.x, each.high)))
+        for each in picture.curves
+    ]
+    return lines(picture.title, Axis(picture.x, log=picture.log_x), Axis(picture.y, log=picture.log_y), series)
+
+
+def _index(folder: Path) -> str:
+    """One page over all reproductions in a folder."""
+    rows, sections = [], []
+    for path in sorted(folder.glob("*/claims.json")):
+        document = _document(path)
+        if document is None:
+            continue
+        name, verdicts = path.parent.name, [each["verdict"] for each in document["claims"]]
+        rows.append([name, str(len(verdicts)), *(str(verdicts.count(each)) for each in VERDICTS)])
+        cells = [[plain(each[key], _LONG) for key in _KEYS] for each in document["claims"]]
+        link = f'<p><a href="{escape(quote(name))}/report.html">Figures and tables</a></p>'
+        sections.append((f"of-{len(rows)}", name, link + page.table(document["prose"], _KEYS, cells)))
+    counts = page.table("", ("reproduction", "claims", *VERDICTS), rows)
+    return page.page("Reproductions", [("verdicts", "Verdicts", counts), *sections], "<h1>Reproductions</h1>")
+
+
+def _document(path: Path) -> dict[str, Any] | None:
+    """The claims of a reproduction; None if another version wrote them."""
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return found if isinstance(found, dict) and found.get("format") == FORMAT else None

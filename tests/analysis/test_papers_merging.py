@@ -1,0 +1,74 @@
+"""The reproduction of the merging paper: its claims follow from its tables, and wrong tables break each of them."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+import pytest
+
+from analysis.papers import merging as paper
+from analysis.papers.claims import HOLDS, REPORTED, judged
+from tests.analysis.wrong_data import broken_by
+
+TINY = paper.Scale(optimal=12, starts=8, sensitivity=2, large=1, clustering=2, channels=2, beyond=1)
+AXES = ("|Q|", "|T|", "factor", "K_U factor", "df", "cf", "clients", "channels", "K_S over K_U")
+EXPERIMENTS = {each.name: each for each in paper.EXPERIMENTS}
+
+
+@pytest.fixture(scope="module")
+def tables():
+    """Of every experiment, at a small scale."""
+    found = {}
+
+    def measured(name):
+        if name not in found:
+            measure = getattr(paper, MEASURES[name])
+            found[name] = measure(TINY, np.random.Generator(np.random.PCG64(1)))
+        return found[name]
+
+    return measured
+
+
+MEASURES = {
+    "figure-13": "sensitivity", "figure-14": "starts", "figures-15-17": "optimal", "figures-18-19": "large",
+    "figure-20": "clustering_factor", "section-5-3": "example", "section-7": "channels", "beyond": "beyond",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", MEASURES)
+def test_each_claim_can_fail(name, tables):
+    """Each that is judged is broken by some table that lies."""
+    experiment = EXPERIMENTS[name]
+    broken = partial(broken_by, experiment, tables(name), axes=AXES)
+    stands = [each.key for each in experiment.judge(tables(name)) if not broken(each.key)]
+    # Numbers of partitions are computed and not measured.
+    assert stands == (["cases"] if name == "figures-15-17" else [])
+
+
+@pytest.mark.parametrize("name", MEASURES)
+def test_pictures_and_tables_have_what_they_name(name, tables):
+    experiment = EXPERIMENTS[name]
+    assert set(experiment.titles) == set(tables(name))
+    for picture in experiment.draw(tables(name)):
+        assert picture.curves and all(len(each.x) == len(each.y) for each in picture.curves)
+        assert any(each.x for each in picture.curves)
+
+
+def test_what_is_exact_holds_at_any_scale(tables):
+    found = {
+        each.key: judged("", (1,), [each]).verdict
+        for name in ("section-5-3", "figures-15-17", "section-7")
+        for each in EXPERIMENTS[name].judge(tables(name))
+    }
+    exact = ("costs", "trap", "found", "cases", "exact-to-7", "never-better", "leaves", "cheaper-only", "stronger")
+    assert {found[key] for key in exact} == {HOLDS}
+    assert found["optimal-7-3"] == REPORTED
+
+
+def test_figures_18_and_19_use_the_small_database_for_few_queries(monkeypatch):
+    sides = []
+    real = paper.instances
+    monkeypatch.setattr(paper, "instances", lambda setting, *rest: sides.append(setting.side) or real(setting, *rest))
+    paper.large(TINY, np.random.Generator(np.random.PCG64(1)))
+    assert sides == [100.0] * 3 + [400.0] * 15

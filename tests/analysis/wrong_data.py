@@ -1,0 +1,45 @@
+"""Tables that lie, one column at a time: a claim that none of them breaks can hardly fail."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Container, Iterator
+from typing import Any
+
+from analysis.papers.claims import FAILS, REPORTED, judged
+from analysis.papers.experiment import Experiment, Tables
+
+
+def broken_by(experiment: Experiment, tables: Tables, key: str, axes: Container[str]) -> bool:
+    """Whether a claim comes to fail by some lie. What is only reported cannot; `axes` say what rows are of."""
+    true = _verdict(experiment, tables, key)
+    return true in (REPORTED, FAILS) or any(_verdict(experiment, each, key) == FAILS for each in lies(tables, axes))
+
+
+def _verdict(experiment: Experiment, tables: Tables, key: str) -> str:
+    claim = next(each for each in experiment.judge(tables) if each.key == key)
+    return judged(experiment.name, (1,), [claim]).verdict
+
+
+def lies(tables: Tables, axes: Container[str]) -> Iterator[Tables]:
+    """Each column of figures upside down, larger, a thousand times as large or small, negative, one row too large."""
+    for name, rows in tables.items():
+        for column in rows[0]:
+            values = [row[column] for row in rows]
+            if column in axes or not all(isinstance(each, int | float) for each in values):
+                continue
+            for wrong in _wrong(values):
+                lie = copy.deepcopy(tables)
+                for row, value in zip(lie[name], wrong):
+                    row[column] = value
+                yield lie
+
+
+def _wrong(values: list[Any]) -> Iterator[list[Any]]:
+    yield values[::-1]
+    for more in (1, 100):
+        yield [each + more for each in values]
+    for factor in (1e3, 1e-3, -1.0):
+        yield [each * factor for each in values]
+    for row in range(len(values)):
+        yield [each * (1e3 if at == row else 1) for at, each in enumerate(values)]
