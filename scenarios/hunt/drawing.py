@@ -121,10 +121,11 @@ def draw(prey: Prey, seed: int, number: int) -> Case:
     """The case of this number. What the program refuses to run is drawn again, with less in it."""
     for attempt in range(8):
         dice = Dice(seed, number * 8 + attempt, "hunt")
-        case = _drawn(prey, dice, plain=attempt > 4)
+        case = _drawn(prey, dice, Dice(seed, number * 8 + attempt, "hunt/more"), plain=attempt > 4)
         if runs(case):
             return case
-    case = _drawn(replace(prey, faults=False), Dice(seed, number * 8, "hunt"), plain=True)
+    dice = Dice(seed, number * 8, "hunt")
+    case = _drawn(replace(prey, faults=False), dice, dice, plain=True)
     case.model  # noqa: B018 - InvalidInput that says what the program has against it
     return case
 
@@ -177,7 +178,8 @@ def share(dice: Dice) -> float:
     return dice.below(_SCALE) / _SCALE
 
 
-def _drawn(prey: Prey, dice: Dice, plain: bool) -> Case:
+def _drawn(prey: Prey, dice: Dice, more: Dice, plain: bool) -> Case:
+    """A case; `more` draws what came later, so that the rest is drawn as it was."""
     seed = 1 + dice.below(_SCALE)
     brokers, edges = draw_network(prey.fits, prey.faults, plain, dice)
     length = one_of(dice, _LENGTHS_MS[:3] if prey.kind_class.server else _LENGTHS_MS) * MS
@@ -197,8 +199,7 @@ def _drawn(prey: Prey, dice: Dice, plain: bool) -> Case:
     )
     script = _script(prey, rehearsal, nodes, len(clients), params, seed)
     acts = _alike(prey, _thinned(prey, script, dice, busy), dice)
-    if not plain:
-        acts = _hurried(acts, dice)
+    acts = acts if plain else _hurried(acts, more)
     faults, detect = _faults(prey, edges, brokers, length, dice) if prey.faults and not plain else ((), None)
     options = (
         dict(prey.options)
@@ -212,7 +213,7 @@ def _drawn(prey: Prey, dice: Dice, plain: bool) -> Case:
         duration_ns=length, seed=seed, params=said, options=options, faults=faults,
         detect_ns=detect, cost={"base": 2e6, "per_match": 5e4} if costly else {}, settled=settled,
         view=one_of(dice, ("auto", "auto", "message", "run")), tables=one_of(dice, ("auto", "auto", "own")),
-        latent=needed_latent(prey.protocol_class, made), thresholds=_thresholds(plain, dice),
+        latent=needed_latent(prey.protocol_class, made), thresholds=None if plain else _thresholds(more),
     )  # fmt: skip
     if not plain:
         moves = draw_moves(len(clients), brokers, length, dice)
@@ -312,9 +313,9 @@ def _hurried(acts: list[Act], dice: Dice) -> list[Act]:
     return [act._replace(at=1 + act.at * all_in // end if act.at > 0 else act.at) for act in acts]
 
 
-def _thresholds(plain: bool, dice: Dice) -> int | None:
+def _thresholds(dice: Dice) -> int | None:
     """Sometimes tables tidy themselves, and grow, from the first."""
-    return None if plain or dice.below(6) else int(one_of(dice, _LOWERED))
+    return None if dice.below(6) else int(one_of(dice, _LOWERED))
 
 
 # ---- coming to rest ----------------------------------------------------------------------------------

@@ -39,11 +39,6 @@ def _ring(brokers: int, dice: Dice) -> Pairs:
     return _line(brokers, dice) + ([(0, brokers - 1)] if brokers > 2 else [])
 
 
-def _ways(brokers: int, dice: Dice) -> Pairs:
-    """Two brokers with all others between them: as many ways of equal length from the one to the other."""
-    return [(end, i) for end in (0, 1) for i in range(2, brokers)] if brokers > 3 else _ring(brokers, dice)
-
-
 def _some(brokers: int, dice: Dice) -> Pairs:
     """A tree, and some of the other pairs."""
     tree = set(_tree(brokers, dice))
@@ -55,7 +50,7 @@ def _mesh(brokers: int, dice: Dice) -> Pairs:
 
 
 _TREES: tuple[Callable[[int, Dice], Pairs], ...] = (_line, _star, _tree, _tree)
-_SHAPES = (*_TREES, _ring, _ways, _some)
+_SHAPES = (*_TREES, _ring, _some)
 _EVERY = (*_SHAPES, _mesh, _mesh, _ring)  # where a protocol asks for something particular, these are likelier
 
 

@@ -58,4 +58,8 @@ EQUIVALENT: dict[str, str] = {
     # protocols/channels/answers.py, body_of and received
     "c89f55c3": "NumPy takes any negative number for the side of an array that follows from the others",
     "4dac5366": "NumPy takes any negative number for the side of an array that follows from the others",
+    # protocols/topk/scored.py, Scored.late_matches
+    "40967e76": "asked by protocols of this kind that keep interests in `node.table`; of those built in none does",
+    # protocols/channels/channels.py, Channels.load
+    "74b0043c": "refuses what no run wrote into a checkpoint; what a run wrote is read the same in the next lines",
 }

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ast
 import hashlib
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
@@ -155,7 +156,7 @@ def protocols_using(file: str, protocols: dict[str, str], function: str = "") ->
 
 @cache
 def _names(module: str, function: str) -> bool:
-    return f".{function}(" in _path(module).read_text(encoding="utf-8")
+    return bool(re.search(rf"\b{function}\(", _path(module).read_text(encoding="utf-8")))
 
 
 @cache
