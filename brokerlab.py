@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from analysis.report.making import report
+    from analysis.report.plotting import plot
     from analysis.spark.aggregates import analyze
     from analysis.spark.audit import audit
     from analysis.spark.explain import explain
@@ -52,6 +53,7 @@ _HOMES = {
     "analyze": "analysis.spark.aggregates:analyze",
     "explain": "analysis.spark.explain:explain",
     "report": "analysis.report.making:report",
+    "plot": "analysis.report.plotting:plot",
     # many runs
     "repeat": "scenarios.many.carry:repeat",
     "sweep": "scenarios.many.carry:sweep",
@@ -88,6 +90,7 @@ __all__ = [
     "names",
     "open_run",
     "plan",
+    "plot",
     "repeat",
     "report",
     "resume",

@@ -35,6 +35,7 @@ COMMANDS: dict[str, Command] = {
         "scenarios.commands.plan:command", "what a run would take: actors, cut, lookahead, memory"
     ),
     "run": Command("scenarios.commands.run:command", "run a scenario into a run folder"),
+    "watch": Command("scenarios.commands.watch:command", "a run under way, on the terminal"),
     "repeat": Command("scenarios.commands.repeat:command", "run a scenario with several independent seeds"),
     "sweep": Command("scenarios.commands.sweep:command", "run a scenario at every point of what varies"),
     "compare": Command(
@@ -55,6 +56,7 @@ COMMANDS: dict[str, Command] = {
         "scenarios.commands.explain:command", "the way of a message, and why a client got it or did not"
     ),
     "report": Command("scenarios.commands.report:command", "what happened, as one HTML file that opens offline"),
+    "plot": Command("scenarios.commands.plot:command", "figures of runs and sweeps, for papers and screens"),
     "hunt": Command("scenarios.commands.hunt:command", "look for what is wrong with a protocol, and show it small"),
     "list": Command("scenarios.commands.list:command", "kinds, protocols, topologies, workloads, indexes, …"),
     "calibrate": Command(

@@ -23,6 +23,7 @@ from scenarios.measuring import measured
 from scenarios.plan import cut, resolve
 from scenarios.progress import Progress
 from scenarios.schema import Scenario
+from scenarios.watching import View, Watching
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -116,6 +117,7 @@ def run(
     out: str | Path | None = None,
     overwrite: bool = False,
     progress: ProgressCallback | bool | None = None,
+    watch: View | None = None,
     command: Sequence[str] | None = None,
     notice: Callable[[str], None] | None = None,
     trust: bool = False,
@@ -133,6 +135,7 @@ def run(
     out : folder in which run folders are made; default: runs
     overwrite : replace a run of the same model instead of numbering
     progress : True for a line on stderr, or a function of (simulated ns, events, messages in flight)
+    watch : what shows the run while it goes on, more than a line of progress
     notice : told in a sentence which engine was chosen and why, where none was named
     trust : let the file name code from outside, `package.module:Name`, which is imported then
 
@@ -167,7 +170,7 @@ def run(
         command=command,
         overwrite=overwrite,
     )
-    return _carry_out(folder, scenario, model, chosen, address, progress, resumed=False)
+    return _carry_out(folder, scenario, model, chosen, address, progress, resumed=False, watch=watch)
 
 
 def resume(
@@ -249,12 +252,14 @@ def _carry_out(
     progress: ProgressCallback | bool | None,
     resumed: bool,
     start: Start | None = None,
+    watch: View | None = None,
 ) -> Run:
     """Run a model into its folder, and finish the folder."""
     from brokers.engine.simulate import FileTraces, tables_of
 
     bar = Progress(model.duration_ns) if progress is True else None
     callback = bar.update if bar is not None else progress if callable(progress) else None
+    watching = Watching(folder, scenario, model, watch)
     every_s = scenario.model.engine.checkpoint_every / 1e9
     again = f"brokerlab run --resume {folder.path}{' --trust' if scenario.trust else ''}"
     with folder:
@@ -271,6 +276,7 @@ def _carry_out(
                 FileTraces(str(folder.path), model.trace_level, tables_of(model)),
                 callback,
                 checkpoint_every_s=every_s or None,
+                watch=watching,
                 resume=start if resumed else False,
                 notice=_tell,
             )

@@ -43,6 +43,7 @@ BY_STRING = {
         "analysis.spark.trace",
     },
     "scenarios.commands.explain": {"analysis.spark.explain", "analysis.ways.picturing"},
+    "scenarios.commands.plot": {"analysis.report.plotting"},
     "scenarios.commands.report": {"analysis.report.making"},
     "scenarios.commands.reproduce": {"analysis.papers.registry", "analysis.papers.reproducing"},
     "scenarios.commands.warm": {"analysis.warm.compiling"},

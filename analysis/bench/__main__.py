@@ -23,6 +23,7 @@ from analysis.bench.registry import BENCHES
 from analysis.bench.rows import Row, table
 from brokers.errors import InvalidInput
 from brokers.registry import load
+from scenarios.progress import Steps
 
 
 def main(groups: Sequence[str], as_json: bool = False, write: str | None = None) -> int:
@@ -37,11 +38,14 @@ def main(groups: Sequence[str], as_json: bool = False, write: str | None = None)
         for group in wanted:
             replaced(Path(write).read_text(encoding="utf-8"), group, "")
     everything: list[Row] = []
-    for group in wanted:
+    steps = Steps("groups")
+    for done, group in enumerate(wanted):
         rows: list[Row] = []
         for row in load(BENCHES[group].target)():
-            print(f"{group}: {row['name']}", file=sys.stderr, flush=True)
+            steps.say(f"{group}: {row['name']}")
+            steps(done, 0, len(wanted), group)
             rows.append(row)
+        steps.close()
         if write is not None:
             page = Path(write)
             text = replaced(page.read_text(encoding="utf-8"), group, section(group, rows))

@@ -7,6 +7,7 @@ Rules:
   all is unpacked and drawn once, by the page's own clock; a frame is the drawing of one instant while the run plays,
   the median over two hundred instants, without what the browser does to show it.
 - Where there is no browser that is said, and nothing is judged by it.
+- Figures are eight kinds that one call of `brokerlab plot` draws as PDF; the baseline is the call for their data alone.
 
 `Sizes` holds everything that may be scaled down; the tests do.
 """
@@ -35,8 +36,10 @@ class Case(NamedTuple):
     frame_most_ms: float | None = None
     made_most_s: float | None = None
     made_most_gb: float | None = None
+    drawn_most_s: float | None = None
 
 
+EIGHT = ("latency", "latency-tail", "deliveries", "link-heat", "tables", "waste", "settling", "redundancy")
 NEWS = ("topology.nodes=320", "services.0.workload.1.rate=50/s")
 
 
@@ -49,7 +52,8 @@ class Sizes:
         Case("150,000 events", "quickstart", ("duration=18.5 s",), 1e6, opens_most_s=1.0, frame_most_ms=16.0),
         Case("1,000 brokers", "news", ("topology.nodes=1000", "duration=3 s"), frame_most_ms=16.0),
         Case("a million events", "news", (*NEWS, "duration=15 s"), most_bytes=7e6),
-        Case("ten million events", "news", (*NEWS, "duration=150 s"), made_most_s=60.0, made_most_gb=2.0),
+        Case("ten million events", "news", (*NEWS, "duration=150 s"), made_most_s=60.0, made_most_gb=2.0,
+             drawn_most_s=20.0),
     )
 
 
@@ -77,6 +81,7 @@ def _case(case: Case, folder: Path) -> Iterator[Row]:
     yield row(f"{case.name}: the file", size / 1e3, "kB", most=_kilo(case.most_bytes))
     yield row(f"{case.name}: the file, an event", size / max(hops, 1), "bytes")
     yield from _making(case, cost)
+    yield from _figures(case, made.path, folder)
     why = missing()
     if why is not None:
         yield row(f"{case.name}: not opened, {why}", 0, "")
@@ -90,6 +95,15 @@ def _making(case: Case, cost: Cost) -> Iterator[Row]:
     yield row(f"{case.name}: made in", cost.wall_s, "s", most=case.made_most_s)
     yield row(f"{case.name}: made in, CPU time", cost.cpu_s, "s")
     yield row(f"{case.name}: memory", cost.peak_bytes / 1e9, "GB", most=case.made_most_gb)
+
+
+def _figures(case: Case, run: Path, folder: Path) -> Iterator[Row]:
+    """Eight figures in one call."""
+    kinds = [word for kind in EIGHT for word in ("--kind", kind)]
+    data, drawn = (cost_of("plot", str(run), *kinds, "-o", str(folder / f"{{kind}}.{form}")) for form in ("csv", "pdf"))
+    yield row(f"{case.name}: eight figures", drawn.wall_s, "s", most=case.drawn_most_s)
+    yield row(f"{case.name}: eight figures, CPU time", drawn.cpu_s, "s", baseline=data.cpu_s)
+    yield row(f"{case.name}: eight figures, memory", drawn.peak_bytes / 1e9, "GB")
 
 
 def _kilo(value: float | None) -> float | None:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 
-from analysis.papers.experiment import Told
+from analysis.papers.claims import Claim, Figure, exactly, printed
+from analysis.papers.experiment import Experiment, Run, Tables
 from brokers.indexes.context.keyed import AgileTree, Region, contains
 
 _A, _B = 1, 2  # two warehouses, both at key 2 in the beginning
 
 
-def figures_5_to_7(report: Told) -> None:
+def figures_5_to_7(run: Run) -> Tables:
     """K of warehouse A after each step, beside what the paper draws."""
     tree = AgileTree()
     tree.insert(9, 5)  # the root, whose id goes again
@@ -22,20 +24,30 @@ def figures_5_to_7(report: Told) -> None:
         ("figure 6", "A changes from 3 to 1", lambda: tree.update(_A, 1), False, (-math.inf, 5, False)),
         ("figure 7", "a false positive", lambda: tree.deescalate(_A), True, (-math.inf, 2, False)),
     )
-    rows, holds = [], True
+    rows = []
     for figure, what, step, moves, drawn in steps:
         moved, found = step(), tree.region(_A)
         right = (moved, found) == (moves, drawn)
         right = right and tree.probe(4) == ({_A} if contains(drawn, 4) else set()) and _B in tree.probe(2)
-        holds = holds and right
-        rows.append({"figure": figure, "step": what, "moved": moved, "K of A": _shown(found), "drawn": _shown(drawn)})
-    report.table("figures-5-to-7", "Figures 5 to 7: K of warehouse A on a search tree", rows)
-    report.claim(
-        "K on a search tree", "figures 5 to 7", ", ".join(str(row["drawn"]) for row in rows),
-        ", ".join(str(row["K of A"]) for row in rows), holds,
+        rows.append({"figure": figure, "step": what, "moved": moved, "K of A": _shown(found), "drawn": _shown(drawn),
+                     "as drawn": int(right)})  # fmt: skip
+    return {"figures-5-to-7": rows}
+
+
+def judge(tables: Tables) -> Iterator[Claim]:
+    yield Claim(
+        "as-drawn", "K on a search tree is as the paper draws it", printed("figures 5 to 7"),
+        {row["figure"]: Figure(row["as drawn"], exactly(1)) for row in tables["figures-5-to-7"]},
+        ", ".join(str(row["drawn"]) for row in tables["figures-5-to-7"]),
     )  # fmt: skip
 
 
 def _shown(region: Region) -> str:
     low, high, closed = region
     return f"[{low:g}, {high:g}]" if closed else f"]{low:g}, {high:g}["
+
+
+EXPERIMENT = Experiment(
+    "figures-5-7", "Figures 5 to 7: K of warehouse A on a search tree", figures_5_to_7, judge,
+    titles={"figures-5-to-7": "K of warehouse A"},
+)  # fmt: skip

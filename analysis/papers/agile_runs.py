@@ -38,7 +38,7 @@ class Setting:
 
     def at_most(self, updates: int) -> Setting:
         """Fewer messages, where their updates would be more than that: for what has no state to settle."""
-        most = max(5, updates // per_message(self.load.profiles, self.rate))
+        most = max(5, int(updates / per_message(self.load.profiles, self.rate)))
         return replace(self, messages=min(self.messages, most), warm_messages=min(self.warm_messages, most // 4 + 1))
 
 
@@ -62,9 +62,9 @@ class Found:
                 + MOVE_S.get(approach, 0.0) * moves)
 
 
-def per_message(profiles: int, rate: float) -> int:
-    """Updates that come with a message."""
-    return max(1, round(profiles * rate / MESSAGES_FULL))
+def per_message(profiles: int, rate: float) -> float:
+    """Updates that come with a message, on average."""
+    return profiles * rate / MESSAGES_FULL
 
 
 def make(approach: str, indexed: tuple[str, ...], policy: Policy) -> Filter:
@@ -92,9 +92,11 @@ def start(setting: Setting) -> tuple[Filter, Workload]:
 
 def play(filter_: Filter, work: Workload, messages: int, rate: float) -> float:
     """Messages, each with its updates after it; the seconds that the filter took."""
-    updates = per_message(work.load.profiles, rate)
-    spent = 0.0
+    spent = owed = 0.0
     for asked in work.messages(messages):
+        owed += per_message(work.load.profiles, rate)
+        updates = int(owed)
+        owed -= updates
         begin = time.thread_time()
         filter_.handle_many(asked[None, :])
         spent += time.thread_time() - begin

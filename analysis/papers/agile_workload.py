@@ -34,6 +34,7 @@ class Load:
     profiles: int = 5_000
     share: float = 0.2  # of the predicates, bound to a context
     profile_share: float = 0.9  # of the profiles, with a context
+    together: bool = False  # the indexed predicates of a profile are bound all or none
     distance: float = 150.0  # of a new value from the old one
     on_indexed: float = 0.25  # of the updates, on indexed attributes
     indexed: int = 2
@@ -51,7 +52,10 @@ class Workload:
         self.values = rounded(start.uniform(0, DOMAIN, (n, ATTRIBUTES)))
         constants = rounded(start.uniform(0, DOMAIN, (n, ATTRIBUTES)))
         refers = start.random(n) < load.profile_share
-        bound = (start.random((n, ATTRIBUTES)) < load.share / load.profile_share) & refers[:, None]
+        drawn = start.random((n, ATTRIBUTES))
+        if load.together:
+            drawn[:, : load.indexed] = drawn[:, :1]
+        bound = (drawn < load.share / load.profile_share) & refers[:, None]
         atoms = n * ATTRIBUTES
         attribute = np.tile(np.arange(ATTRIBUTES, dtype=np.int16), n)
         self.table = ProfileTable(

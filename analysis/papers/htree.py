@@ -9,7 +9,7 @@ not here: its claims in words are.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
@@ -20,7 +20,21 @@ import numpy as np
 from analysis.bench.matching import call_us, match_us
 from analysis.bench.rows import medians
 from analysis.bench.subscriptions import Floats, Workload
-from analysis.papers.experiment import Experiment, Told
+from analysis.papers.claims import (
+    Bound,
+    Claim,
+    Figure,
+    above,
+    at_least,
+    at_most,
+    below,
+    between,
+    derived,
+    exactly,
+    ours,
+    printed,
+)
+from analysis.papers.experiment import Experiment, Picture, Run, Table, Tables, curves
 from brokers.indexes.content.contract import ContentIndex
 from brokers.indexes.content.counting import Counting
 from brokers.indexes.content.htree import HTree
@@ -30,8 +44,6 @@ from brokers.indexes.content.tama import Tama
 from brokers.indexes.contract import Ids
 from brokers.indexes.registry import INDEXES
 from brokers.registry import load
-
-Table = list[dict[str, Any]]
 
 BASE = Workload(attributes=20, ranges=10, width=0.1)
 LEVELS, CELLS = 8, 10
@@ -81,43 +93,37 @@ class Point:
         }
 
 
-def reproduce(report: Told) -> None:
-    """Every experiment, then the claims."""
-    experiments(report, FULL if report.full else Scale())
-
-
-def experiments(report: Told, scale: Scale) -> None:
-    """The same at any scale."""
-    report.text(
-        f"Base: {BASE.attributes} attributes, {BASE.ranges} ranges of width {BASE.width}, "
-        f"{scale.subscriptions:,} subscriptions, an H-Tree of {LEVELS} levels and {CELLS} cells; "
-        f"medians over {scale.events} single matches, in microseconds. Where widths vary, so do the cells of the "
-        "H-Tree; the others take their defaults."
-    )
-    tables = {"subscriptions": growth(report, scale), **sweeps(report, scale)}
-    speed(report, tables)
-    levels(report, scale)
-    cells(report, scale)
-    division(report, scale)
-    order_of_levels(report, scale)
-    transformation(report, scale)
-    candidate_share(report, scale)
+def scale_of(run: Run) -> Scale:
+    return FULL if run.full else Scale()
 
 
 # ---- matching time, one factor at a time -------------------------------------------------------------
 
-def growth(report: Told, scale: Scale) -> Table:
+MATCH = "match_{}"
+CHANGES = {
+    "insert": "A seventh more subscriptions inserted one by one, and a match in the end, µs per change",
+    "delete": "The same deleted one by one, and a match in the end, µs per change",
+}
+MEMORY = "Bytes per subscription, ids and constraints included"
+
+
+def matching(scale: Scale, run: Run) -> Tables:
+    """Every contender over every factor."""
+    return {**growth(scale, run), **sweeps(scale, run)}
+
+
+def growth(scale: Scale, run: Run) -> Tables:
     """Matching, single inserts and deletes, and memory against the number of subscriptions."""
     point = Point()
-    tables: dict[str, Table] = {"match": [], "insert": [], "delete": [], "memory": []}
+    tables: Tables = {"match_subscriptions": [], "insert": [], "delete": [], "memory": []}
     for count in scale.growth:
         changes = count // 7  # enough for the compiled ones to compile anew
-        ids, rows, events = drawn(point, count + changes, scale, report.seed)
+        ids, rows, events = drawn(point, count + changes, scale, run.seed)
         line: dict[str, dict[str, Any]] = {table: {"subscriptions": count} for table in tables}
         expected = None
         for name, build in point.contenders().items():
             index = build(ids[:count], rows[:count])
-            line["match"][name] = median_us(index, events)
+            line["match_subscriptions"][name] = median_us(index, events)
             expected = agreed(index, events, name, expected)
             line["memory"][name] = index.memory_bytes() / count
             inserts = [(ids[i : i + 1], rows[i : i + 1]) for i in range(count, count + changes)]
@@ -125,29 +131,8 @@ def growth(report: Told, scale: Scale) -> Table:
             line["delete"][name] = per_change(index, index.delete, [(id_,) for id_, _ in inserts], events[0])
         for table, found in line.items():
             tables[table].append(found)
-    settled = "one by one, and a match in the end, µs per change"
-    for table, title, y in (
-        ("match", "Matching time against the number of subscriptions", "µs"),
-        ("insert", f"A seventh more subscriptions inserted {settled}", "µs"),
-        ("delete", f"The same deleted {settled}", "µs"),
-        ("memory", "Bytes per subscription, ids and constraints included", "bytes"),
-    ):
-        name = "match_subscriptions" if table == "match" else table
-        report.table(name, f"{title}, µs" if table == "match" else title, tables[table])
-        plot(report, name, title, tables[table], y, log_x=True)
-    few, many = scale.growth[0], scale.growth[-1]
-    for table in ("insert", "delete"):
-        first, *_, last = (row[H_TREE] for row in tables[table])
-        report.claim(
-            f"time to {table}", "section 5", "measured, not given in the notes",
-            f"{first:.3g} µs with {few:,} subscriptions, {last:.3g} with {many:,}", None,
-        )
-    beyond = tables["memory"][-1][H_TREE] - tables["memory"][-1][SIMPLE]
-    report.claim(
-        "memory of the tree", "section 3.4", "small: 4 bytes per subscription in a bucket",
-        f"{beyond:.3g} bytes per subscription beyond those of the scan: nodes, paths and quick checks", None,
-    )
-    return tables["match"]
+        run.say(f"{count:,} subscriptions")
+    return tables
 
 
 def per_change(
@@ -163,31 +148,32 @@ def per_change(
     return call_us(all_of_them) / len(calls)
 
 
-def sweeps(report: Told, scale: Scale) -> dict[str, Table]:
+SWEPT = {
+    "values": "the distribution of values (H-Tree through the CDF)",
+    "rca": "RCA = k/m",
+    "width": "the width of ranges (H-Tree with 1/width cells)",
+    "zipf": "the popularity of attributes (exponent of Zipf's law, 5 ranges)",
+}
+
+
+def sweeps(scale: Scale, run: Run) -> Tables:
     """Time against values, ranges, widths and popularity, for every contender."""
     widths = ((0.02, 50), (0.05, 20), (0.1, 10), (0.2, 5), (0.33, 3), (0.5, 2))
-    points: dict[str, tuple[str, list[tuple[Any, Point]]]] = {
-        "values": ("the distribution of values (H-Tree through the CDF)", [
+    points: dict[str, list[tuple[Any, Point]]] = {
+        "values": [
             ("uniform", Point()),
             *((v, Point(replace(BASE, values=v), domain="cdf")) for v in ("normal", "skewed")),
-        ]),
-        "rca": ("RCA = k/m", [
-            (k / BASE.attributes, Point(replace(BASE, ranges=k))) for k in (2, 5, 10, 15, 20)
-        ]),
-        "width": ("the width of ranges (H-Tree with 1/width cells)", [
-            (w, Point(replace(BASE, width=w), cells=c)) for w, c in widths
-        ]),
-        "zipf": ("the popularity of attributes (exponent of Zipf's law, 5 ranges)", [
-            (z, Point(replace(BASE, zipf=z, ranges=5))) for z in (0.0, 0.5, 1.0, 1.5, 2.0)
-        ]),
-    }  # fmt: skip
-    tables: dict[str, Table] = {}
-    for name, (prose, settings) in points.items():
-        tables[name] = [{name: value, **times(point, scale, report.seed)} for value, point in settings]
-        title = f"Matching time against {prose}"
-        report.table(f"match_{name}", f"{title}, µs", tables[name])
-        if name != "values":
-            plot(report, f"match_{name}", title, tables[name])
+        ],
+        "rca": [(k / BASE.attributes, Point(replace(BASE, ranges=k))) for k in (2, 5, 10, 15, 20)],
+        "width": [(w, Point(replace(BASE, width=w), cells=c)) for w, c in widths],
+        "zipf": [(z, Point(replace(BASE, zipf=z, ranges=5))) for z in (0.0, 0.5, 1.0, 1.5, 2.0)],
+    }
+    tables: Tables = {}
+    for name, settings in points.items():
+        tables[MATCH.format(name)] = [
+            {name: value, **times(point, scale, run.seed)} for value, point in settings
+        ]
+        run.say(f"matching time against {SWEPT[name]}")
     return tables
 
 
@@ -224,40 +210,70 @@ def median_us(index: ContentIndex, events: Floats) -> float:
     return float(np.median(match_us(index, events)))
 
 
-def plot(report: Told, name: str, title: str, rows: Table, y: str = "µs", **scales: bool) -> None:
+def judge_matching(tables: Tables) -> Iterator[Claim]:
+    """What the abstract claims, and what changes cost."""
+    matched = {name: rows for name, rows in tables.items() if name.startswith("match_")}
+    for rival in (SIMPLE, TAMA):
+        gains = [
+            (row[rival] / row[H_TREE], axis, row[axis])
+            for rows in matched.values() for axis in [next(iter(rows[0]))] for row in rows
+        ]  # fmt: skip
+        best, factor, value = max(gains)
+        yield Claim(
+            f"faster-{rival.lower()}", f"Faster than {rival} by up to three orders of magnitude", printed("abstract"),
+            {"at most": Figure(best, at_least(1000))}, "up to 1000 times", f"at {factor} = {value}", "times",
+        )  # fmt: skip
+    for name, factor in (("subscriptions", "subscriptions"), ("rca", "constraints")):
+        first, *_, last = (row[SIMPLE] / row[H_TREE] for row in matched[MATCH.format(name)])
+        yield Claim(
+            f"gain-{factor}", f"The gain over {SIMPLE} grows with {factor}", printed("abstract"),
+            {"with most over fewest": Figure(last / first, above(1)), "with most": Figure(last)},
+            f"larger with many {factor} than with few", unit="times",
+        )  # fmt: skip
+    for change in CHANGES:
+        yield Claim(
+            f"time-{change}", f"Time to {change}", printed("section 5; the notes give no figure"),
+            {f"{row['subscriptions']:,}": Figure(row[H_TREE]) for row in tables[change]}, "reported", unit="µs",
+        )  # fmt: skip
+    last = tables["memory"][-1]
+    yield Claim(
+        "memory", "Memory of the tree beyond that of the scan", printed("section 3.4: 4 bytes in a bucket"),
+        {"": Figure(last[H_TREE] - last[SIMPLE])}, "small", "nodes, paths and quick checks", "bytes per subscription",
+    )  # fmt: skip
+
+
+def draw_matching(tables: Tables) -> Iterator[Picture]:
+    for name, title in TITLES.items():
+        if name != MATCH.format("values"):
+            unit = "bytes" if name == "memory" else "µs"
+            yield picture(name, title, tables[name], unit, log_x="subscriptions" in tables[name][0])
+
+
+TITLES = {
+    MATCH.format("subscriptions"): "Matching time against the number of subscriptions, µs",
+    **CHANGES,
+    "memory": MEMORY,
+    **{MATCH.format(name): f"Matching time against {prose}, µs" for name, prose in SWEPT.items()},
+}
+
+
+def picture(name: str, title: str, rows: Table, y: str = "µs", **scales: bool) -> Picture:
     """One line per column but the first, which is x."""
     x, *lines = rows[0]
     xs = [row[x] for row in rows]
-    series = {line: (xs, [row[line] for row in rows]) for line in lines}
-    report.plot(name, title, x, y, series, log_y=True, **scales)
-
-
-def speed(report: Told, tables: dict[str, Table]) -> None:
-    """What the abstract claims."""
-    for rival in (SIMPLE, TAMA):
-        gains = [(row[rival] / row[H_TREE], name, row[name]) for name, rows in tables.items() for row in rows]
-        best, factor, value = max(gains)
-        shown = value if isinstance(value, str) else f"{value:g}"
-        report.claim(
-            f"faster than {rival}", "abstract", "up to three orders of magnitude (1000 times)",
-            f"at most {best:.3g} times, at {factor} = {shown}", best >= 1000,
-        )
-    for name, factor in (("subscriptions", "subscriptions"), ("rca", "constraints")):
-        first, *_, last = (row[SIMPLE] / row[H_TREE] for row in tables[name])
-        report.claim(
-            f"the gain grows with {factor}", "abstract", f"larger with many {factor} than with few",
-            f"{first:.3g} times {SIMPLE} with fewest, {last:.3g} with most", last > first,
-        )
+    return Picture(name, title, x, y, curves({line: (xs, [row[line] for row in rows]) for line in lines}),
+                   log_y=True, **scales)  # fmt: skip
 
 
 # ---- the shape of the tree ---------------------------------------------------------------------------
 
 
-def levels(report: Told, scale: Scale) -> None:
+def levels(scale: Scale, run: Run) -> Tables:
     """Time against the number of indexed attributes; what each further one saves."""
+    tables: Tables = {}
     for k in (BASE.ranges, BASE.attributes):
         point = Point(replace(BASE, ranges=k))
-        ids, rows, events = drawn(point, scale.subscriptions, scale, report.seed)
+        ids, rows, events = drawn(point, scale.subscriptions, scale, run.seed)
         found = []
         for depth in range(1, 11):
             index = point.h_tree(ids, rows, levels=depth)
@@ -266,34 +282,48 @@ def levels(report: Told, scale: Scale) -> None:
                 "levels": depth, "us": us, "candidate share": shape.measured_share, "predicted share":
                 shape.predicted_share, "buckets": shape.buckets, "bytes": index.memory_bytes(),
             })
-        title = f"Matching time against the number of indexed attributes, RCA {k / BASE.attributes:g}"
-        report.table(f"levels_{k}", title, found)
-        report.plot(
-            f"levels_{k}", title, "levels", "µs per match",
-            {"H-Tree": ([row["levels"] for row in found], [row["us"] for row in found])}, log_y=True,
-        )
+        tables[f"levels_{k}"] = found
+    return tables
+
+
+def judge_levels(tables: Tables) -> Iterator[Claim]:
+    for k in (BASE.ranges, BASE.attributes):
+        found = tables[f"levels_{k}"]
         series = [row["us"] for row in found]
         # The first level that is as good as the best but for a tenth: further ones gain nothing to average.
-        useful = next(i for i, us in enumerate(series) if us <= 1.1 * min(series))
+        useful = next(i for i, us in enumerate(series) if us <= max(1.1 * min(series), min(series)))
         cut = 1 - (series[useful] / series[0]) ** (1 / useful) if useful else 0.0
         each = ", ".join(f"{1 - after / before:.0%}" for before, after in pairwise(series))
-        report.claim(
-            f"each further indexed attribute cuts the time, RCA {k / BASE.attributes:g}", "section 3.2",
-            "by about 35 %", f"by {cut:.0%} on average up to level {useful + 1}; level by level {each}",
-            0.25 <= cut <= 0.45,
-        )
-        kept = found[0]["candidate share"]
-        if k == BASE.attributes:
-            report.claim(
-                "what a level turns away", "section 3.4", f"at least (c - 3) / c = {(CELLS - 3) / CELLS:.2g}",
-                f"{1 - kept:.3g} with {CELLS} cells", 1 - kept >= (CELLS - 3) / CELLS,
-            )
+        yield Claim(
+            f"cut-{k}", f"Each further indexed attribute cuts the time, RCA {k / BASE.attributes:g}",
+            printed("section 3.2"), {"on average": Figure(100 * cut, between(25, 45))},
+            "by about 35 %; ten points either way are our reading of that",
+            f"up to level {useful + 1} of the first seed; level by level {each}", "%",
+        )  # fmt: skip
+    kept = tables[f"levels_{BASE.attributes}"][0]["candidate share"]
+    yield Claim(
+        "turned-away", "What a level turns away", printed("section 3.4"),
+        {f"{CELLS} cells": Figure(1 - kept, at_least((CELLS - 3) / CELLS))}, "at least (c - 3) / c = 0.7",
+    )  # fmt: skip
 
 
-def cells(report: Told, scale: Scale) -> None:
+def draw_levels(tables: Tables) -> Iterator[Picture]:
+    for name, found in tables.items():
+        xs = [row["levels"] for row in found]
+        yield Picture(name, LEVELS_TITLES[name], "levels", "µs per match",
+                      curves({H_TREE: (xs, [row["us"] for row in found])}), log_y=True)  # fmt: skip
+
+
+LEVELS_TITLES = {
+    f"levels_{k}": f"Matching time against the number of indexed attributes, RCA {k / BASE.attributes:g}"
+    for k in (BASE.ranges, BASE.attributes)
+}
+
+
+def cells(scale: Scale, run: Run) -> Tables:
     """Time against the number of cells, at one width: more than 1/width, and ranges no longer fit."""
     point = Point()
-    ids, rows, events = drawn(point, scale.subscriptions, scale, report.seed)
+    ids, rows, events = drawn(point, scale.subscriptions, scale, run.seed)
     found = []
     for count in (2, 3, 4, 5, 6, 8, 10, 12, 16):
         index = point.h_tree(ids, rows, cells=count)
@@ -302,27 +332,37 @@ def cells(report: Told, scale: Scale) -> None:
             "cells": count, "us": us, "candidate share": shape.measured_share,
             "too wide": shape.wide_share, "buckets": shape.buckets,
         })
-    title = f"Matching time against the number of cells, ranges of width {BASE.width}"
-    report.table("cells", title, found)
-    report.plot("cells", title, "cells", "µs per match",
-                {"H-Tree": ([row["cells"] for row in found], [row["us"] for row in found])}, log_y=True)
-    best = min(found, key=lambda row: row["us"])
+    return {"cells": found}
+
+
+def judge_cells(tables: Tables) -> Iterator[Claim]:
+    found = tables["cells"]
+    best = min(found, key=lambda row: float(row["us"]))
     most = round(1 / BASE.width)
-    slower = next(row["us"] for row in found if row["cells"] == most) / best["us"]
-    report.claim(
-        "as many cells as fit: 1/width", "sections 3.2, 3.3", f"{most} cells are best",
-        f"{best['cells']} are best of those tried, {most} take {slower:.2f} times as long", slower <= 1.15,
-    )
+    at_most_cells = next(row["us"] for row in found if row["cells"] == most)
+    yield Claim(
+        "as-many-as-fit", f"As many cells as fit, 1/width = {most}, are best", printed("sections 3.2 and 3.3"),
+        {f"{most} cells over the best": Figure(at_most_cells / best["us"], at_most(1.15)),
+         "the best": Figure(best["cells"])},
+        f"{most} cells are best; within 15 % is our reading of that",
+    )  # fmt: skip
 
 
-def division(report: Told, scale: Scale) -> None:
+def draw_cells(tables: Tables) -> Iterator[Picture]:
+    found = tables["cells"]
+    series = {H_TREE: ([row["cells"] for row in found], [row["us"] for row in found])}
+    yield Picture("cells", f"Matching time against the number of cells, ranges of width {BASE.width}", "cells",
+                  "µs per match", curves(series), log_y=True)  # fmt: skip
+
+
+def division(scale: Scale, run: Run) -> Tables:
     """Overlapping beside disjoint cells, all attributes constrained, width 0.2."""
     point = Point(replace(BASE, ranges=BASE.attributes, width=0.2), cells=5)
-    ids, rows, events = drawn(point, scale.divided, scale, report.seed)
+    ids, rows, events = drawn(point, scale.divided, scale, run.seed)
     plain = QuickScan.build(BASE.attributes, ids, rows).memory_bytes()
     found = []
     for depth in range(1, 9):
-        row: dict[str, Any] = {"levels": depth}
+        row: dict[str, Any] = {"levels": depth, "subscriptions": len(ids)}
         for kind in ("overlapping", "disjoint"):
             index = point.h_tree(ids, rows, levels=depth, division=kind)
             shape = index.report()
@@ -331,57 +371,66 @@ def division(report: Told, scale: Scale) -> None:
             row[f"{kind} entries"] = shape.entries / len(index)
             row[f"{kind} bytes"] = (index.memory_bytes() - plain) / len(index)
         found.append(row)
-    title = f"Overlapping and disjoint cells, {len(ids):,} subscriptions; entries and bytes per subscription"
-    report.table("division", title, found)
-    plot(report, "division", "Matching time with overlapping and with disjoint cells",
-         [{"levels": r["levels"], **{k: r[f"{k} us"] for k in ("overlapping", "disjoint")}} for r in found])
-    last = found[-1]
-    report.claim(
-        "buckets of a subscription", "section 3.3", f"1, against up to 2^l = {2 ** last['levels']} disjoint",
-        f"{last['overlapping entries']:.3g} against {last['disjoint entries']:.3g} on average, "
-        f"{last['overlapping bytes']:.3g} against {last['disjoint bytes']:.3g} bytes",
-        last["overlapping entries"] == 1 < last["disjoint entries"] <= 2 ** last["levels"],
-    )
-    share = last["disjoint buckets"] / last["overlapping buckets"]
-    report.claim(
-        "buckets, disjoint over overlapping, w = 0.2 and l = 8", "section 3.3",
-        "5^8 / 4^8, about 6 times", f"{share:.3g} times, of those that are not empty", None,
-    )
-    slower = [row["disjoint us"] / row["overlapping us"] for row in found]
-    report.claim(
-        "matching with disjoint cells", "section 3.3", "not compared in the notes",
-        f"takes {min(slower):.3g} to {max(slower):.3g} times as long: a range as wide as a cell touches two of "
-        "them, so as many candidates are reached", None,
-    )
+    return {"division": found}
 
 
-def order_of_levels(report: Told, scale: Scale) -> None:
+def judge_division(tables: Tables) -> Iterator[Claim]:
+    last = tables["division"][-1]
+    yield Claim(
+        "buckets-of-one", "A subscription is in one bucket, against up to 2^l disjoint ones", printed("section 3.3"),
+        {"overlapping": Figure(last["overlapping entries"], exactly(1)),
+         "disjoint": Figure(last["disjoint entries"], Bound(1, 2 ** last["levels"]))},
+    )  # fmt: skip
+    yield Claim(
+        "buckets", "Buckets, disjoint over overlapping, w = 0.2 and l = 8", printed("section 3.3"),
+        {"": Figure(last["disjoint buckets"] / last["overlapping buckets"])}, "5^8 / 4^8, about 6 times",
+        "of those that are not empty", "times",
+    )  # fmt: skip
+    slower = [row["disjoint us"] / row["overlapping us"] for row in tables["division"]]
+    yield Claim(
+        "disjoint-time", "Matching with disjoint cells over that with overlapping ones", ours("not in the notes"),
+        {"least": Figure(min(slower)), "most": Figure(max(slower))}, "reported",
+        "a range as wide as a cell touches two of them, so as many candidates are reached", "times",
+    )  # fmt: skip
+
+
+def draw_division(tables: Tables) -> Iterator[Picture]:
+    rows = [{"levels": row["levels"], **{k: row[f"{k} us"] for k in ("overlapping", "disjoint")}}
+            for row in tables["division"]]  # fmt: skip
+    yield picture("division", "Matching time with overlapping and with disjoint cells", rows)
+
+
+def order_of_levels(scale: Scale, run: Run) -> Tables:
     """Indexed attributes forwards, backwards and shuffled."""
     point = Point(replace(BASE, ranges=BASE.attributes))
-    ids, rows, events = drawn(point, scale.subscriptions, scale, report.seed)
-    rng = np.random.Generator(np.random.PCG64(report.seed))
+    ids, rows, events = drawn(point, scale.subscriptions, scale, run.seed)
     chosen = list(range(4))
-    orders = {"forwards": chosen, "backwards": chosen[::-1], "shuffled": rng.permutation(chosen).tolist()}
+    shuffled = run.generator("htree/order").permutation(chosen).tolist()
+    orders = {"forwards": chosen, "backwards": chosen[::-1], "shuffled": shuffled}
     trees = {name: point.h_tree(ids, rows, levels=None, indexed=order) for name, order in orders.items()}
     us_of = medians([partial(median_us, tree, events) for tree in trees.values()])
-    found = [
+    return {"order": [
         {"order": name, "us": us, "candidate share": tree.report().measured_share}
         for (name, tree), us in zip(trees.items(), us_of)
-    ]
-    report.table("order", "The same four indexed attributes in several orders", found)
-    report.claim(
-        "the order of the levels does not matter", "section 3.2", "the same time",
-        f"slowest over fastest {max(us_of) / min(us_of):.2f}", max(us_of) / min(us_of) < 1.25,
-    )
+    ]}  # fmt: skip
 
 
-def transformation(report: Told, scale: Scale) -> None:
+def judge_order(tables: Tables) -> Iterator[Claim]:
+    us = [row["us"] for row in tables["order"]]
+    yield Claim(
+        "order", "The order of the levels does not matter", printed("section 3.2"),
+        {"slowest over fastest": Figure(max(us) / min(us), below(1.25))},
+        "the same time; within a quarter is our reading of that",
+    )  # fmt: skip
+
+
+def transformation(scale: Scale, run: Run) -> Tables:
     """Uneven values as they are and through their CDF, narrow and wide ranges, 20 cells."""
     found: Table = []
     for values in ("normal", "skewed"):
         for width in (0.003, 0.05):
             point = Point(replace(BASE, values=values, width=width), cells=20)
-            ids, rows, events = drawn(point, scale.subscriptions, scale, report.seed)
+            ids, rows, events = drawn(point, scale.subscriptions, scale, run.seed)
             for name, domain in (("as they are", (0.0, 1.0)), ("through the CDF", "cdf")):
                 index = point.h_tree(ids, rows, domain=domain)
                 us, shape = median_us(index, events), index.report()
@@ -389,37 +438,71 @@ def transformation(report: Told, scale: Scale) -> None:
                     "values": values, "width": width, "taken": name, "us": us,
                     "candidate share": shape.measured_share, "too wide": shape.wide_share, "buckets": shape.buckets,
                 })
-    report.table("transformation", "Uneven values as they are and through their CDF, 20 cells", found)
+    return {"transformation": found}
+
+
+def judge_transformation(tables: Tables) -> Iterator[Claim]:
+    found = tables["transformation"]
     gains = [plain["us"] / even["us"] for plain, even in zip(found[::2], found[1::2])]
     for name, (normal, skewed) in (("narrow", gains[::2]), ("wide", gains[1::2])):
-        report.claim(
-            f"the transformation to even values pays, {name} ranges", "section 3.3",
-            "buckets become even, at negligible cost",
-            f"{normal:.2f} times as fast with normal values, {skewed:.2f} with skewed ones", min(normal, skewed) > 1,
-        )
-    report.text(
-        "Through the CDF a range in a dense place becomes wider. Where it no longer fits a cell it goes to the "
-        "special one, which every event visits: with wide ranges the transformation costs more than it gains."
-    )
+        yield Claim(
+            f"even-{name}", f"The transformation to even values pays, {name} ranges", printed("section 3.3"),
+            {"normal values": Figure(normal, above(1)), "skewed values": Figure(skewed, above(1))},
+            "buckets become even, at negligible cost", unit="times as fast",
+        )  # fmt: skip
 
 
-def candidate_share(report: Told, scale: Scale) -> None:
+def candidate_share(scale: Scale, run: Run) -> Tables:
     """How many candidates are left, against (2/n)^l for even values."""
     point = Point(Workload(attributes=4, ranges=4, width=0.05))
-    ids, rows, events = drawn(point, scale.subscriptions, replace(scale, events=400), report.seed)
+    ids, rows, events = drawn(point, scale.subscriptions, replace(scale, events=400), run.seed)
     found = []
     for count in (5, 8, 10, 20):
         for depth in range(1, 5):
             index = point.h_tree(ids, rows, levels=depth, cells=count)
             index.match_many(events)
-            share, model = index.counters.verified / (len(events) * len(ids)), (2 / count) ** depth
-            found.append({"cells": count, "levels": depth, "share": share, "(2/n)^l": model})
-    report.table("candidate_share", "Share of subscriptions that are compared, all attributes constrained", found)
-    worst = max(abs(row["share"] / row["(2/n)^l"] - 1) for row in found)
-    report.claim(
-        "share of candidates", "derived from section 3.4 for even values", "about (2/n)^l",
-        f"within {worst:.0%} for n = 5 to 20 and l = 1 to 4", worst <= 0.15,
-    )
+            share = index.counters.verified / (len(events) * len(ids))
+            found.append({"cells": count, "levels": depth, "share": share, "(2/n)^l": (2 / count) ** depth})
+    return {"candidate_share": found}
 
 
-EXPERIMENTS = [Experiment("indexes", "Matching, one factor at a time", told=reproduce)]
+def judge_share(tables: Tables) -> Iterator[Claim]:
+    rows = tables["candidate_share"]
+    yield Claim(
+        "share", "Candidates that are left are about (2/n)^l of the subscriptions", derived("section 3.4, even values"),
+        {f"n = {count}": Figure(
+            max(abs(row["share"] / row["(2/n)^l"] - 1) for row in rows if row["cells"] == count), at_most(0.15))
+         for count in (5, 8, 10, 20)}, "within 15 %, for l = 1 to 4",
+    )  # fmt: skip
+
+
+def _at_scale(measure: Callable[[Scale, Run], Tables]) -> Callable[[Run], Tables]:
+    return lambda run: measure(scale_of(run), run)
+
+
+def _nothing(tables: Tables) -> Iterator[Picture]:
+    yield from ()
+
+
+EXPERIMENTS = [
+    Experiment(
+        "matching", "Matching, changes and memory, one factor at a time", _at_scale(matching), judge_matching,
+        draw_matching, TITLES,
+        f"Base: {BASE.attributes} attributes, {BASE.ranges} ranges of width {BASE.width}, an H-Tree of {LEVELS} levels "
+        f"and {CELLS} cells; medians over single matches, in microseconds. Where widths vary, so do the cells of the "
+        "H-Tree; the others take their defaults.",
+    ),
+    Experiment("levels", "Levels of the tree", _at_scale(levels), judge_levels, draw_levels, LEVELS_TITLES),
+    Experiment("cells", "Cells of a level", _at_scale(cells), judge_cells, draw_cells,
+               {"cells": f"Matching time against the number of cells, ranges of width {BASE.width}"}),
+    Experiment("division", "Overlapping and disjoint cells", _at_scale(division), judge_division, draw_division,
+               {"division": "Overlapping and disjoint cells; entries and bytes per subscription"}),
+    Experiment("order", "The order of the levels", _at_scale(order_of_levels), judge_order, _nothing,
+               {"order": "The same four indexed attributes in several orders"}),
+    Experiment("transformation", "Uneven values", _at_scale(transformation), judge_transformation, _nothing,
+               {"transformation": "Uneven values as they are and through their CDF, 20 cells"},
+               "Through the CDF a range in a dense place becomes wider. Where it no longer fits a cell it goes to the "
+               "special one, which every event visits: with wide ranges the transformation costs more than it gains."),
+    Experiment("candidates", "Candidates that are left", _at_scale(candidate_share), judge_share, _nothing,
+               {"candidate_share": "Share of subscriptions that are compared, all attributes constrained"}),
+]  # fmt: skip

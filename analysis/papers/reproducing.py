@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import shlex
 import subprocess
-import sys
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
@@ -24,6 +23,7 @@ from analysis.papers.experiment import Curve, Experiment, Outcome, Picture, Run,
 from analysis.papers.keeping import Kept
 from analysis.papers.writing import overview, write
 from brokers.errors import InvalidInput
+from scenarios.progress import Steps
 
 SEEDS = 3
 _WIDE = 120
@@ -106,26 +106,34 @@ def _chosen(experiments: Sequence[Experiment], asked: Asked) -> list[Experiment]
 def _outcomes(experiments: Sequence[Experiment], asked: Asked) -> Iterator[Outcome]:
     """One experiment after the other, with progress."""
     kept = Kept(asked.folder, asked.full)
-    began = time.monotonic()
-    for place, experiment in enumerate(experiments, 1):
-        ahead = f"{place} of {len(experiments)}, {experiment.name}"
-        seeds = (asked.seed,) if experiment.told else tuple(range(asked.seed, asked.seed + asked.seeds))
-        measured = []
-        for seed in seeds:
-            found = None if asked.fresh else kept.read(experiment.name, seed)
-            where = ahead if len(seeds) == 1 else f"{ahead}, seed {seed}"
-            if found is None:
-                run = Run(seed, asked.full, _teller(began, where))
-                found = kept.write(experiment.name, seed, _measured(experiment, run))
-            else:
-                _teller(began, where)(f"measured before, in {found['wall_s']:.0f} s")
-            measured.append(found)
-        yield _outcome(experiment, seeds, measured)
+    pieces = sum(len(_seeds(each, asked)) for each in experiments)
+    done = 0
+    with Steps("measurements") as steps:
+        for place, experiment in enumerate(experiments, 1):
+            ahead = f"{place} of {len(experiments)}, {experiment.name}"
+            seeds = _seeds(experiment, asked)
+            measured = []
+            for seed in seeds:
+                found = None if asked.fresh else kept.read(experiment.name, seed)
+                say = _teller(steps, ahead if len(seeds) == 1 else f"{ahead}, seed {seed}")
+                steps(done, 0, pieces, experiment.name)
+                if found is None:
+                    run = Run(seed, asked.full, say)
+                    found = kept.write(experiment.name, seed, _measured(experiment, run))
+                else:
+                    say(f"measured before, in {found['wall_s']:.0f} s")
+                measured.append(found)
+                done += 1
+            yield _outcome(experiment, seeds, measured)
 
 
-def _teller(began: float, where: str) -> Any:
+def _seeds(experiment: Experiment, asked: Asked) -> tuple[int, ...]:
+    return (asked.seed,) if experiment.told else tuple(range(asked.seed, asked.seed + asked.seeds))
+
+
+def _teller(steps: Steps, where: str) -> Any:
     def say(text: str) -> None:
-        print(f"{time.monotonic() - began:6.1f} s  {where}: {text}", file=sys.stderr, flush=True)
+        steps.say(f"{steps.clock() - steps.started:6.1f} s  {where}: {text}")
 
     return say
 

@@ -12,10 +12,7 @@ import numpy as np
 from analysis.papers import agile_network, merging_network, part_network, topk_network
 from analysis.papers.experiment import Run, Told
 
-
-def _silent() -> Told:
-    """For what is thrown away."""
-    return Told(Run(1, False, lambda text: None))
+_RUN = Run(1, False, lambda text: None)
 
 
 def merging() -> None:
@@ -39,7 +36,10 @@ def htree() -> None:
     """All contenders on some hundred subscriptions."""
     from analysis.papers import htree as paper
 
-    paper.experiments(_silent(), paper.Scale(subscriptions=300, growth=(100, 200), divided=50, events=2))
+    scale = paper.Scale(subscriptions=300, growth=(100, 200), divided=50, events=2)
+    for measure in (paper.matching, paper.levels, paper.cells, paper.division, paper.order_of_levels,
+                    paper.transformation, paper.candidate_share):  # fmt: skip
+        measure(scale, _RUN)
 
 
 def topk() -> None:
@@ -94,7 +94,7 @@ def routing_in_network() -> None:
     """The parts that take a second or two."""
     from analysis.papers import routing as paper
 
-    report = _silent()
+    report = Told(_RUN)
     paper.rendezvous(report)
     paper.practice(report)
 

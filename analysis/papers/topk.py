@@ -8,23 +8,33 @@ single calls of one process; counters are those of the paper's structure.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from analysis.bench.filters import filters, messages
 from analysis.bench.matching import call_us
 from analysis.bench.subscriptions import Workload
-from analysis.papers.experiment import Experiment, Told
+from analysis.papers.claims import (
+    Claim,
+    Figure,
+    above,
+    at_least,
+    at_most,
+    derived,
+    exactly,
+    ours,
+    printed,
+)
+from analysis.papers.experiment import Experiment, Picture, Run, Table, Tables, curves
 from brokers.indexes.topk.contract import Query, RankedIndex, RankedMessage
 from brokers.indexes.topk.quick import Quick
 from brokers.indexes.topk.sliced import Sliced
 from brokers.indexes.topk.trees import Trees
 
-Table = list[dict[str, Any]]
-SOURCE = "brief announcement, last paragraph"
+SOURCE = printed("brief announcement, last paragraph")
 INDEXES: dict[str, Callable[[int], RankedIndex]] = {"trees": Trees, "sliced": Sliced, "scan": Quick}
 FIT_LEAST = 0.9  # share of the variance of the times that a line in the bound explains
 STEPS_MOST = 4.0  # comparisons per unit of the bound
@@ -57,33 +67,37 @@ FULL = Scale(
 )
 
 
-def library(report: Told) -> None:
-    """The index alone: time against each factor, and against the bound."""
-    scale = FULL if report.full else Scale()
+SWEEPS: dict[str, str] = {
+    "filters": "N, filters", "present": "M, attributes of a message", "width": "chance that a constraint is met",
+    "k": "k", "constraints": "constraints per filter", "sender": "M, weights of the sender",
+}  # fmt: skip
+
+
+def points(scale: Scale) -> dict[str, list[Point]]:
+    """Each sweep from one base."""
     base = Point(filters=scale.filters)
-    sweeps: dict[str, tuple[str, Sequence[Point]]] = {
-        "filters": ("N, filters", [replace(base, filters=n) for n in scale.growth]),
-        "present": ("M, attributes of a message", [replace(base, present=m) for m in (2, 5, 10, 15, 20)]),
-        "width": ("chance that a constraint is met", [
-            replace(base, width=w) for w in (0.01, 0.05, 0.1, 0.2, 0.4)
-        ]),
-        "k": ("k", [replace(base, k=k) for k in (1, 3, 10, 30, 100, 300, 1_000)]),
-        "constraints": ("constraints per filter", [replace(base, constraints=c) for c in (1, 2, 5, 10, 20)]),
-        "sender": ("M, weights of the sender", [
-            replace(base, present=m, sender=True) for m in (2, 5, 10, 15, 20)
-        ]),
+    return {
+        "filters": [replace(base, filters=n) for n in scale.growth],
+        "present": [replace(base, present=m) for m in (2, 5, 10, 15, 20)],
+        "width": [replace(base, width=w) for w in (0.01, 0.05, 0.1, 0.2, 0.4)],
+        "k": [replace(base, k=k) for k in (1, 3, 10, 30, 100, 300, 1_000)],
+        "constraints": [replace(base, constraints=c) for c in (1, 2, 5, 10, 20)],
+        "sender": [replace(base, present=m, sender=True) for m in (2, 5, 10, 15, 20)],
     }
-    everything: Table = []
-    for name, (axis, points) in sweeps.items():
-        factor = "present" if name == "sender" else name
-        rows = [measured(point, scale, report.seed) for point in points]
-        everything += [{"sweep": name, **row} for row in rows]
-        report.table(name, f"Time against {axis}", rows)
-        xs = [row[factor] for row in rows]
-        series = {index: (xs, [row[f"{index}_us"] for row in rows]) for index in INDEXES}
-        report.plot(name, f"Time against {axis}", axis, "µs per message", series, log_x=True, log_y=True)
-    bound(report, everything)
-    factors(report, everything)
+
+
+def scale_of(run: Run) -> Scale:
+    return FULL if run.full else Scale()
+
+
+def library(run: Run) -> Tables:
+    """The index alone: time against each factor."""
+    scale = scale_of(run)
+    tables = {}
+    for name, of in points(scale).items():
+        tables[name] = [measured(point, scale, run.seed) for point in of]
+        run.say(f"time against {SWEEPS[name]}")
+    return tables
 
 
 def measured(point: Point, scale: Scale, seed: int) -> dict[str, Any]:
@@ -129,66 +143,80 @@ def _same(*answers: Any) -> bool:
     )
 
 
-def bound(report: Told, rows: Table) -> None:
-    """The times of the paper's structure at all settings against its bound, with a line through them."""
-    units, us = (np.array([row[name] for row in rows]) for name in ("bound", "trees_us"))
+class Line(NamedTuple):
+    """Times through the bound, and how much of them that explains."""
+
+    slope: float
+    start: float
+    explained: float
+
+
+def fitted(rows: Table) -> Line:
+    """A line through the times of the paper's structure at all settings."""
+    units, us = (np.array([row[name] for row in rows], float) for name in ("bound", "trees_us"))
     slope, start = np.polyfit(units, us, 1)
     line = slope * units + start
     explained = 1.0 - float(((us - line) ** 2).sum() / ((us - us.mean()) ** 2).sum())
-    furthest = int(np.argmax(us / line))
-    order = np.argsort(units, kind="stable")
-    report.plot(
-        "bound", "Time against M log N + S log k", "M log N + S log k", "µs per message",
-        {"trees": (units[order].tolist(), us[order].tolist()),
-         f"{start:.0f} µs + {slope * 1e3:.2g} ns per unit":
-             (units[order].tolist(), line[order].tolist())},
-    )
-    report.claim(
-        "time grows as M log N + S log k", SOURCE,
-        f"a line through all settings, which explains at least {FIT_LEAST:.0%} of the variance",
-        f"{slope * 1e3:.2g} ns per unit and {start:.0f} µs explain {explained:.1%} over {len(rows)} settings; furthest "
-        f"above it, {us[furthest] / line[furthest]:.1f} times, is k = {rows[furthest]['k']} of the sweep "
-        f"over {rows[furthest]['sweep']}",
-        explained >= FIT_LEAST,
-    )
-    worst = max(row["steps"] / row["bound"] for row in rows)
-    report.claim(
-        "steps are O(M log N + S log k)", SOURCE,
-        f"a constant number per unit, here at most {STEPS_MOST:g}",
-        f"at most {worst:.2f} comparisons per unit over {len(rows)} settings", worst <= STEPS_MOST,
-    )
+    return Line(float(slope), float(start), explained)
 
 
-def factors(report: Told, rows: Table) -> None:
-    """What the bound says of single factors."""
-    by = {name: [row for row in rows if row["sweep"] == name] for name in ("k", "filters")}
-    few, many = by["k"][0], by["k"][-1]
-    report.claim(
-        "k costs at most a factor of log k", SOURCE,
-        f"from k = {few['k']} to {many['k']:,}: at most {np.log2(many['k']):.1f} times the time",
-        f"{many['trees_us'] / few['trees_us']:.2f} times: {many['entered']:.0f} of "
-        f"{many['touched']:.0f} filters enter the heap",
-        many["trees_us"] / few["trees_us"] <= np.log2(many["k"]),
-    )
-    small, large = by["filters"][0], by["filters"][-1]
+def judge(tables: Tables) -> Iterator[Claim]:
+    """The bound, and what it says of single factors."""
+    rows = [row for table in tables.values() for row in table]
+    line = fitted(rows)
+    yield Claim(
+        "time", "Time grows as M log N + S log k", SOURCE,
+        {"explained by a line through all settings": Figure(line.explained, at_least(FIT_LEAST)),
+         "ns per unit": Figure(1e3 * line.slope, above(0)), "µs at the start": Figure(line.start)},
+        f"a line; at least {FIT_LEAST:.0%} of the variance is our reading of that", f"{len(rows)} settings",
+    )  # fmt: skip
+    yield Claim(
+        "steps", "Steps are O(M log N + S log k)", SOURCE,
+        {"most comparisons per unit": Figure(max(row["steps"] / row["bound"] for row in rows), at_most(STEPS_MOST))},
+        f"a constant number per unit; {STEPS_MOST:g} is ours", f"{len(rows)} settings",
+    )  # fmt: skip
+    few, many = tables["k"][0], tables["k"][-1]
+    yield Claim(
+        "factor-k", f"From k = {few['k']} to {many['k']:,} time grows by a factor of log k at most", SOURCE,
+        {"": Figure(many["trees_us"] / few["trees_us"], at_most(float(np.log2(many["k"]))))}, "",
+        f"{many['entered']:.0f} of {many['touched']:.0f} filters enter the heap", "times",
+    )  # fmt: skip
+    small, large = tables["filters"][0], tables["filters"][-1]
     growth = large["filters"] / small["filters"]
-    memory = large["memory_mb"] / small["memory_mb"]
-    report.claim(
-        "space is O(M N + k)", SOURCE,
-        f"for {growth:g} times the filters, at most {2 * growth:g} times the memory",
-        f"{memory:.1f} times, {large['memory_mb'] * 1e6 / large['filters']:.0f} bytes per filter",
-        memory <= 2 * growth,
-    )
-    report.claim(
-        "all indexes give the same answers", "the definition", "ids and scores to the last bit",
-        f"{sum(row['same'] for row in rows)} of {len(rows)} settings", all(row["same"] for row in rows),
-    )
+    yield Claim(
+        "space", "Space is O(M N + k)", SOURCE,
+        {"memory": Figure(large["memory_mb"] / small["memory_mb"], at_most(2 * growth)),
+         "bytes per filter": Figure(large["memory_mb"] * 1e6 / large["filters"])},
+        f"for {growth:g} times the filters as many times the memory; twice that is our room",
+    )  # fmt: skip
+    yield Claim(
+        "same", "All indexes give the same answers", derived("the definition"),
+        {"settings with other ids or scores": Figure(sum(not row["same"] for row in rows), exactly(0))},
+        note=f"of {len(rows)}, to the last bit",
+    )  # fmt: skip
     for name in ("sliced", "scan"):
         ratios = [row["trees_us"] / row[f"{name}_us"] for row in rows]
-        report.claim(
-            f"the paper's structure beside the {name}", "not in the source", "reported",
-            f"{min(ratios):.2g} to {max(ratios):.2g} times its time", None,
-        )
+        yield Claim(
+            f"beside-{name}", f"The paper's structure beside the {name}", ours("indexes of this project"),
+            {"least": Figure(min(ratios)), "most": Figure(max(ratios))}, "reported", "", "times its time",
+        )  # fmt: skip
 
 
-EXPERIMENTS = [Experiment("index", "The index alone", told=library)]
+def draw(tables: Tables) -> Iterator[Picture]:
+    """Time against each factor, and against the bound."""
+    for name, axis in SWEEPS.items():
+        xs = [row["present" if name == "sender" else name] for row in tables[name]]
+        series = {index: (xs, [row[f"{index}_us"] for row in tables[name]]) for index in INDEXES}
+        yield Picture(name, f"Time against {axis}", axis, "µs per message", curves(series), log_x=True, log_y=True)
+    rows = sorted((row for table in tables.values() for row in table), key=lambda row: float(row["bound"]))
+    line, units = fitted(rows), [row["bound"] for row in rows]
+    through = {"trees": (units, [row["trees_us"] for row in rows]),
+               "a line": (units, [line.slope * unit + line.start for unit in units])}  # fmt: skip
+    yield Picture("bound", "Time against M log N + S log k", "M log N + S log k", "µs per message", curves(through))
+
+
+EXPERIMENTS = [
+    Experiment("index", "The index alone", library, judge, draw,
+               {name: f"Time against {axis}" for name, axis in SWEEPS.items()},
+               "Times are medians over single calls of one process."),
+]  # fmt: skip

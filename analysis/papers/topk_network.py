@@ -7,18 +7,22 @@ brokers, per publication, those that changes cause included.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from analysis.papers.experiment import Experiment, Told
+from analysis.papers.claims import Claim, Figure, at_most, ours
+from analysis.papers.experiment import Experiment, Picture, Run, Tables, curves
 from brokers.engine.simulate import simulate
 from scenarios.loader import from_data
 from scenarios.plan import resolve
 
 PROTOCOLS = ("topk-ingress", "topk-gather", "topk-bounded")
 HALF = 0.5
+REGIONAL = ("0.02", "0.03", "0.05")
 
 
 @dataclass(frozen=True)
@@ -132,40 +136,66 @@ def factors(full: bool) -> dict[str, list[tuple[str, Setting]]]:
     }
 
 
-def network(report: Told) -> None:
-    """Tables and plots of every factor, and what is claimed of topk-bounded."""
-    ratios: dict[tuple[str, str], float] = {}
-    for factor, settings in factors(report.full).items():
-        rows: list[dict[str, Any]] = []
-        for label, setting in settings:
-            found = {protocol: measure(setting, protocol, report.seed) for protocol in PROTOCOLS}
-            for protocol, cost in found.items():
-                rows.append({factor: label, "protocol": protocol, **vars(cost)})
-            ratios[factor, label] = found["topk-bounded"].messages / found["topk-gather"].messages
-        name = f"network_{factor.split()[0]}"
-        report.table(name, f"Three protocols over {factor}", rows)
-        if all(row[factor] != "None" for row in rows):
-            lines = {p: [row for row in rows if row["protocol"] == p] for p in PROTOCOLS}
-            series = {
-                p: ([float(row[factor]) for row in mine], [row["messages"] for row in mine])
-                for p, mine in lines.items()
-            }
-            log = factor in ("brokers", "k", "filters")
-            report.plot(
-                name, f"Messages per publication over {factor}", factor, "messages", series, log_x=log, log_y=log
-            )
-    regional = ratios["region", "0.03"]
-    report.claim(
-        "on regional interests topk-bounded sends at most half the messages of topk-gather, refreshes included",
-        "ours", "at most 0.5, with ten publications per change", f"{regional:.2f} (interests within 0.03 of their "
-        "broker's centre)", regional <= HALF,
-    )  # fmt: skip
-    for region in ("0.02", "0.05", "0.1", "None"):
-        where = "anywhere" if region == "None" else f"within {region}"
-        report.claim(
-            f"messages of topk-bounded over topk-gather, interests {where}", "ours", "reported",
-            f"{ratios['region', region]:.2f}", None,
+def measured(factor: str, run: Run) -> Tables:
+    """The three over one factor."""
+    rows = []
+    for label, setting in factors(run.full)[factor]:
+        for protocol in PROTOCOLS:
+            rows.append({factor: label, "protocol": protocol, **vars(measure(setting, protocol, run.seed))})
+        run.say(f"{factor} = {label}")
+    return {table_of(factor): rows}
+
+
+def table_of(factor: str) -> str:
+    return f"network_{factor.split()[0]}"
+
+
+def judge(factor: str, tables: Tables) -> Iterator[Claim]:
+    """What topk-bounded is for, and what it costs."""
+    rows = tables[table_of(factor)]
+    by = {(row[factor], row["protocol"]): row for row in rows}
+    labels = list(dict.fromkeys(row[factor] for row in rows))
+    over = {
+        column: {label: by[label, "topk-bounded"][column] / by[label, "topk-gather"][column] for label in labels}
+        for column in ("messages", "latency_ms")
+    }
+    if factor == "region":
+        yield Claim(
+            "half", "On regional interests topk-bounded sends at most half the messages of topk-gather",
+            ours("what bounds are for; refreshes included, ten publications per change"),
+            {_where(label): Figure(ratio, at_most(HALF) if label in REGIONAL else None)
+             for label, ratio in over["messages"].items()}, f"at most {HALF}, within {REGIONAL[-1]}", unit="times",
         )  # fmt: skip
+    yield Claim(
+        "latency", "Median latency of topk-bounded over that of topk-gather", ours("what asking in turn costs"),
+        {_where(label) if factor == "region" else f"{factor} = {label}": Figure(ratio)
+         for label, ratio in over["latency_ms"].items()}, "reported", unit="times",
+    )  # fmt: skip
 
 
-EXPERIMENTS = [Experiment("network", "Three protocols in the network", told=network)]
+def _where(region: str) -> str:
+    return "anywhere" if region == "None" else f"within {region}"
+
+
+def draw(factor: str, tables: Tables) -> Iterator[Picture]:
+    """Messages, where the factor is a number."""
+    rows = tables[table_of(factor)]
+    if any(row[factor] == "None" for row in rows):
+        return
+    log = factor in ("brokers", "k", "filters")
+    series = {
+        name: ([float(row[factor]) for row in rows if row["protocol"] == name],
+               [row["messages"] for row in rows if row["protocol"] == name])
+        for name in PROTOCOLS
+    }  # fmt: skip
+    yield Picture(table_of(factor), f"Messages per publication over {factor}", factor, "messages", curves(series),
+                  log_x=log, log_y=log)  # fmt: skip
+
+
+EXPERIMENTS = [
+    Experiment(
+        f"network-{factor.split()[0]}", f"Three protocols in the network over {factor}", partial(measured, factor),
+        partial(judge, factor), partial(draw, factor), {table_of(factor): f"Three protocols over {factor}"},
+    )
+    for factor in factors(False)
+]  # fmt: skip

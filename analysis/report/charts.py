@@ -1,29 +1,28 @@
-"""The charts of a run: latency, deliveries, messages, tables and queues over time, services side by side."""
+"""Figures as a report shows them: SVG, words, their figures as a table, and the command that draws them alone."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from os import PathLike
+from pathlib import Path
+from shlex import quote
+from typing import NamedTuple
 
-import numpy as np
-
-from analysis.report.gather import LATENCY_BINS, STRETCHES, Array, Gathered
-from analysis.report.svg import Axis, Line, Shade, lines, stacked
-from analysis.report.words import number, plain, share, time
-from analysis.ways.told import CUT, DOWN, SLOW
-
-_SHADES_MOST = 200
-_POINTS = 200
-_FAILS = {DOWN: "a broker is down", SLOW: "a broker is slow", CUT: "a link is cut"}
+from analysis.report import svg
+from analysis.report.figures import INTERVALS, KINDS, MAP, REPORTED, STACKED, Figure, figure
+from analysis.report.gather import Gathered
+from analysis.report.maps import difference_map
+from scenarios.commands import shown
 
 
 class Chart(NamedTuple):
-    """A picture, what to know about it, and its figures as a table."""
+    """A picture, what to know about it, its figures as a table, and a command that draws it."""
 
     svg: str
     said: str
     heads: tuple[str, ...] = ()
     rows: tuple[tuple[str, ...], ...] = ()
+    command: str = ""
 
 
 def charts(found: Gathered) -> list[Chart]:
@@ -32,148 +31,37 @@ def charts(found: Gathered) -> list[Chart]:
 
 
 def _charts(found: Gathered) -> Iterator[Chart]:
-    names = [plain(name) for name in found.names]
-    counts = found.counts
-    seconds = _Seconds(found)
-    if "latency" in counts:
-        yield from latency(names, counts["latency"])
-        per_s = [Line(name, seconds.per_s(row)) for name, row in zip(names, counts["delivered"])]
-        svg = lines("Deliveries", seconds.axis, Axis("per second"), per_s, seconds.shades)
-        yield Chart(svg, "By when clients got them.", *_totals(names, counts["delivered"], "deliveries"))
-        ratio = [
-            Line(name, seconds.quotient(got, sent))
-            for name, got, sent in zip(names, counts["answered"], counts.get("published", counts["answered"] * 0))
-        ]
-        svg = lines("Deliveries per publication", seconds.axis, Axis("ratio"), ratio, seconds.shades)
-        told = "By when they were published: where it dips beside a fault, clients may have missed something."
-        yield Chart(svg, told, *_least(ratio))
-    if "lost" in counts and counts["lost"].any():
-        lost = [Line(name, seconds.per_s(row)) for name, row in zip(names, counts["lost"])]
-        axes = seconds.axis, Axis("per second")
-        svg = stacked("Lost messages", *axes, seconds.begins, seconds.width, lost, seconds.shades)
-        told = "Every message that a link, a queue or a crash took."
-        yield Chart(svg, told, *_totals(names, counts["lost"], "lost"))
-    if "carried" in counts:
-        parts = [
-            Line(f"{name}, {what}", seconds.per_s(row[at]))
-            for at, name in enumerate(names)
-            for what, row in (("publications", counts["carried"]), ("other", counts["other"]))
-        ]
-        title = "Messages between brokers: with publications, and other"
-        svg = stacked(title, seconds.axis, Axis("per second"), seconds.begins, seconds.width, parts, seconds.shades)
-        told = "Other messages are what it costs to know who wants what: subscriptions, summaries, acknowledgements."
-        yield Chart(svg, told, *_control(names, counts["carried"], counts["other"]))
-        if counts["on_links"].any():
-            yield _traffic(found, names)
-    if counts.get("sampled_ns") is not None and counts["sampled_ns"].size:
-        yield from _sampled(found, names, seconds)
+    for kind in REPORTED:
+        if all(map(found.has, KINDS[kind].tables)):
+            made = figure(kind, found)
+            if made is not None:
+                yield chart(made, command([found.run.path], kind))
 
 
-class _Seconds:
-    """Stretches of time in seconds."""
-
-    def __init__(self, found: Gathered) -> None:
-        self.width = found.span_ns / STRETCHES / 1e9
-        self.begins = [at * self.width for at in range(STRETCHES)]
-        self.axis = Axis("simulated time (s)", most=found.span_ns / 1e9)
-        self.shades = shades(found)
-
-    def per_s(self, counts: Array) -> list[tuple[float, float]]:
-        return [(begin + self.width / 2, count / self.width) for begin, count in zip(self.begins, counts.tolist())]
-
-    def quotient(self, above: Array, below: Array) -> list[tuple[float, float]]:
-        pairs = zip(self.begins, above.tolist(), below.tolist())
-        return [(begin + self.width / 2, got / sent) for begin, got, sent in pairs if sent]
+def chart(made: Figure, drawn_by: str) -> Chart:
+    """A figure, drawn."""
+    return Chart(_drawn(made), made.said, made.heads, made.rows, drawn_by)
 
 
-def shades(found: Gathered) -> list[Shade]:
-    """When something was broken."""
-    rows = found.rows("faults")
-    told = []
-    for what, begin, end in sorted(set(zip(*(rows[name].tolist() for name in ("what", "begin_ns", "end_ns"))))):
-        until = found.span_ns if end < 0 else end
-        when = f"{time(max(begin, 0))} to {'the end' if end < 0 else time(end)}"
-        told.append(Shade(begin / 1e9, until / 1e9, f"{_FAILS.get(what, 'a link is worn')}, {when}"))
-    return told[:_SHADES_MOST]
+def _drawn(made: Figure) -> str:
+    if made.sort == STACKED:
+        begins = [x - made.width / 2 for x, _ in made.series[0].points] if made.series else []
+        return svg.stacked(made.title, made.across, made.up, begins, made.width, made.series, made.shades)
+    if made.sort == INTERVALS:
+        first = 1 if made.kind == "differences" else None
+        return svg.intervals(made.title, made.up.label, [*map(_interval, made.series)], first)
+    if made.sort == MAP and made.drawn is not None:
+        drawn = made.drawn
+        return difference_map(made.title, drawn.where, drawn.network, drawn.links, drawn.brokers, drawn.first)
+    return svg.lines(made.title, made.across, made.up, made.series, made.shades)
 
 
-def latency(names: Sequence[str], counts: Array) -> Iterator[Chart]:
-    """Its distribution, and the tail of that."""
-    edges = 10.0 ** (3 + np.arange(counts.shape[1]) / LATENCY_BINS) / 1e6
-    below, above, rows = [], [], []
-    for name, row in zip(names, counts):
-        total = int(row.sum())
-        if not total:
-            continue
-        there = np.flatnonzero(row)
-        until = np.cumsum(row) / total
-        kept = there[np.unique(np.linspace(0, there.size - 1, min(there.size, _POINTS)).astype(int))]
-        first = [(float(edges[max(kept[0] - 1, 0)]), 0.0)]
-        below.append(Line(name, first + [(float(edges[at]), float(until[at])) for at in kept]))
-        above.append(Line(name, [(float(edges[at]), float(1 - until[at])) for at in kept if until[at] < 1]))
-        told = [number(float(edges[np.searchsorted(until, part - 1e-12)])) for part in (0.5, 0.9, 0.99, 0.999, 1.0)]
-        rows.append((name, f"{total:,}", *told))
-    if not below:
-        return
-    heads = ("service", "deliveries", "p50 (ms)", "p90 (ms)", "p99 (ms)", "p99.9 (ms)", "longest (ms)")
-    across = Axis("latency (ms)", number, log=True)
-    svg = lines("Latency: share of deliveries up to it", across, Axis("share", share, most=1.0), below)
-    yield Chart(svg, "From publication to delivery; values are to within 0.6 %.", heads, tuple(rows))
-    tail = lines("Latency, the tail: share of deliveries above it", across, Axis("share", share, log=True), above)
-    yield Chart(tail, "A straight fall is a short tail; what runs flat to the right waits long.")
+def _interval(line: svg.Line) -> svg.Interval:
+    ((_, mean),) = line.points
+    return svg.Interval(line.name, mean, line.high[0][1] - mean if line.high else None)
 
 
-def _traffic(found: Gathered, names: Sequence[str]) -> Chart:
-    per_link = found.counts["on_links"].sum(2)
-    series = []
-    for name, row in zip(names, per_link):
-        ordered = np.sort(row)[::-1].tolist()
-        if any(ordered):
-            series.append(Line(name, [(at + 1.0, float(count)) for at, count in enumerate(ordered)]))
-    totals = per_link.sum(0)
-    order = np.argsort(-totals, kind="stable")[:10].tolist()
-    ends = found.network.source, found.network.target
-    rows = tuple(
-        (plain(found.network.names[ends[0][link]]), plain(found.network.names[ends[1][link]]), f"{totals[link]:,}")
-        for link in order
-    )
-    axes = Axis("directed links, the busiest first", number, least=1.0), Axis("messages")
-    return Chart(lines("Traffic per link", *axes, series), "How evenly messages spread over links.",
-                 ("from", "to", "messages"), rows)  # fmt: skip
-
-
-def _sampled(found: Gathered, names: Sequence[str], seconds: _Seconds) -> Iterator[Chart]:
-    at = [float(ns) / 1e9 for ns in found.counts["sampled_ns"].tolist()]
-    values = found.counts["sampled"].astype(float)
-    brokers = max(1, found.network.brokers)
-    mean = [Line(name, list(zip(at, (values[:, row, 0] / brokers).tolist()))) for row, name in enumerate(names)]
-    most = tuple((name, f"{values[:, row, 0].max() / brokers:,.4g}", f"{values[:, row, 1].max():,.0f}")
-                 for row, name in enumerate(names))  # fmt: skip
-    svg = lines("Table entries per broker", seconds.axis, Axis("in the mean"), mean, seconds.shades)
-    yield Chart(svg, "What brokers know about interests, sampled.", ("service", "mean at most", "largest"), most)
-    queue = values[:, -1]
-    series = [
-        Line("mean over brokers", list(zip(at, (queue[:, 0] / brokers).tolist()))),
-        Line("longest", list(zip(at, queue[:, 1].tolist()))),
-    ]
-    svg = lines("Events waiting in brokers' queues", seconds.axis, Axis("events"), series, seconds.shades)
-    told = "Sampled; a queue that fills and empties between two samples is not seen."
-    yield Chart(svg, told, *_least(series))
-
-
-def _least(series: Sequence[Line]) -> tuple[tuple[str, ...], tuple[tuple[str, ...], ...]]:
-    """How far lines go down and up."""
-    values = [(line.name, [y for _, y in line.points]) for line in series if line.points]
-    return ("", "lowest", "highest"), tuple((name, number(min(ys)), number(max(ys))) for name, ys in values)
-
-
-def _totals(names: Sequence[str], counts: Array, what: str) -> tuple[tuple[str, ...], tuple[tuple[str, ...], ...]]:
-    return ("service", what), tuple((name, f"{int(row.sum()):,}") for name, row in zip(names, counts))
-
-
-def _control(names: Sequence[str], carried: Array, other: Array) -> tuple[Any, Any]:
-    rows = []
-    for name, with_publications, without in zip(names, carried.sum(1).tolist(), other.sum(1).tolist()):
-        total = with_publications + without
-        rows.append((name, f"{with_publications:,}", f"{without:,}", share(without / total) if total else "–"))
-    return ("service", "with publications", "other", "share of other"), tuple(rows)
+def command(paths: Sequence[str | PathLike[str]], kind: str, **more: str | None) -> str:
+    """What to type to have a figure alone; `more` are options with their values."""
+    told = [f"--{name} {quote(value)}" if value else f"--{name}" for name, value in more.items() if value is not None]
+    return " ".join(["brokerlab plot", *(quote(shown(Path(path))) for path in paths), f"--kind {kind}", *told])

@@ -5,13 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from analysis.report.columns import Columns
-from analysis.report.gather import Array, Gathered, Rows
+from analysis.report.copies import copies, index
+from analysis.report.gather import Array, Gathered
 from analysis.report.places import Places, drawn_links
 from analysis.report.words import plain, share
-from brokers.contract import MESSAGE
 from brokers.faults import REASONS
 from topology.overlay import broker_label
 
@@ -72,13 +71,6 @@ def _messages(found: Gathered) -> Array:
     return ids[ids != -1]
 
 
-def _index(ids: Array, wanted: Array) -> Array:
-    if not ids.size:
-        return np.full(wanted.size, -1, np.int64)
-    at = np.minimum(np.searchsorted(ids, wanted), ids.size - 1)
-    return np.where(ids[at] == wanted, at, -1)
-
-
 def _overlay(found: Gathered, where: Places, columns: Columns) -> None:
     network = found.network
     columns.add("link_from", network.source)
@@ -119,31 +111,22 @@ def _hops(found: Gathered, ids: Array, columns: Columns) -> None:
     columns.add("hop_service", rows["service"][order])
     columns.add("hop_type", rows["type"][order])
     columns.add("hop_payload", found.carries(rows["body"])[order])
-    columns.add("hop_cause", _index(ids, rows["cause"])[order])
-    columns.add("hop_body", _index(ids, rows["body"])[order])
-
-
-def _passed_on(found: Gathered, rows: Rows) -> NDArray[np.bool_]:
-    """Which events are messages that pass a publication on, and no question or answer about one."""
-    carries = np.zeros(rows["service"].size, np.bool_)
-    for each in found.kinds or ():
-        types = sorted(each.kind.publications)
-        carries |= (rows["service"] == each.number) & np.isin(rows["type"], types)
-    return carries & (rows["kind"] == MESSAGE)
+    columns.add("hop_cause", index(ids, rows["cause"])[order])
+    columns.add("hop_body", index(ids, rows["body"])[order])
 
 
 def _clients(found: Gathered, ids: Array, columns: Columns) -> None:
     nodes = found.network.brokers
     sent, got, changes, lost = (found.rows(name) for name in ("publications", "deliveries", "changes", "losses"))
-    columns.add("sent_message", _index(ids, sent["publication"]))
+    columns.add("sent_message", index(ids, sent["publication"]))
     columns.add("sent_time", sent["time_ns"] // 1000)
     columns.add("sent_client", sent["client"] - nodes)
     columns.add("sent_broker", sent["broker"])
     columns.add("sent_service", sent["service"])
     order = np.lexsort((got["client"], got["publication"]))
-    columns.add("got_message", _index(ids, got["publication"])[order])
+    columns.add("got_message", index(ids, got["publication"])[order])
     columns.add("got_client", (got["client"] - nodes)[order])
-    columns.add("change_message", _index(ids, changes["change"]))
+    columns.add("change_message", index(ids, changes["change"]))
     columns.add("change_client", changes["client"] - nodes)
     columns.add("change_service", changes["service"])
     columns.add("change_operation", changes["operation"])
@@ -154,7 +137,7 @@ def _clients(found: Gathered, ids: Array, columns: Columns) -> None:
     columns.add("lost_link", lost["link"])
     columns.add("lost_service", lost["service"])
     columns.add("lost_reason", lost["reason"])
-    columns.add("lost_message", _index(ids, np.where(lost["body"] >= 0, lost["body"], lost["cause"])))
+    columns.add("lost_message", index(ids, np.where(lost["body"] >= 0, lost["body"], lost["cause"])))
     columns.add("lost_client", np.where(lost["client"] >= 0, lost["client"] - nodes, -1))
     stays = found.rows("stays")
     clients = np.concatenate([sent["client"], got["client"], changes["client"], stays["stay"]])
@@ -165,31 +148,11 @@ def _clients(found: Gathered, ids: Array, columns: Columns) -> None:
 
 
 def _waste(found: Gathered) -> dict[str, Array]:
-    """Copies of publications that came for nothing, by service and link, and by service and broker that got them.
-
-    A copy came for nothing if its broker had handled one before, or neither delivered it to a client nor sent it on.
-    """
-    services, network = found.services, found.network
-    on_links = np.zeros((services, network.source.size), np.int64)
-    at_brokers = np.zeros((services, network.brokers), np.int64)
-    rows = found.rows("hops")
-    carries = _passed_on(found, rows) & (rows["body"] >= 0)
-    if carries.any():
-        body, broker, link, time = (rows[name][carries] for name in ("body", "broker", "link", "time_ns"))
-        service = rows["service"][carries]
-        ids, number = np.unique(body, return_inverse=True)
-        place = number * network.brokers + broker
-        order = np.lexsort((time, place))
-        again = np.zeros(place.size, np.bool_)
-        again[order[1:]] = place[order[1:]] == place[order[:-1]]
-        over = link >= 0
-        useful = [number[over] * network.brokers + network.source[link[over]]]
-        lost = found.rows("losses")
-        on_link = lost["link"] >= 0
-        useful.append(_index(ids, lost["body"][on_link]) * network.brokers + network.source[lost["link"][on_link]])
-        got = found.rows("deliveries")
-        useful.append(_index(ids, got["publication"]) * network.brokers + got["broker"])
-        wasted = (again | ~np.isin(place, np.concatenate(useful))) & over
-        np.add.at(on_links, (service[wasted], link[wasted]), 1)
-        np.add.at(at_brokers, (service[wasted], broker[wasted]), 1)
+    """Copies that came for nothing, by service and link, and by service and broker that got them."""
+    on_links = np.zeros((found.services, found.network.source.size), np.int64)
+    at_brokers = np.zeros((found.services, found.network.brokers), np.int64)
+    got = copies(found)
+    service, link, broker = (column[got.wasted] for column in (got.service, got.link, got.broker))
+    np.add.at(on_links, (service, link), 1)
+    np.add.at(at_brokers, (service, broker), 1)
     return {"waste_links": on_links, "waste_brokers": at_brokers}

@@ -6,7 +6,7 @@ that ten million events need no more memory than the block and what is kept.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -101,8 +101,11 @@ class Gathered:
         return table in self.run.manifest["tables"]
 
 
-def gather(run: RunFolder, hops_most: int, *, trust: bool = False) -> Gathered:
-    """Look through a run."""
+def gather(
+    run: RunFolder, hops_most: int, *, trust: bool = False, tables: Collection[str] | None = None,
+    span_ns: int | None = None,
+) -> Gathered:  # fmt: skip
+    """Look through a run; through some of its tables only, and over a longer time, where somebody asks for that."""
     run.check(run.tables())
     notes = []
     try:
@@ -113,7 +116,7 @@ def gather(run: RunFolder, hops_most: int, *, trust: bool = False) -> Gathered:
     hops = run.rows("hops") if "hops" in run.tables() else 0
     network = Network.of(run) if {"links", "brokers"} <= set(run.tables()) else _nowhere()
     sample = Sample.of(max(hops, _deliveries(run) // 2), hops_most)
-    found = Gathered(run, network, kinds, sample, _span(run), notes)
+    found = Gathered(run, network, kinds, sample, span_ns or span_of(run), notes)
     found.notes += [
         f"The trace has no table {name}: it needs level {TABLES[name].level}, and the run had {level}."
         for level in [run.manifest["trace_level"]]
@@ -121,7 +124,7 @@ def gather(run: RunFolder, hops_most: int, *, trust: bool = False) -> Gathered:
         if not found.has(name)
     ]
     for name, look in _LOOKS.items():
-        if found.has(name):
+        if found.has(name) and (tables is None or name in tables):
             look(found)
     return found
 
@@ -136,7 +139,7 @@ def _nowhere() -> Network:
     return Network((), none, none, none, none, none)
 
 
-def _span(run: RunFolder) -> int:
+def span_of(run: RunFolder) -> int:
     """When the last thing happened that is drawn."""
     import pyarrow.parquet as pq
 
@@ -262,12 +265,16 @@ def _deliveries_of(found: Gathered) -> None:
         for rows in blocks(found.run, "deliveries", WANTED["deliveries"]):
             _add(delivered, rows["service"], found.at(rows["time_ns"]))
             _add(answered, rows["service"], found.at(rows["published_ns"]))
-            took = np.maximum(rows["time_ns"] - rows["published_ns"], 1)
-            place = np.ceil((np.log10(took) - 3) * LATENCY_BINS).astype(np.int64)
-            _add(latency, rows["service"], np.clip(place, 0, latency.shape[1] - 1))
+            _add(latency, rows["service"], _bin(rows["time_ns"] - rows["published_ns"]))
             yield _where(rows, found.sample.has(rows["publication"]))
 
     _kept(found, "deliveries", chosen())
+
+
+def _bin(took_ns: Array) -> Array:
+    """The place of each duration in a histogram."""
+    place = np.ceil((np.log10(np.maximum(took_ns, 1)) - 3) * LATENCY_BINS).astype(np.int64)
+    return np.clip(place, 0, LATENCY_BINS * DECADES - 1)
 
 
 def _losses(found: Gathered) -> None:
@@ -290,12 +297,15 @@ def _losses(found: Gathered) -> None:
 def _changes(found: Gathered) -> None:
     asked = found.count("changes", found.services)
     unsettled = found.count("unsettled", found.services)
+    settling = found.count("settling", found.services, LATENCY_BINS * DECADES)
 
     def chosen() -> Iterator[Rows]:
         for rows in blocks(found.run, "changes", WANTED["changes"]):
             _add(asked, rows["service"])
             never = (rows["settled_ns"] < 0) & (rows["issued_ns"] >= 0)
             _add(unsettled, rows["service"][never])
+            settled = (rows["settled_ns"] >= 0) & (rows["issued_ns"] >= 0)
+            _add(settling, rows["service"][settled], _bin((rows["settled_ns"] - rows["issued_ns"])[settled]))
             yield _where(rows, found.sample.has(rows["change"]))
 
     _kept(found, "changes", chosen())

@@ -55,7 +55,7 @@ def report(
     return written(text, target)
 
 
-def written(text: str, target: Path) -> Path:
+def written(content: str | bytes, target: Path) -> Path:
     """The file appears whole or not at all."""
     if target.is_dir():
         raise InvalidInput(f"{target} is a folder; name a file, as in {target / NAME}")
@@ -63,8 +63,8 @@ def written(text: str, target: Path) -> Path:
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         unfinished.unlink(missing_ok=True)
-        with open(unfinished, "x", encoding="utf-8") as file:
-            file.write(text)
+        with open(unfinished, "xb") as file:
+            file.write(content.encode() if isinstance(content, str) else content)
         os.replace(unfinished, target)
     except OSError as error:
         raise EnvironmentProblem(f"cannot write {target}: {error.strerror or error}") from None

@@ -7,12 +7,14 @@ from html import escape
 from os import PathLike
 from pathlib import Path
 
-from analysis.report.charts import Chart
+from analysis.report.charts import Chart, chart, command
+from analysis.report.figures import INTERVALS, Figure
 from analysis.report.page import figures, listed, page, paragraph, table
-from analysis.report.svg import Interval, intervals
+from analysis.report.svg import Axis, Line
 from analysis.report.words import number, plain
 from scenarios.many.compare import Comparison, Row, Section, compare
 from scenarios.many.metrics import sort_of
+from scenarios.many.student import Estimate
 
 _HOW = {"paired": "paired over seeds", "welch": "by Welch"}
 _VARIANTS_MOST = 40
@@ -24,7 +26,7 @@ def report_of(paths: Sequence[str | PathLike[str]], baseline: str | None = None)
     name = plain(" ".join(Path(path).resolve().name for path in paths), 120)
     sections = [("points", "What was run", _points(found))]
     for at, section in enumerate(found.sections):
-        sections.append((f"section-{at}", plain(section.title), _section(found, section)))
+        sections.append((f"section-{at}", plain(section.title), _section(found, section, paths)))
     head = f"<h1>{escape(name)}</h1>{paragraph(_about(found))}"
     return page(f"{name}: report of {len(found.labels)} variants", sections, head)
 
@@ -53,9 +55,9 @@ def _points(found: Comparison) -> str:
     )
 
 
-def _section(found: Comparison, section: Section) -> str:
+def _section(found: Comparison, section: Section, paths: Sequence[str | PathLike[str]]) -> str:
     same = [row for row in section.rows if row.same]
-    charts = [chart for row in section.rows if not row.same for chart in _row(found, row)]
+    charts = [each for row in section.rows if not row.same for each in _row(found, section, row, paths)]
     parts = [figures(charts, small=True)]
     if same:
         told = ", ".join(f"{plain(row.metric)} {number(row.estimates[0].mean)}" for row in same if row.estimates[0])
@@ -63,33 +65,61 @@ def _section(found: Comparison, section: Section) -> str:
     return "".join(parts)
 
 
-def _row(found: Comparison, row: Row) -> list[Chart]:
-    labels = [plain(label) for label in found.labels[:_VARIANTS_MOST]]
-    means = [
-        Interval(label, each.mean, each.half_width) for label, each in zip(labels, row.estimates) if each is not None
-    ]
-    left = len(found.labels) - len(labels)
-    more = f" {left} more variants are in brokerlab compare." if left else ""
-    charts = [
-        Chart(
-            intervals(plain(row.metric), _unit(row.metric), means),
-            f"Means with intervals.{more}",
-            *_figures(found, row),
-        )
-    ]
-    apart = [
-        (Interval(label, each.estimate.mean, each.estimate.half_width), each)
-        for label, each in zip(labels, row.differences) if each is not None
+def _row(found: Comparison, section: Section, row: Row, paths: Sequence[str | PathLike[str]]) -> list[Chart]:
+    first = found.labels[0] if len(found.labels) > 1 else None
+    made = [means(found, row), differences(found, row)]
+    return [
+        chart(each, command(paths, each.kind, metric=full_name(section, row), baseline=first))
+        for each in made if each is not None
     ]  # fmt: skip
-    if apart:
-        hows = " and ".join(sorted({_HOW.get(each.how, each.how) for _, each in apart}))
-        clear = [interval.name for interval, each in apart if each.estimate.clear_of_zero]
-        said = f"Clear of zero: {', '.join(clear)}." if clear else "No interval leaves out zero."
-        svg = intervals(
-            f"{plain(row.metric)}: difference from the first", _unit(row.metric), [one for one, _ in apart], first=1
-        )
-        charts.append(Chart(svg, f"Differences {hows}. {said}"))
-    return charts
+
+
+def full_name(section: Section, row: Row) -> str:
+    """A metric as `brokerlab plot --metric` takes it."""
+    return f"{section.services[0] if section.kind else 'network'}.{row.metric}"
+
+
+def means(found: Comparison, row: Row) -> Figure:
+    """A metric of each variant, with its interval."""
+    left = len(found.labels) - _VARIANTS_MOST
+    more = f" {left} more variants are in brokerlab compare." if left > 0 else ""
+    series = [
+        _interval(at, label, each, len(seeds))
+        for at, (label, each, seeds) in enumerate(zip(_labels(found), row.estimates, found.seeds)) if each is not None
+    ]  # fmt: skip
+    heads, rows = _figures(found, row)
+    return Figure(
+        "means", plain(row.metric), Axis("variant"), Axis(_unit(row.metric)), tuple(series),
+        f"Means with {found.confidence * 100:.4g} % intervals by Student.{more}", heads, rows, INTERVALS,
+    )  # fmt: skip
+
+
+def differences(found: Comparison, row: Row) -> Figure | None:
+    """A metric of each variant less that of the first."""
+    apart = [
+        (_interval(at, label, each.estimate, each.estimate.size), each)
+        for at, (label, each) in enumerate(zip(_labels(found), row.differences)) if each is not None
+    ]  # fmt: skip
+    if not apart:
+        return None
+    hows = " and ".join(sorted({_HOW.get(each.how, each.how) for _, each in apart}))
+    clear = [line.name for line, each in apart if each.estimate.clear_of_zero]
+    said = f"Clear of zero: {', '.join(clear)}." if clear else "No interval leaves out zero."
+    return Figure(
+        "differences", f"{plain(row.metric)}: difference from the first", Axis("variant"), Axis(_unit(row.metric)),
+        tuple(line for line, _ in apart), f"Differences {hows}. {said}", sort=INTERVALS,
+    )  # fmt: skip
+
+
+def _labels(found: Comparison) -> list[str]:
+    return [plain(label) for label in found.labels[:_VARIANTS_MOST]]
+
+
+def _interval(at: int, label: str, each: Estimate, runs: int) -> Line:
+    """A mean as a line of one point."""
+    half = each.half_width
+    low, high = ([] if half is None else [(float(at), each.mean + sign * half)] for sign in (-1, 1))
+    return Line(label, [(float(at), each.mean)], low, high, runs)
 
 
 def _unit(metric: str) -> str:

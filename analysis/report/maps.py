@@ -23,7 +23,7 @@ def map_parts(
     """Links by width and colour, brokers by size and colour, as parts of a picture."""
     x, y = _scaled(where, size, left)
     busier = np.maximum(np.asarray(links)[::2], np.asarray(links)[1::2]) if network.links else np.zeros(0)
-    level = _levels(busier)
+    level = levels_of(busier)
     parts = [text(left + 8, 14, name, class_="title")]
     for at in np.argsort(level, kind="stable").tolist():
         if network.has_latent and not level[at]:
@@ -34,7 +34,7 @@ def map_parts(
             tag("path", _title(said), class_=f"l{level[at]}", stroke_width=f"{0.8 + level[at] * 0.6:.1f}",
                 d=f"M{x[a]:.1f} {y[a]:.1f}L{x[b]:.1f} {y[b]:.1f}")
         )  # fmt: skip
-    levels = _levels(np.asarray(brokers))
+    levels = levels_of(np.asarray(brokers))
     for at in range(network.brokers):
         said = f"{name_of(network, at)}: {brokers[at]:,.0f}"
         parts.append(
@@ -50,7 +50,7 @@ def difference_map(
     """What is more is orange and solid, what is less blue and dashed; wider where it is more so."""
     x, y = _scaled(where, size, 0.0)
     both = np.asarray(links)[::2] + np.asarray(links)[1::2] if network.links else np.zeros(0)
-    level = _levels(np.abs(both))
+    level = levels_of(np.abs(both))
     parts = [text(8, 14, name, class_="title")]
     for at in np.argsort(level, kind="stable").tolist():
         if network.has_latent and not level[at]:
@@ -61,7 +61,7 @@ def difference_map(
             tag("path", _title(said), class_=_sort(both[at]), stroke_width=f"{0.8 + level[at] * 0.6:.1f}",
                 d=f"M{x[a]:.1f} {y[a]:.1f}L{x[b]:.1f} {y[b]:.1f}")
         )  # fmt: skip
-    levels = _levels(np.abs(np.asarray(brokers)))
+    levels = levels_of(np.abs(np.asarray(brokers)))
     for at in range(network.brokers):
         said = f"{name_of(network, at)}: {brokers[at]:+,.0f}"
         radius = _radius(network) * (0.6 + 0.12 * levels[at])
@@ -92,7 +92,7 @@ def _scaled(where: Places, size: float, left: float) -> tuple[Sequence[float], S
     return (at[:, 0] + left).tolist(), at[:, 1].tolist()
 
 
-def _levels(values: Any) -> Any:
+def levels_of(values: Any) -> Any:
     """0 for nothing, then 1 to 7 by share of the largest."""
     most = float(values.max(initial=0))
     if not most:

@@ -16,10 +16,12 @@ from typing import Any
 
 from analysis.report.charts import Chart
 from analysis.report.svg import tag
+from analysis.report.words import plain
 from brokers.verdicts import VERDICTS
 
 SCRIPTS = ("columns.js", "model.js", "map.js", "diagram.js", "why.js", "start.js")
 STYLES = ("drawing.css", "page.css")
+_COMMAND_MOST = 4_000
 _FOLDER = files("analysis.report") / "page"
 
 
@@ -125,7 +127,10 @@ def _figure(chart: Chart) -> str:
     more = ""
     if chart.rows:
         more = f"<details><summary>Figures</summary>{table('', chart.heads, chart.rows)}</details>"
-    return f"<figure>{chart.svg}<figcaption>{escape(chart.said)}</figcaption>{more}</figure>"
+    typed = ""
+    if chart.command:
+        typed = f'<p class="command"><code>{escape(plain(chart.command, _COMMAND_MOST))}</code></p>'
+    return f"<figure>{chart.svg}<figcaption>{escape(chart.said)}</figcaption>{typed}{more}</figure>"
 
 
 def options(choices: Sequence[tuple[Any, str]]) -> str:

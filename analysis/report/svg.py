@@ -126,10 +126,10 @@ class Plane:
 
 
 def lines(name: str, across: Axis, up: Axis, series: Sequence[Line], shades: Sequence[Shade] = ()) -> str:
-    """Lines over one axis, each with a colour and dashes of its own."""
+    """Lines over one axis, each with a colour and dashes of its own; bars from low to high where these are known."""
     series = [each for each in series if each.points]
     xs = [x for each in series for x, _ in each.points]
-    ys = [y for each in series for _, y in each.points]
+    ys = [y for each in series for _, y in (*each.points, *each.low, *each.high)]
     plane = Plane(across, up, xs, ys, _legend_lines(series))
     parts = [text(8, 14, name, class_="title"), *plane.shades(shades), *plane.frame()]
     for at, each in enumerate(series):
@@ -138,6 +138,10 @@ def lines(name: str, across: Axis, up: Axis, series: Sequence[Line], shades: Seq
         if path:
             label = f"<title>{escape(each.name)}</title>"
             parts.append(tag("path", label, class_=f"series s{at % _CLASSES}", d=path))
+        ends = [(x, low, high) for (x, low), (_, high) in zip(each.low, each.high) if low > 0 or not up.log]
+        bars = "".join(f"M{plane.x(x):.1f} {plane.y(low):.1f}V{plane.y(high):.1f}" for x, low, high in ends)
+        if bars:
+            parts.append(tag("path", class_=f"bars s{at % _CLASSES}", d=bars))
     return document(name, "", [*parts, *_legend([each.name for each in series], plane)])
 
 

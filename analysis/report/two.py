@@ -9,26 +9,29 @@ from typing import Any
 
 import numpy as np
 
-from analysis.report.charts import Chart, latency, shades
-from analysis.report.gather import STRETCHES, Array, Gathered, gather
-from analysis.report.maps import difference_map
+from analysis.report.charts import Chart, chart, command
+from analysis.report.figures import KINDS, METRICS_OF_MAPS, Drawn, Figure, column_of, map_figure
+from analysis.report.gather import Gathered, gather, span_of
+from analysis.report.joining import Group, joined
 from analysis.report.page import badge, dictionary, figures, listed, page, paragraph, table
-from analysis.report.places import places
+from analysis.report.places import Places, places
 from analysis.report.summary import NOT_AUDITED, name_of, summary
-from analysis.report.svg import Axis, Line, lines
-from analysis.report.words import number, plain
+from analysis.report.words import plain
+from analysis.spark.graph import Network
 from brokers.engine.runfolder import RunFolder
 from scenarios.many.diff import RunDifference, diff
 from scenarios.many.metrics import number_text
 from scenarios.many.sweep import value_text
 
 _ROWS_MOST = 300
+_KINDS = ("latency", "latency-tail", "deliveries", "payload", "control")
 _BROKER = re.compile(r"\bbroker (\d+)\b")
 
 
 def report_of(runs: Sequence[RunFolder], *, trust: bool = False) -> str:
     """The page of two runs, as text."""
-    found = [gather(run, 1, trust=trust) for run in runs]  # counts only
+    span = max(map(span_of, runs))
+    found = [gather(run, 1, trust=trust, span_ns=span) for run in runs]  # counts only
     told = [summary(each) for each in found]
     differ = diff(runs[0].path, runs[1].path)
     labels = _labels(runs)
@@ -104,25 +107,35 @@ def _maps(found: Sequence[Gathered], differ: RunDifference, labels: Sequence[str
     a, b = (each.network for each in found)
     if not a.brokers or not b.brokers:
         return ""
-    same = a.names == b.names and np.array_equal(a.source, b.source) and np.array_equal(a.target, b.target)
-    if not same:
+    if not same_overlay(a, b):
         return paragraph("The two runs are of different overlays; there is no map of their differences.")
     where = places(found[0].run, a, trust=trust)
-    match = _BROKER.search(differ.parted or "")
-    first = int(match[1]) if match and int(match[1]) < a.brokers else -1
     charts = []
-    for title, links, brokers in (("messages", "messages", "messages"), ("deliveries", None, "deliveries")):
-        per_link = [_column(each, "links", "link", links) if links else np.zeros(a.source.size) for each in found]
-        per_broker = [_column(each, "brokers", "broker", brokers) for each in found]
-        change = per_link[1] - per_link[0], per_broker[1] - per_broker[0]
-        svg = difference_map(f"B less A: {title}", where, a, *change, first)
-        charts.append(Chart(svg, _said(title, first, found[0]), *_most(found[0], change, bool(links))))
+    for metric in METRICS_OF_MAPS:
+        made = difference(found, where, metric, broker_of(differ, a.brokers))
+        charts.append(chart(made, command([each.run.path for each in found], "map", metric=metric)))
     return paragraph(where.how, "dim") + figures(charts)
 
 
-def _column(found: Gathered, name: str, key: str, column: str) -> Array:
-    values: Array = found.run.read(name, [key, column]).sort_by(key)[column].to_numpy()
-    return values
+def broker_of(differ: RunDifference, brokers: int) -> int:
+    """Where two runs part first; -1 if nobody can tell."""
+    match = _BROKER.search(differ.parted or "")
+    return int(match[1]) if match and int(match[1]) < brokers else -1
+
+
+def same_overlay(a: Network, b: Network) -> bool:
+    return a.names == b.names and np.array_equal(a.source, b.source) and np.array_equal(a.target, b.target)
+
+
+def difference(found: Sequence[Gathered], where: Places, metric: str, first: int) -> Figure:
+    """A map of what the second run had more of than the first."""
+    a = found[0].network
+    links = [column_of(each, "links", "link") if metric == "messages" else np.zeros(a.source.size) for each in found]
+    brokers = [column_of(each, "brokers", "broker", metric) for each in found]
+    change = links[1] - links[0], brokers[1] - brokers[0]
+    heads, rows = _most(found[0], change, metric == "messages")
+    drawn = Drawn(where, a, *change, True, first)
+    return map_figure(f"B less A: {metric}", drawn, _said(metric, first, found[0]), heads=heads, rows=rows)
 
 
 def _said(title: str, first: int, found: Gathered) -> str:
@@ -151,32 +164,14 @@ def _most(found: Gathered, change: tuple[Any, Any], links: bool) -> tuple[tuple[
 def _charts(found: Sequence[Gathered], labels: Sequence[str]) -> list[Chart]:
     """Each service of both, the runs as series."""
     charts: list[Chart] = []
-    numbers = [{name: at for at, name in enumerate(each.names)} for each in found]
-    both = [name for name in numbers[0] if name in numbers[1]]
-    for name in both:
-        at = [each[name] for each in numbers]
-        title = plain(name)
-        rows = [each.counts["latency"][number] for each, number in zip(found, at) if "latency" in each.counts]
-        if len(rows) == 2:
-            drawn = list(latency([f"A: {labels[0]}", f"B: {labels[1]}"], np.array(rows)))
-            charts += [each._replace(said=f"{title}. {each.said}") for each in drawn]
-        for key, what in (
-            ("delivered", "deliveries"),
-            ("carried", "messages with publications"),
-            ("other", "other messages"),
-        ):
-            if all(key in each.counts for each in found):
-                series = [
-                    Line(f"{label}: {run}", _per_s(each, each.counts[key][number]))
-                    for label, run, each, number in zip("AB", labels, found, at)
-                ]
-                if any(y for line in series for _, y in line.points):
-                    axis = Axis("simulated time (s)", number)
-                    svg = lines(f"{title}: {what}", axis, Axis("per second"), series, shades(found[0]))
-                    charts.append(Chart(svg, "Faults of A are shaded." if shades(found[0]) else ""))
+    groups = [Group(f"{letter}: {label}", [each]) for letter, label, each in zip("AB", labels, found)]
+    for name in found[0].names:
+        for kind in _KINDS if name in found[1].names else ():
+            if all(each.has(table) for each in found for table in KINDS[kind].tables):
+                made = joined(kind, groups, service=plain(name))
+                if made is not None and any(y for line in made.series for _, y in line.points):
+                    runs = [each.run.path for each in found]
+                    drawn_by = command(runs, kind, each="", service=plain(name))
+                    said = f"{made.said} Faults of A are shaded." if made.shades else made.said
+                    charts.append(chart(made._replace(title=f"{plain(name)}: {made.title}", said=said), drawn_by))
     return charts
-
-
-def _per_s(found: Gathered, counts: Array) -> list[tuple[float, float]]:
-    width = found.span_ns / STRETCHES / 1e9
-    return [((at + 0.5) * width, count / width) for at, count in enumerate(counts.tolist())]

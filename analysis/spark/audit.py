@@ -65,6 +65,7 @@ from brokers.verdicts import (
     rules_out,
 )
 from scenarios.many.pool import cpus
+from scenarios.progress import Line, clock_text, ticking
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -176,11 +177,12 @@ def audit(
     remote: str | None = None,
     sample: int | None = None,
     trust: bool = False,
+    progress: bool = False,
 ) -> Audit:
     """Audit a finished run; the answer is kept as <run>/analysis/audit.json.
 
     `sample` judges about this many publications of each service, chosen by a hash of their id. `trust` lets the run
-    name code from outside.
+    name code from outside. `progress` says on stderr that it is at work.
     """
     from analysis.spark.session import explained, session
 
@@ -190,7 +192,10 @@ def audit(
     here = not in_spark and few(rows) and master is None and remote is None
     light = in_spark < min(rows, FEW_ROWS)
     begun = nullcontext() if here else session(master, remote, rows=in_spark, light=light)
-    with begun as spark, explained([run]):
+    asked = f"auditing {len(services)} {'service' if len(services) == 1 else 'services'}, {rows:,} rows"
+    telling = Line() if progress else None
+    shown = ticking(telling, lambda passed_s: f"{asked} · {clock_text(passed_s)}") if telling else nullcontext()
+    with shown, begun as spark, explained([run]):
         found = Audit(run.path.name, run.digest, _audited(Trace(spark, run, trust=trust), sample, rows))
     write_json(run, FILE, found.as_data())
     return found

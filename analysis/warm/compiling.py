@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import fcntl
 import tempfile
-import threading
-import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, TextIO
@@ -18,9 +16,7 @@ from analysis.warm.events import Compiled, listening
 from analysis.warm.lives import Part, stages
 from brokers.errors import BrokerlabError
 from scenarios.many.pool import answers, cpus
-from scenarios.progress import TERMINAL_EVERY_S, Line, clock_text
-
-_LOOK_EVERY_S = 0.5
+from scenarios.progress import Steps, ticking
 
 
 class Work(NamedTuple):
@@ -69,27 +65,15 @@ def _live(part: Part, tally: str) -> Work:
     return Work(part.name, found)
 
 
-@contextmanager
-def _shown(tally: Path, parts: int, done: list[Work], stream: TextIO | None) -> Iterator[None]:
-    """Say how far it is while the block lasts, from a thread that only reads."""
-    line = Line(stream, time.monotonic, TERMINAL_EVERY_S)
-    ended = threading.Event()
+def _shown(tally: Path, parts: int, done: list[Work], stream: TextIO | None) -> AbstractContextManager[None]:
+    """Say how far it is while the block lasts."""
+    steps = Steps("parts", stream)
 
-    def look() -> None:
-        while not ended.wait(_LOOK_EVERY_S):
-            now = line.clock()
-            if line.due(now):
-                took = clock_text(now - line.started)
-                line.show(f"{tally.stat().st_size} kernels compiled · {len(done)} of {parts} parts · {took}", now)
+    def text(passed_s: float) -> str:
+        kernels = f"{tally.stat().st_size} kernels compiled"
+        return steps.line(len(done), 0, parts, steps.started + passed_s, kernels)
 
-    thread = threading.Thread(target=look, daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        ended.set()
-        thread.join()
-        line.close()
+    return ticking(steps, text)
 
 
 @contextmanager

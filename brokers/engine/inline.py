@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from brokers.engine.batching import Cutting
 from brokers.engine.model import Model
-from brokers.engine.shard import Shard, ShardResult, Window
+from brokers.engine.shard import Shard, ShardResult, Standing, Window
 
 
 class InlineShards:
@@ -62,6 +62,9 @@ class InlineShards:
         )
         self._blobs = [[b""] * shards for _ in range(shards)]
         return written
+
+    def standing(self) -> list[Standing]:
+        return [shard.standing() for shard in self.shards]
 
     def finish(self) -> list[ShardResult]:
         results = [shard.finish() for shard in self.shards]

@@ -34,7 +34,7 @@ from brokers.engine.batching import Cutting
 from brokers.engine.model import Model
 from brokers.engine.ray_manners import Manners
 from brokers.engine.ray_privacy import closed_folder, on_the_loopback, own_token
-from brokers.engine.shard import ShardResult, Window
+from brokers.engine.shard import ShardResult, Standing, Window
 from brokers.errors import ActorsLost, BrokerlabError, EnvironmentProblem
 from brokers.interrupting import undisturbed
 from brokers.programs.spelling import is_program
@@ -227,6 +227,9 @@ def _host_class() -> type:
         def checkpoint(self, folder: str, number: int, *blobs: bytes) -> int:
             return self._shard.checkpoint(folder, number, list(blobs))
 
+        def standing(self) -> Any:
+            return self._shard.standing()
+
         def finish(self) -> Any:
             result = self._shard.finish()
             self._trace.close()
@@ -370,6 +373,9 @@ class RayShards:
         ]
         self._blobs = [[b""] * n for _ in range(n)]
         return sum(self._get(calls))
+
+    def standing(self) -> list[Standing]:
+        return self._get([actor.standing.remote() for actor in self._actors])
 
     def finish(self) -> list[ShardResult]:
         return self._get([actor.finish.remote() for actor in self._actors])

@@ -15,7 +15,7 @@ from brokers.engine import layout as L
 from brokers.engine.change_rows import changes_of, dependencies_of
 from brokers.engine.latency import bucket_value
 from brokers.engine.model import Model
-from brokers.engine.shard import ShardResult, Window
+from brokers.engine.shard import ShardResult, Standing, Window
 from brokers.faults import Crash, Cut, Schedule, Slow
 from brokers.stays import Stays
 from brokers.words import rows_of
@@ -44,13 +44,7 @@ class Result:
 
 def combine(model: Model, results: list[ShardResult]) -> Result:
     """One result from the shards' parts. Every broker and every link is in exactly one part."""
-    brokers = len(model.overlay.names)
-    links = 2 * model.overlay.link_a.size
-    state = np.zeros((brokers, L.BROKER_STATE), np.int64)
-    link_state = np.zeros((links, L.LINK_STATE), np.int64)
-    for r in results:
-        state[r.local] = r.broker_state
-        link_state[r.link] = r.link_state
+    state, link_state, metrics = so_far(model, results)
     columns = [L.B_HANDLED, L.B_DELIVERED, L.B_DIGEST_A, L.B_DIGEST_B]
     digest = blake2b(
         np.ascontiguousarray(state[:, columns]).astype("<i8").tobytes(), digest_size=16
@@ -60,7 +54,25 @@ def combine(model: Model, results: list[ShardResult]) -> Result:
     seconds = np.add.reduceat(seconds, np.arange(0, seconds.size, entry_s))
     used = np.flatnonzero(seconds)
     per_second = [f"{int(s) & 0xFFFFFFFFFFFFFFFF:016x}" for s in seconds[: used[-1] + 1 if used.size else 0]]
+    result = Result(digest, per_second, metrics, {}, state, link_state, entry_s)
+    result.changes = changes_of(model, results)
+    result.dependencies = dependencies_of(model, result.changes, results)
+    metrics["network"]["changes"] = int(result.changes["change"].size)
+    metrics["network"]["changes_unsettled"] = int((result.changes["settled_ns"] < 0).sum())
+    return result
 
+
+def so_far(
+    model: Model, results: Sequence[Standing]
+) -> tuple[NDArray[np.int64], NDArray[np.int64], dict[str, Any]]:
+    """The state of all brokers and links, and what is measured of network and services, at any window's border."""
+    brokers = len(model.overlay.names)
+    links = 2 * model.overlay.link_a.size
+    state = np.zeros((brokers, L.BROKER_STATE), np.int64)
+    link_state = np.zeros((links, L.LINK_STATE), np.int64)
+    for r in results:
+        state[r.local] = r.broker_state
+        link_state[r.link] = r.link_state
     histogram = np.sum([r.histogram for r in results], axis=0)
     totals = np.array([r.totals for r in results])
     published = np.sum([r.publications for r in results], axis=0)
@@ -99,12 +111,7 @@ def combine(model: Model, results: list[ShardResult]) -> Result:
         },
         "services": services,
     }
-    result = Result(digest, per_second, metrics, {}, state, link_state, entry_s)
-    result.changes = changes_of(model, results)
-    result.dependencies = dependencies_of(model, result.changes, results)
-    metrics["network"]["changes"] = int(result.changes["change"].size)
-    metrics["network"]["changes_unsettled"] = int((result.changes["settled_ns"] < 0).sum())
-    return result
+    return state, link_state, metrics
 
 
 def _percentile(histogram: NDArray[np.int64], share: float, largest: int) -> float | None:

@@ -4,6 +4,7 @@
     tables/<table>/      Parquet parts, one per shard; see docs/trace.md
     _SUCCESS             the sha256 of the manifest; written last, so a folder with it is complete
     _lock                held while a process writes here
+    progress.json        what the run has come to, while it goes on
 
 Rules:
 - The id names what was simulated: a hash of the model parts of the scenario and the seed, not of engine,
@@ -65,6 +66,8 @@ __all__ = [
 ]
 
 _LATEST = "latest"
+PROGRESS = "progress.json"
+_PROGRESS_BYTES_MAX = 1 << 20
 _SHOWN = 5  # runs in a message
 _PACKAGES = ("brokerlab", "numpy", "numba", "networkx", "simpy", "msgpack", "pyarrow", "pydantic", "ray")
 _NAME_CHARACTERS_MAX = 60
@@ -204,6 +207,15 @@ class NewRun:
         with _explained(f"cannot write to {self.path}"):
             _write_synced(self.path / _MANIFEST, _json(self._facts))
 
+    def tell(self, text: str) -> None:
+        """Keep what the run has come to, for whoever looks meanwhile. No run ends because that cannot be written."""
+        unfinished = self.path / f"_tmp-{PROGRESS}"
+        with contextlib.suppress(OSError):  # a full disk is told by what writes the trace
+            unfinished.unlink(missing_ok=True)
+            with open(unfinished, "x", encoding="utf-8") as file:
+                file.write(text)
+            os.replace(unfinished, self.path / PROGRESS)
+
     def resumed(self) -> None:
         """Note that the run goes on from here."""
         self.note("running", resumed=[*self._facts.get("resumed", []), _now()])
@@ -267,7 +279,7 @@ class NewRun:
     def discard(self) -> bool:
         """Remove the folder if nothing but the manifest was written to it; whether it was removed."""
         self._check_open()
-        if {entry.name for entry in self.path.iterdir()} - {_MANIFEST, _LOCK}:
+        if {entry.name for entry in self.path.iterdir()} - {_MANIFEST, _LOCK, PROGRESS}:
             return False
         shutil.rmtree(self.path, ignore_errors=True)
         self._release()
@@ -292,6 +304,7 @@ class NewRun:
 
     def _release(self) -> None:
         assert self._lock is not None
+        (self.path / PROGRESS).unlink(missing_ok=True)
         (self.path / _LOCK).unlink(missing_ok=True)
         os.close(self._lock)
         self._lock = None
@@ -429,6 +442,36 @@ def _why_unfinished(folder: Path) -> str:
         return f"{folder} is no finished run: it has no {_SUCCESS}"
     ended = "died" if status == "running" else f"ended as {status!r}"
     return f"{folder} is no finished run: it {ended}; finish it with: brokerlab run --resume {folder}"
+
+
+def is_written(folder: Path) -> bool:
+    """Whether a process is at work on a run."""
+    return _writer_of(folder) is not None and not (folder / _SUCCESS).exists()
+
+
+def under_way(path: Path) -> Path:
+    """The folder of a run that goes on: this one, or the one in it. What is no such folder is refused."""
+    if (path / _MANIFEST).exists() or not path.is_dir():
+        if path.is_dir() and is_written(path):
+            return path.resolve()
+        open_run(path)
+        raise InvalidInput(f"{path} is a finished run; see it with: brokerlab report {path}")
+    going = sorted({each.parent.resolve() for each in path.glob(f"*/{_MANIFEST}") if is_written(each.parent)})
+    if len(going) != 1:
+        shown = ", ".join(str(path / each.name) for each in going[:_SHOWN])
+        told = f"{len(going)} runs are under way there, name one: {shown}" if going else "no run is under way there"
+        raise InvalidInput(f"{path}: {told}")
+    return going[0]
+
+
+def progress_of(folder: Path) -> bytes | None:
+    """What a run that goes on tells of itself, unchecked; nothing if it does not yet."""
+    try:
+        return read_bytes(folder / PROGRESS, _PROGRESS_BYTES_MAX)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise RunDamaged.at(folder, f"{PROGRESS} cannot be read: {error.strerror or error}") from None
 
 
 def _take_lock(path: Path) -> int | None:

@@ -80,8 +80,8 @@ class Window:
 
 
 @dataclass
-class ShardResult:
-    """What a shard contributes to the run's result."""
+class Standing:
+    """What a shard has come to, at a window's border or at the end."""
 
     local: NDArray[np.int64]  # broker numbers
     broker_state: NDArray[np.int64]
@@ -89,16 +89,23 @@ class ShardResult:
     link_state: NDArray[np.int64]
     histogram: NDArray[np.int64]
     totals: NDArray[np.int64]
+    publications: NDArray[np.int64]  # per service
+    refused: NDArray[np.int64]  # per service: publications whose broker was down
+    absent: NDArray[np.int64]  # per service: publications of clients that were away
+    in_flight: int
+    backlog_ns: NDArray[np.int64]  # per local broker: the work that it still owes
+
+
+@dataclass
+class ShardResult(Standing):
+    """What a shard contributes to the run's result."""
+
     seconds: NDArray[np.int64]
     cause_key: NDArray[np.int64]
     causes: NDArray[np.int64]
     changes: list[dict[str, Any]]  # columns, one part per emission
     dependencies: NDArray[np.int64]  # (change, on change)
     leanings: NDArray[np.int64]  # (service, interest, on interest)
-    publications: NDArray[np.int64]  # per service
-    refused: NDArray[np.int64]  # per service: publications whose broker was down
-    absent: NDArray[np.int64]  # per service: publications of clients that were away
-    in_flight: int
 
 
 class Shard:
@@ -423,24 +430,32 @@ class Shard:
         """Let go of what lies outside of this process."""
         self.services.close()
 
-    def finish(self) -> ShardResult:
-        """Hand over what the run's result is made of."""
-        counted, inputs = self.services.causes.state(self.services.lane), self.services.inputs
-        return ShardResult(
-            local=self.queues.mine,
-            broker_state=self.queues.broker_state[self.queues.mine],
+    def standing(self) -> Standing:
+        """What came of the run so far; it changes nothing."""
+        inputs, mine = self.services.inputs, self.queues.mine
+        return Standing(
+            local=mine,
+            broker_state=self.queues.broker_state[mine],
             link=self.links.mine,
             link_state=self.links.link_state[self.links.mine],
             histogram=self.tallies.histogram,
             totals=self.tallies.totals,
+            publications=inputs.publications,
+            refused=inputs.refused,
+            absent=np.zeros_like(inputs.refused) if inputs.movers is None else inputs.movers.absent,
+            in_flight=self.in_flight + self._sent,
+            backlog_ns=self.queues.backlog_ns(self.now)[mine],
+        )
+
+    def finish(self) -> ShardResult:
+        """Hand over what the run's result is made of."""
+        counted, inputs = self.services.causes.state(self.services.lane), self.services.inputs
+        return ShardResult(
+            **vars(self.standing()),
             seconds=self.tallies.seconds,
             cause_key=counted["cause_key"],
             causes=counted["cause_counts"],
             changes=inputs.changes,
             dependencies=self.tallies.dependencies,
             leanings=self.tallies.leanings,
-            publications=inputs.publications,
-            refused=inputs.refused,
-            absent=np.zeros_like(inputs.refused) if inputs.movers is None else inputs.movers.absent,
-            in_flight=self.in_flight + self._sent,
         )

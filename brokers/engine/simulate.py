@@ -31,7 +31,7 @@ from brokers.engine.model import Model
 from brokers.engine.result import Result, combine, write_tables
 from brokers.engine.shard import ShardResult
 from brokers.engine.trace import DRIVER, MemoryTrace, Table, TraceWriter
-from brokers.engine.windows import Progress, Shards, Windows
+from brokers.engine.windows import Progress, Shards, Watch, Windows
 from brokers.errors import (
     ActorsLost,
     EnvironmentProblem,
@@ -98,6 +98,7 @@ def simulate(
     partition: str | list[int] = "auto",
     trace: Callable[[int], Any] | None = None,
     progress: Progress | None = None,
+    watch: Watch | None = None,
     cutting: Cutting | None = None,
     max_window_ns: int | None = None,
     until_ns: int | None = None,
@@ -114,6 +115,7 @@ def simulate(
     engine, actors, address, partition : who carries which brokers
     trace : makes each shard's trace; `FileTraces` for a run folder
     progress : called after every window with (simulated ns, events, messages under way)
+    watch : called after every window with (simulated ns, events, a function that gives what each shard has come to)
     until_ns : end the run early
     observe : called with the shards at the end, before anything is closed
     checkpoint_every_s : wall time between checkpoints in the run folder; None: none
@@ -134,7 +136,7 @@ def simulate(
     course = _Course(
         model, engine, address, np.ascontiguousarray(parts.assignment, np.int32), int(parts.lookahead_ns),
         trace or MemoryTraces("none", tables_of(model)), cutting, max_window_ns, until_ns, checkpoint_every_s,
-        progress, observe, None if checkpoints_ns is None else tuple(sorted(checkpoints_ns)),
+        progress, watch, observe, None if checkpoints_ns is None else tuple(sorted(checkpoints_ns)),
     )  # fmt: skip
     start = resumable(course.folder, model, notice) if resume is True else resume or None
     if resume is True and start is None:
@@ -310,6 +312,7 @@ class _Course:
     until_ns: int | None
     checkpoint_every_s: float | None
     progress: Progress | None
+    watch: Watch | None
     observe: Callable[[Any], None] | None
     checkpoints_ns: tuple[int, ...] | None = None
 
@@ -361,7 +364,7 @@ class _Attempt:
             if again and course.folder is not None:
                 shards.next_time()  # answered once all of them have taken over what was kept
                 checkpoint.rewind(course.folder, start.number if start else 0)
-            self.windows.run(shards, course.progress, self.saver)
+            self.windows.run(shards, course.progress, self.saver, course.watch)
             if course.observe is not None:
                 course.observe(shards)
             self.engine, self.where = shards.name, shards.where()

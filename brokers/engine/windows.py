@@ -12,9 +12,10 @@ from typing import Any, Protocol
 
 from brokers.engine.model import Model
 from brokers.engine.refusals import refuse_noise
-from brokers.engine.shard import ShardResult, Window
+from brokers.engine.shard import ShardResult, Standing, Window
 
 Progress = Callable[[int, int, int], None]  # simulated ns, events so far, messages under way
+Watch = Callable[[int, int, Callable[[], list[Standing]]], None]  # simulated ns, events so far, what asks the shards
 
 _FIRST_WINDOW_NS = 50_000_000
 _WINDOW_WALL_NS = 200_000_000  # a window without peers is cut so that progress can be shown about this often
@@ -28,6 +29,7 @@ class Shards(Protocol):
     def next_time(self) -> int: ...
     def step(self, end: int, samples: range) -> list[Window]: ...
     def checkpoint(self, folder: str, number: int) -> int: ...
+    def standing(self) -> list[Standing]: ...
     def finish(self) -> list[ShardResult]: ...
     def where(self) -> list[tuple[int, str]]: ...
     def abandon(self) -> None: ...
@@ -65,6 +67,7 @@ class Windows:
         shards: Shards,
         progress: Progress | None,
         save: Callable[[Shards, dict[str, Any]], None],
+        watch: Watch | None = None,
     ) -> None:
         """Advance to the end; `save` is offered the border after every window."""
         began = time.perf_counter_ns()
@@ -102,6 +105,8 @@ class Windows:
             self.reached = max(self.reached, min(end, self.model.duration_ns))
             if progress is not None:
                 progress(min(end, self.model.duration_ns), events, in_flight)
+            if watch is not None:
+                watch(min(end, self.model.duration_ns), events, shards.standing)
             save(shards, {"now": end, "sample_at": sample_at, "events": events, "reached": self.reached})
             now = max(end, min(min(r.next_time, r.sent_first) for r in reports))
         self.wall_ns = time.perf_counter_ns() - began

@@ -33,7 +33,8 @@ def command(arguments: list[str]) -> int:
     if options.sample is not None and options.sample < 1:
         raise InvalidInput(f"--sample: at least one publication (got {options.sample})")
     found = load("analysis.spark.audit:audit")(
-        options.run, master=options.master, remote=options.remote, sample=options.sample, trust=options.trust
-    )
+        options.run, master=options.master, remote=options.remote, sample=options.sample, trust=options.trust,
+        progress=True,
+    )  # fmt: skip
     print(json.dumps(found.as_data(), indent=2) if options.json else load("analysis.spark.audit_text:text")(found))
     return found.exit_code

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from typing import Any
 
 from brokers.errors import InvalidInput
@@ -26,16 +27,21 @@ def command(arguments: list[str]) -> int:
 
     from brokers.registry import load
     from scenarios.problems import did_you_mean
+    from scenarios.progress import Steps
 
     benches = load("analysis.bench.registry:BENCHES")
     if options.group is not None and options.group not in benches:
         raise InvalidInput(f"no group {options.group!r}; {did_you_mean(options.group, benches)}")
     rows = []
-    for group in [options.group] if options.group else list(benches):
-        for row in load(benches[group].target)():
-            rows.append(row)
-            if not options.json:
-                print(row_text(row), flush=True)
+    groups = [options.group] if options.group else list(benches)
+    with Steps("groups") as steps:
+        for done, group in enumerate(groups):
+            steps(done, 0, len(groups), group)
+            for row in load(benches[group].target)():
+                rows.append(row)
+                if not options.json:
+                    steps.say(row_text(row), sys.stdout)
+                steps(done, 0, len(groups), f"{group}, {len(rows)} figures so far")
     if options.json:
         print(json.dumps(rows, indent=2))
     return 0 if all(row["holds"] is not False for row in rows) else 1

@@ -90,7 +90,7 @@ def _audit(run: Path) -> int:
 
     print("audit, computed from publications and changes alone:", flush=True)
     try:
-        found = load("analysis.spark.audit:audit")(run)
+        found = load("analysis.spark.audit:audit")(run, progress=True)
     except EnvironmentProblem as error:
         print(f"not audited: {error}")
         return 0

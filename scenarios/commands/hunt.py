@@ -5,21 +5,19 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import sys
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from brokers.errors import InvalidInput
 from scenarios.commands import add_trust, parser, shown
+from scenarios.progress import Line, clock_text
 
 if TYPE_CHECKING:
     from scenarios.hunt.found import Finding, Report
     from scenarios.hunt.replaying import Replayed
 
-_SHOWN_EVERY_S = 5.0
 FOUND, NOTHING, INCOMPLETE = 1, 0, 2
 _JOBS_MOST = 256
 
@@ -107,7 +105,10 @@ def _hunt(options: argparse.Namespace) -> int:
     _refuse_out(options.out)
     folders: dict[tuple[str, str], str] = {}
 
+    telling = _Telling()
+
     def on_finding(found: Finding) -> None:
+        telling.close()
         folders[found.same] = str(_tell(options, found))
 
     report = hunt(
@@ -116,8 +117,9 @@ def _hunt(options: argparse.Namespace) -> int:
         schedules=options.schedules, faults=options.faults == "some", trees_only=options.trees_only,
         enough=1 if options.first else None,
         on_finding=on_finding, jobs=options.jobs, lines=not options.no_lines,
-        on_run=_progress() if sys.stderr.isatty() and not options.json else None,
+        on_run=telling if telling.terminal and not options.json else None,
     )  # fmt: skip
+    telling.close()
     print(json.dumps(as_data(report, folders), indent=2) if options.json else summary(report))
     if report.findings or (options.strict and report.long_enough and report.unexercised):
         return FOUND
@@ -181,20 +183,16 @@ def as_data(report: Report, folders: Mapping[tuple[str, str], str]) -> dict[str,
     }  # fmt: skip
 
 
-def _progress() -> Callable[[Report], None]:
-    """A line on stderr now and then."""
-    last = time.monotonic()
+class _Telling(Line):
+    """How far a hunt is, now and then."""
 
-    def tell(report: Report) -> None:
-        nonlocal last
-        if time.monotonic() - last > _SHOWN_EVERY_S:
-            last = time.monotonic()
-            print(
-                f"{report.runs:,} runs in {report.seconds:.0f} s, {len(report.covered.fresh):,} behaved in a new way, "
-                f"{len(report.findings)} findings", file=sys.stderr, flush=True,
+    def __call__(self, report: Report) -> None:
+        now = self.clock()
+        if self.due(now):
+            self.show(
+                f"{report.runs:,} runs · {len(report.covered.fresh):,} behaved in a new way · "
+                f"{len(report.findings)} findings · {clock_text(report.seconds)}", now,
             )  # fmt: skip
-
-    return tell
 
 
 def _seconds(text: str | None) -> float | None:

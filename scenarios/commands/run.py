@@ -41,9 +41,9 @@ def _run(options: argparse.Namespace, arguments: list[str]) -> int:
         overwrite=options.overwrite,
         progress=not options.quiet,
         command=["brokerlab", "run", *arguments],
-        notice=_say,
+        notice=say,
     )
-    return _show(done, options)
+    return show(done, options)
 
 
 def _resume(options: argparse.Namespace) -> int:
@@ -59,13 +59,13 @@ def _resume(options: argparse.Namespace) -> int:
         actors=options.actors,
         address=options.address,
         progress=not options.quiet,
-        notice=_say,
+        notice=say,
         trust=options.trust,
     )
-    return _show(done, options)
+    return show(done, options)
 
 
-def _show(done: Run, options: argparse.Namespace) -> int:
+def show(done: Run, options: argparse.Namespace) -> int:
     """Tell what came of a run, expectations first; 1 if one does not hold."""
     from scenarios.many.expect import judged_run
 
@@ -80,7 +80,7 @@ def _show(done: Run, options: argparse.Namespace) -> int:
     return 0 if all(each.holds for each in judged) else 1
 
 
-def _say(sentence: str) -> None:
+def say(sentence: str) -> None:
     print(sentence, file=sys.stderr)
 
 
@@ -144,8 +144,15 @@ def _parser() -> argparse.ArgumentParser:
         brokerlab run --resume runs/quickstart-4e97ffb90b
         """,
     )
-    add_scenario(result, optional=True)
+    add_running(result)
     result.add_argument("--resume", metavar="DIR", help="finish the interrupted run in this folder")
+    result.add_argument("--quiet", action="store_true", help="no progress")
+    return result
+
+
+def add_running(result: argparse.ArgumentParser) -> None:
+    """What is run and how, for `run` and `watch`."""
+    add_scenario(result, optional=True)
     result.add_argument(
         "--engine", choices=("auto", "ray", "threads", "inline"), default="auto",
         help="default: auto, which takes threads or Ray where that pays, and says what it takes and why",
@@ -156,8 +163,6 @@ def _parser() -> argparse.ArgumentParser:
     result.add_argument("--address", metavar="A", help="address of an existing Ray cluster")
     result.add_argument("--out", metavar="DIR", help="where run folders are made; default: runs")
     result.add_argument("--overwrite", action="store_true", help="replace the run of the same model")
-    result.add_argument("--quiet", action="store_true", help="no progress")
     result.add_argument(
         "--json", action="store_true", help="end with one object {run, digest, verdict, metrics}"
     )
-    return result

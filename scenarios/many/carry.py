@@ -31,7 +31,7 @@ from scenarios.many import expect, metrics
 from scenarios.many.pool import Answer, answers
 from scenarios.many.sweep import Point, Sweep, repeated, value_key
 from scenarios.problems import ScenarioErrors, path_text
-from scenarios.progress import PointProgress
+from scenarios.progress import Steps
 
 if TYPE_CHECKING:
     from brokers.engine.runfolder import RunFolder
@@ -189,7 +189,7 @@ def carry_out(
         waiting = [state for state in states if state.status != FINISHED]
         result = SweepResult(sweep, path, tuple(states), len(states) - len(waiting))
         _describe(result)
-        tell = PointProgress() if progress is True else progress or (lambda *_: None)
+        tell = Steps("points") if progress is True else progress or (lambda *_: None)
         try:
             _work(waiting, path, chosen, jobs, address, again, tell)
         except (KeyboardInterrupt, Interrupted):
@@ -203,11 +203,12 @@ def carry_out(
                 f"interrupted; {left} of {len(states)} points are left, and the same command goes on with them"
             ) from None
         finally:
-            if isinstance(tell, PointProgress):
+            if isinstance(tell, Steps):
                 tell.close()
         if audits:
             runs = [state.run for state in result.finished if state.run is not None]
-            expect.audit_all(runs, trust=any(point.scenario.trust for point in sweep.points))
+            trusted = any(point.scenario.trust for point in sweep.points)
+            expect.audit_all(runs, trust=trusted, progress=progress is True)
         for state in result.finished:
             assert state.run is not None
             state.judged = expect.judge(sweep.expect, state.run)

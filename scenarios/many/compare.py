@@ -138,8 +138,13 @@ def _row_data(row: Row) -> dict[str, Any]:
     }
 
 
-def samples_of(paths: Sequence[str | PathLike[str]]) -> tuple[list[Sample], list[str]]:
-    """The runs behind run folders and sweep folders, and what has to be said about them."""
+def samples_of(
+    paths: Sequence[str | PathLike[str]], *, once: bool = True
+) -> tuple[list[Sample], list[str]]:
+    """The runs behind run folders and sweep folders, and what has to be said about them.
+
+    once : leave out a run of the same model and seed as one before
+    """
     from brokers.engine.runfolder import open_run
 
     samples: list[Sample] = []
@@ -163,6 +168,8 @@ def samples_of(paths: Sequence[str | PathLike[str]]) -> tuple[list[Sample], list
             values = {name: point["values"][name] for name in varied}
             samples.append(_sample(open_run(Path(path) / point["run"]), values))
     samples += [_sample(run, variant) for run, variant in zip(alone, _variants(alone))]
+    if not once:
+        return samples, notes
     unique: dict[tuple[str, int], Sample] = {}
     for sample in samples:
         key = (value_key(dict(sample.variant)), sample.seed)

@@ -26,6 +26,7 @@ from brokers.metrics import Together
 from brokers.verdicts import VERDICTS
 from scenarios.many import metrics
 from scenarios.problems import did_you_mean
+from scenarios.progress import Steps
 from topology import units
 
 if TYPE_CHECKING:
@@ -192,8 +193,11 @@ def _unmeasured(
 
 def judge(texts: Iterable[str], run: RunFolder) -> list[Judged]:
     """Each expectation beside what the run measured; what asks the audit needs an audited run."""
-    values = metrics.measured(run)
-    services = metrics.further_of(run)
+    return judged(texts, metrics.measured(run), metrics.further_of(run))
+
+
+def judged(texts: Iterable[str], values: Mapping[str, Any], services: metrics.Further) -> list[Judged]:
+    """Each expectation beside values by their flat names."""
     return [_judge(parse(text), values, services) for text in texts]
 
 
@@ -246,7 +250,7 @@ def need_audit(texts: Iterable[str]) -> bool:
     return True
 
 
-def audit_all(runs: Iterable[RunFolder], *, trust: bool = False) -> None:
+def audit_all(runs: Iterable[RunFolder], *, trust: bool = False, progress: bool = False) -> None:
     """Audit each run that was not, with one Spark for all; `trust` lets them name code from outside."""
     waiting = [run for run in runs if metrics.kept_audit(run) is None]
     if not waiting:
@@ -255,8 +259,11 @@ def audit_all(runs: Iterable[RunFolder], *, trust: bool = False) -> None:
 
     audit = load("analysis.spark.audit:audit")
     # One Spark is started for all of them; the audit of each uses the one that is there.
-    with load("analysis.spark.session:session")() if len(waiting) > 1 else nullcontext():
-        for run in waiting:
+    steps = Steps("audits") if progress else None
+    with load("analysis.spark.session:session")() if len(waiting) > 1 else nullcontext(), steps or nullcontext():
+        for done, run in enumerate(waiting):
+            if steps is not None:
+                steps(done, 0, len(waiting))
             audit(run.path, trust=trust)
 
 

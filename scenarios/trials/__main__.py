@@ -9,17 +9,15 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-import time
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from scenarios.progress import Steps
 from scenarios.trials.drawing import draw
 from scenarios.trials.running import run
 from scenarios.trials.workers import all_of
-
-_SHOWN_EVERY_S = 30.0
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -77,7 +75,7 @@ def _logged(log: Path | None, seed: int) -> dict[int, dict[str, Any]]:
 
 
 def _many(given: argparse.Namespace, numbers: list[int], known: list[dict[str, Any]]) -> int:
-    every, shown = list(known), time.monotonic()
+    every, steps = list(known), Steps("trials")
     if known:
         print(f"{len(known):,} trials are in {given.log} already", flush=True)
     for each in known:
@@ -87,10 +85,11 @@ def _many(given: argparse.Namespace, numbers: list[int], known: list[dict[str, A
         if given.log is not None:
             with given.log.open("a") as file:
                 file.write(json.dumps({"seed": given.seed, **found}) + "\n")
-        _tell(found, given.seed)
-        if time.monotonic() - shown > _SHOWN_EVERY_S:
-            shown = time.monotonic()
-            print(f"{len(every):,} of {len(numbers) + len(known):,} trials", file=sys.stderr, flush=True)
+        if found["wrong"]:
+            steps.close()
+            _tell(found, given.seed)
+        steps(len(every), sum(bool(each["wrong"]) for each in every), len(numbers) + len(known))
+    steps.close()
     print(summary(every))
     return 1 if any(each["wrong"] for each in every) else 0
 

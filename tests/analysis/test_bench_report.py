@@ -12,6 +12,8 @@ def test_a_report_is_made_weighed_opened_and_drawn():
     assert all(row["holds"] in (True, None) for row in rows.values())
     events, size = rows["small: events"]["value"], rows["small: the file"]["value"]
     assert rows["small: the file, an event"]["value"] == size * 1e3 / events > 0
+    figures = rows["small: eight figures, CPU time"]
+    assert figures["value"] > figures["baseline"] > 0  # drawing costs more than its data
     if browsing.missing():
         assert any("not opened" in name for name in rows)
     else:

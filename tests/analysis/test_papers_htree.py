@@ -6,47 +6,53 @@ import numpy as np
 import pytest
 
 from analysis.papers import htree
-from analysis.papers.claims import HOLDS, REPORTED
-from analysis.papers.experiment import Run, Told
+from analysis.papers.claims import HOLDS, judged
+from analysis.papers.experiment import Run
 from analysis.papers.registry import PAPERS
 from brokers.indexes.content.quick_scan import QuickScan
 from brokers.registry import load
+from tests.analysis.wrong_data import broken_by
 
 SMALL = htree.Scale(subscriptions=1_500, growth=(400, 800), divided=300, events=12)
 
 
+MEASURES = {
+    "matching": htree.matching, "levels": htree.levels, "cells": htree.cells, "division": htree.division,
+    "order": htree.order_of_levels, "transformation": htree.transformation, "candidates": htree.candidate_share,
+}  # fmt: skip
+AXES = ("subscriptions", "values", "rca", "width", "zipf", "levels", "cells")
+
+
 @pytest.fixture(scope="module")
-def report(tmp_path_factory):
-    found = Told(Run(1, False, lambda text: None))
-    htree.experiments(found, SMALL)
-    return found
+def tables():
+    return {name: measure(SMALL, Run(1, False, lambda text: None)) for name, measure in MEASURES.items()}
 
 
-def test_every_experiment_of_the_source_has_its_table_and_plot(report):
-    swept = ["subscriptions", "values", "rca", "width", "zipf"]
-    others = ["levels_10", "levels_20", "cells", "insert", "delete", "memory", "division"]
-    drawn = {each.name for each in report.pictures}
-    for name in [f"match_{factor}" for factor in swept] + others:
-        table = report.tables[name]
-        assert len(table) >= 2
-        assert name == "match_values" or name in drawn
+@pytest.mark.parametrize("experiment", htree.EXPERIMENTS, ids=lambda each: each.name)
+def test_each_claim_follows_from_its_tables_and_can_fail(experiment, tables):
+    mine = tables[experiment.name]
+    assert set(mine) == set(experiment.titles) and all(len(rows) >= 2 for rows in mine.values())
+    claims = list(experiment.judge(mine))
+    assert claims and [each.key for each in claims if not broken_by(experiment, mine, each.key, AXES)] == []
+    for picture in experiment.draw(mine):
+        assert picture.curves and all(len(each.x) == len(each.y) for each in picture.curves)
+
+
+def test_every_contender_is_compared(tables):
     contenders = ["H-Tree", "Simple", "Tama", "Counting", "Rein", "default"]
-    assert list(report.tables["match_rca"][0]) == ["rca", *contenders]
+    assert list(tables["matching"]["match_rca"][0]) == ["rca", *contenders]
 
 
-def test_claims_about_structure_hold_at_any_scale(report):
-    claims = {claim.name: claim for claim in report.claims}
-    assert claims["buckets of a subscription"].verdict == HOLDS
-    assert claims["what a level turns away"].verdict == HOLDS
-    assert claims["share of candidates"].measured.startswith("within ")
-    for rival in ("Simple", "Tama"):
-        claim = claims[f"faster than {rival}"]
-        assert "1000 times" in claim.claim.expected and claim.verdict != REPORTED
+def test_claims_about_structure_hold_at_any_scale(tables):
+    experiments = {each.name: each for each in htree.EXPERIMENTS}
+    for name, key in (("division", "buckets-of-one"), ("levels", "turned-away")):
+        claim = next(each for each in experiments[name].judge(tables[name]) if each.key == key)
+        assert judged("", (1,), [claim]).verdict == HOLDS
 
 
-def test_more_levels_leave_fewer_candidates(report):
+def test_more_levels_leave_fewer_candidates(tables):
     for k in (10, 20):
-        share = [row["candidate share"] for row in report.tables[f"levels_{k}"]]
+        share = [row["candidate share"] for row in tables["levels"][f"levels_{k}"]]
         assert share == sorted(share, reverse=True) and share[4] < share[0] / 5
 
 

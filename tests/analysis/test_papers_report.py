@@ -145,7 +145,8 @@ def test_it_leaves_claims_tables_figures_and_pages(tmp_path, capsys):
     assert kept["claims"] == document["claims"] and kept["seeds"] == [1, 2, 3]
     assert kept["command"] == "brokerlab reproduce toy" and kept["machine"] and kept["versions"]
     assert pq.read_table(folder / "times.parquet").to_pydict()["seed"] == [1, 1, 2, 2, 3, 3]
-    assert (folder / "times.svg").read_text().startswith("<svg ")
+    svg = (folder / "times.svg").read_text()
+    assert svg.startswith("<svg ") and svg.count('class="bars') == 1  # over seeds
     text = (folder / "report.md").read_text()
     assert "time \\| is linear" in text and "1 reported" in text and "![Times](times.svg)" in text
     page = (folder / "report.html").read_text()

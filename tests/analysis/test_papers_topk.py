@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from analysis.papers import topk, topk_network
-from analysis.papers.claims import HOLDS, REPORTED
-from analysis.papers.experiment import Run, Told
+from analysis.papers.claims import HOLDS, REPORTED, judged
+from analysis.papers.experiment import Run
+from tests.analysis.wrong_data import broken_by
 
 TINY = topk.Scale(filters=400, growth=(200, 400, 800), messages=2)
 
@@ -18,19 +19,15 @@ def test_a_message_without_its_last_attributes_matches_only_on_the_first():
     assert short["bound"] < full["bound"]
 
 
-def test_every_claim_is_made_and_the_answers_agree(tmp_path, monkeypatch):
-    monkeypatch.setattr(topk, "Scale", lambda: TINY)
-    drawn = []  # plots take long, and are tested with the report
-    monkeypatch.setattr(Told, "plot", lambda self, name, *_, **__: drawn.append(name))
-    report = Told(Run(1, False, lambda text: None))
-    topk.library(report)
-    claims = {claim.name: claim.verdict for claim in report.claims}
-    assert claims["all indexes give the same answers"] == HOLDS
-    assert claims["the paper's structure beside the scan"] == REPORTED
-    assert len(claims) == 7
-    assert drawn == ["filters", "present", "width", "k", "constraints", "sender", "bound"]
-    for name in ("filters", "present", "width", "k", "constraints", "sender"):
-        assert report.tables[name]
+def test_every_claim_follows_from_its_tables_and_can_fail(monkeypatch):
+    monkeypatch.setattr(topk, "scale_of", lambda run: TINY)
+    (experiment,) = topk.EXPERIMENTS
+    tables = experiment.measure(Run(1, False, lambda text: None))
+    found = {each.key: judged("", (1,), [each]).verdict for each in experiment.judge(tables)}
+    assert (found["same"], found["beside-scan"]) == (HOLDS, REPORTED)
+    assert [key for key in found if not broken_by(experiment, tables, key, ("filters", "present", "k"))] == []
+    assert [each.name for each in experiment.draw(tables)] == [*topk.SWEEPS, "bound"]
+    assert set(tables) == set(experiment.titles)
 
 
 def test_weights_of_the_sender_are_asked_where_the_sweep_says_so():
@@ -49,14 +46,20 @@ def test_without_changes_the_protocols_deliver_alike_and_differ_in_what_they_sen
     assert (ingress.state, gather.state, bounded.refreshes) == (240, 20, 0)
 
 
-def test_the_network_part_varies_one_thing_at_a_time(tmp_path, monkeypatch):
+def test_the_network_part_varies_one_thing_at_a_time(monkeypatch):
     small = topk_network.Setting(brokers=6, filters=40, publications=10)
-    factors = {
+    settings = {
         "brokers": [("6", small)],
         "region": [(r, small) for r in ("0.02", "0.03", "0.05", "0.1", "None")],
     }
-    monkeypatch.setattr(topk_network, "factors", lambda full: factors)
-    monkeypatch.setattr(Told, "plot", lambda self, *_, **__: None)
-    report = Told(Run(1, False, lambda text: None))
-    topk_network.network(report)
-    assert [claim.verdict == REPORTED for claim in report.claims] == [False, True, True, True, True]
+    monkeypatch.setattr(topk_network, "factors", lambda full: settings)
+    experiments = {each.name: each for each in topk_network.EXPERIMENTS}
+    pictures = {}
+    for name, key in (("network-brokers", "latency"), ("network-region", "half")):
+        tables = experiments[name].measure(Run(1, False, lambda text: None))
+        claims = {each.key: each for each in experiments[name].judge(tables)}
+        assert broken_by(experiments[name], tables, key, ())
+        pictures[name] = len(list(experiments[name].draw(tables)))
+    assert pictures == {"network-brokers": 1, "network-region": 0}
+    assert [each.bound is not None for each in claims["half"].figures.values()] == [True, True, True, False, False]
+    assert [each.bound for each in claims["latency"].figures.values()] == [None] * 5

@@ -5,11 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+import pytest
 
 from analysis.bench import part as bench
 from analysis.papers import part as paper
-from analysis.papers.claims import HOLDS
-from analysis.papers.experiment import Run, Told
+from analysis.papers.claims import HOLDS, judged
+from analysis.papers.experiment import Run
+from tests.analysis.wrong_data import broken_by
 
 TINY = bench.Sizes(
     objects=600, subscriptions=120, words=20, k=3, deltas=(1.0, 2.0), queries=5, repeats=1, batch=8,
@@ -46,32 +48,35 @@ def test_the_same_seed_draws_the_same_crowd():
     assert not np.array_equal(one.places, other.places)
 
 
-def test_the_reproduction_makes_every_table_and_claim(tmp_path, monkeypatch):
+@pytest.fixture
+def little(monkeypatch):
+    """The experiments, on little."""
     small = paper.Setting(objects=800, subscriptions=150, words=20, queries=6, side=0.5)
-    monkeypatch.setattr(paper, "Setting", lambda: small)
+    monkeypatch.setattr(paper, "base_of", lambda run: small)
     monkeypatch.setattr(paper, "SMALL", replace(small, queries=3))
-    monkeypatch.setattr(paper, "VALUES", {**{name: values[:2] for name, values in paper.VALUES.items()},
-                                          "queries": (2, 64)})
-    report = Told(Run(1, False, lambda line: None))
-    drawn = []
-    monkeypatch.setattr(report, "plot", lambda name, *rest, **scales: drawn.append(name))
-    paper.experiments(report)
-    assert len(drawn) == 2 * (len(paper.SCALED) + len(paper.VALUES))
-    claims = {claim.name: claim.verdict for claim in report.claims}
-    assert claims["no subscription in RT is lost"] == HOLDS
-    assert claims["no subscription outside of RT_delta is answered"] == HOLDS
-    assert len(claims) == 7
-    for name in (*paper.SCALED, *paper.VALUES, "small"):
-        assert report.tables[name]
+    few = {name: values[:2] for name, values in paper.VALUES.items()}
+    monkeypatch.setattr(paper, "VALUES", {**few, "queries": (2, 64), "delta": (1.0, 2.0, 4.0)})
+    return Run(1, False, lambda line: None)
+
+
+@pytest.mark.parametrize("experiment", paper.EXPERIMENTS, ids=lambda each: each.name)
+def test_each_claim_follows_from_its_table_and_can_fail(experiment, little):
+    tables = experiment.measure(little)
+    assert set(tables) == set(experiment.titles)
+    found = {each.key: judged("", (1,), [each]).verdict for each in experiment.judge(tables)}
+    assert found["answers"] == HOLDS and found.get("exact-at-1", HOLDS) == HOLDS
+    axes = (*paper.SCALED, *paper.VALUES)
+    assert [key for key in found if not broken_by(experiment, tables, key, axes)] == []
+    assert len(list(experiment.draw(tables))) == 2 * (experiment.name != "small")
 
 
 def test_a_wrong_answer_is_counted():
     setting = paper.Setting(objects=400, subscriptions=100, words=10, queries=8, side=1.0, delta=2.0)
     right = paper.measure(setting)
-    assert (right.lost, right.beyond, right.asked) == (0, 0, 16)
+    assert (right["lost"], right["beyond"], right["asked"]) == (0, 0, 16)
     indexes = paper.built(400, 100, 10, 5, 16, 32, 10, 1)
     indexes.part.expire_objects(np.arange(0, 200))  # answers more than it may
-    assert paper.measure(setting).beyond > 0
+    assert paper.measure(setting)["beyond"] > 0
     indexes.part.delete_subscriptions(np.arange(0, 50))
-    assert paper.measure(setting).lost > 0
+    assert paper.measure(setting)["lost"] > 0
     paper.built.cache_clear()

@@ -25,13 +25,15 @@ def lies(tables: Tables, axes: Container[str]) -> Iterator[Tables]:
     """Each column of figures upside down, larger, a thousand times as large or small, negative, one row too large."""
     for name, rows in tables.items():
         for column in rows[0]:
-            values = [row[column] for row in rows]
-            if column in axes or not all(isinstance(each, int | float) for each in values):
+            at = [row for row, each in enumerate(rows) if each[column] is not None]
+            values = [rows[row][column] for row in at]
+            if column in axes or not values or not all(isinstance(each, int | float) for each in values):
                 continue
-            for wrong in _wrong(values):
+            booleans = all(isinstance(each, bool) for each in values)
+            for wrong in [[not each for each in values]] if booleans else _wrong(values):
                 lie = copy.deepcopy(tables)
-                for row, value in zip(lie[name], wrong):
-                    row[column] = value
+                for row, value in zip(at, wrong):
+                    lie[name][row][column] = value
                 yield lie
 
 

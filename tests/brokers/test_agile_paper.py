@@ -7,13 +7,19 @@ import pytest
 
 from analysis.bench.agile import Sizes, rows
 from analysis.papers import agile
+from analysis.papers.agile_readings import Reading, counted
 from analysis.papers.agile_runs import APPROACHES, Found, Setting, per_message, run
 from analysis.papers.agile_workload import ATTRIBUTES, DOMAIN, SCHEMA, Load, Workload, rounded
-from analysis.papers.claims import HOLDS
-from analysis.papers.experiment import Run, Told
+from analysis.papers.experiment import Run
 from brokers.indexes.context.policies import Fixed
+from tests.analysis.wrong_data import broken_by
 
 SMALL = Load(profiles=300)
+RUN = Run(1, False, lambda text: None)
+TINY = agile.Scale(
+    profiles=200, messages=(200, 200, 100, 50, 20), warm_messages=10, simple_updates=4_000, sweep_messages=5, burst=25,
+    readings=(20, 20, 10, 5, 2),
+)
 
 
 def test_values_have_three_significant_digits():
@@ -42,15 +48,16 @@ def test_updates_walk_by_at_most_the_distance_and_stay_in_the_domain():
     assert np.array_equal(before, work.values)
 
 
-def test_the_cost_model_gives_the_paper_s_table_3_from_its_tables_4_and_5():
-    for name, throughput in agile.PAPER_THROUGHPUT.items():
-        approach = "AGILE range" if name == "AGILE" else name
-        for i, rate in enumerate(agile.RATES):
-            found = Found(
-                messages=1, updates=500_000 * rate / 10_000, moved=agile.PAPER_MOVED[name][i] * 100, shrunk=0,
-                postfiltered=agile.PAPER_POSTFILTERED[name][i] * 100, matched=0, real_s=0,
-            )
-            assert abs(1 / found.modelled_s(approach) / throughput[i] - 1) < 0.12
+def test_the_cost_model_is_that_of_found():
+    rows = agile.cost_model(agile.Scale(), RUN)["cost-model"]
+    for row in rows:
+        approach = "AGILE range" if row["approach"] == "AGILE" else row["approach"]
+        found = Found(
+            messages=1, updates=row["updates"], moved=row["moves"] + row["AGILE moves"], shrunk=0,
+            postfiltered=row["profiles"], matched=0, real_s=0,
+        )
+        assert 1 / found.modelled_s(approach) == pytest.approx(row["from the constants in use"])
+        assert abs(row["from the constants in use"] / row["printed msg/s"] - 1) < 0.12
 
 
 def test_runs_are_repeated_to_the_count():
@@ -59,7 +66,7 @@ def test_runs_are_repeated_to_the_count():
         first, second = run(setting), run(setting)
         assert (first.moved, first.shrunk, first.postfiltered, first.matched) == (
             second.moved, second.shrunk, second.postfiltered, second.matched)
-        assert first.updates == 500_000 / 300 * per_message(300, 1_000)
+        assert first.updates == pytest.approx(500_000 / 300 * per_message(300, 1_000))
 
 
 def test_every_approach_finds_the_same_matches():
@@ -68,12 +75,51 @@ def test_every_approach_finds_the_same_matches():
     assert len(set(found.values())) == 1 and found["NOINDEX"] > 0
 
 
-def test_the_experiments_leave_tables_and_claims(tmp_path):
-    report = Told(Run(1, False, lambda text: None))
-    scale = agile.Scale(profiles=200, messages=(200, 200, 100, 50, 20), warm_messages=10, simple_updates=4_000)
-    agile.experiment_1(report, scale, 0.2)
-    assert any(said.claim.source.where == "figure 3" and said.verdict == HOLDS for said in report.claims)
-    assert report.tables["experiment-1-share-20"]
+@pytest.mark.parametrize("experiment", agile.EXPERIMENTS, ids=lambda each: each.name)
+def test_each_claim_follows_from_its_tables_and_can_fail(experiment, monkeypatch):
+    monkeypatch.setattr(agile, "scale_of", lambda run: TINY)
+    some = [Reading(share, together, value_only=only) for share in (0.2, 0.9) for together in (False, True)
+            for only in (False, True)]  # fmt: skip
+    monkeypatch.setattr(agile.agile_readings, "readings", lambda: iter(some))
+    tables = experiment.measure(RUN)
+    shown = set(experiment.titles)
+    assert shown and shown <= set(tables) and set(tables) - shown <= {"burst"}
+    axes = ("UP", "share", "updates on indexed attributes", "distance of updates", "message", "probes", "profiles")
+    claims = [each.key for each in experiment.judge(tables)]
+    assert [key for key in claims if not broken_by(experiment, tables, key, axes)] == []
+    assert len(set(claims)) == len(claims)
+    for picture in experiment.draw(tables):
+        assert picture.curves and all(len(each.x) == len(each.y) > 0 for each in picture.curves)
+
+
+def test_updates_come_as_often_as_the_rate_says_also_where_they_are_fewer_than_messages():
+    found = run(Setting("NOINDEX", Load(profiles=5_000), 1, 1_000, 10))
+    assert found.updates * 5_000 / 500_000 * 1_000 == pytest.approx(500, abs=1)
+
+
+def test_predicates_of_a_profile_are_bound_together_where_the_load_says_so():
+    table = Workload(Load(profiles=20_000, together=True)).table
+    bound = (table.context >= 0).reshape(-1, ATTRIBUTES)
+    assert (bound[:, 0] == bound[:, 1]).all() and not (bound[:, 1] == bound[:, 2]).all()
+    assert abs(bound[:, 0].mean() - 0.2) < 0.01
+
+
+def test_counting_without_an_index_comes_near_the_filters():
+    """What moves and what is post-filtered, for one reading."""
+    reading = Reading(together=True, false_positives=5_000, profiles=2_000)
+    load = Load(profiles=2_000, together=True)
+    for rate in (10, 1_000):
+        counted_ = counted(reading, rate, 400, 1)
+        eager, agile_ = (run(Setting(name, load, rate, 400, 500, Fixed(20))) for name in ("EAGER", "AGILE range"))
+        assert counted_.eager_moved == pytest.approx(eager.moved * agile.MILLIONS, rel=0.1)
+        assert counted_.eager_postfiltered == pytest.approx(eager.postfiltered * agile.MILLIONS, rel=0.1)
+        assert counted_.moved == pytest.approx(agile_.moved * agile.MILLIONS, rel=0.35)
+        assert counted_.postfiltered == pytest.approx(agile_.postfiltered * agile.MILLIONS, rel=0.35)
+
+
+def test_where_the_value_alone_is_tested_fewer_regions_move():
+    moved = [counted(Reading(value_only=only, profiles=500), 1_000, 50, 1).moved for only in (False, True)]
+    assert moved[1] < moved[0]
 
 
 def test_the_group_measures_every_row_at_any_size():

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import shutil
+
 import pytest
 
 from analysis.bench import browsing
@@ -23,6 +26,38 @@ def made(tmp_path_factory):
         return runs[key]
 
     return make
+
+
+@pytest.fixture(scope="session")
+def swept(made, tmp_path_factory):
+    """Makes a folder as a sweep leaves it: two protocols with so many seeds."""
+
+    def make(duration, seeds):
+        folder = tmp_path_factory.mktemp("sweep")
+        points = []
+        for protocol in ("flooding", "covering"):
+            for seed in range(1, seeds + 1):
+                told = (f"duration={duration}", "topology.nodes=6", f"seed={seed}")
+                run = made("news", *told, f"services.news.protocol={protocol}")
+                shutil.copytree(run.path, folder / "runs" / run.path.name)
+                values = {"services.news.protocol": protocol}
+                points.append({"values": values, "status": "finished", "run": f"runs/{run.path.name}"})
+        (folder / "sweep.json").write_text(json.dumps({"points": points}))
+        return folder
+
+    return make
+
+
+@pytest.fixture
+def damaged(made, tmp_path):
+    """A run in which a byte of the deliveries is another."""
+    copy = tmp_path / "damaged"
+    shutil.copytree(made("news", "duration=2 s").path, copy, ignore=shutil.ignore_patterns("analysis"))
+    part = copy / "tables" / "deliveries" / "part-0000.parquet"
+    data = bytearray(part.read_bytes())
+    data[100] ^= 255
+    part.write_bytes(data)
+    return copy
 
 
 @pytest.fixture(scope="session")

@@ -54,20 +54,14 @@ def test_a_thin_trace_gives_the_report_it_can_and_says_what_is_missing(made, rep
     assert re.findall(r"The trace has no table (\w+): it needs level \w+, and the run had ", text) == missing
 
 
-def test_a_damaged_run_is_refused_as_by_the_audit(made, tmp_path, capsys):
-    copy = tmp_path / "damaged"
-    shutil.copytree(made("news", "duration=2 s").path, copy, ignore=shutil.ignore_patterns("analysis"))
-    part = copy / "tables" / "deliveries" / "part-0000.parquet"
-    data = bytearray(part.read_bytes())
-    data[100] ^= 255
-    part.write_bytes(data)
+def test_a_damaged_run_is_refused_as_by_the_audit(damaged, capsys):
     told = []
     for command in ("report", "audit"):
-        assert main([command, str(copy)]) == 2
+        assert main([command, str(damaged)]) == 2
         told.append(capsys.readouterr().err)
     assert told[0] == told[1]
     assert "its sha256 differs" in told[0]
-    assert not (copy / "analysis" / "report.html").exists()
+    assert not (damaged / "analysis" / "report.html").exists()
 
 
 def test_numbers_that_cannot_be_are_damage(made, tampered, capsys):
@@ -173,24 +167,15 @@ def test_runs_of_different_overlays_have_no_map(made, reported):
     assert "The two runs are of different overlays" in text
 
 
-def test_a_sweep_shows_means_intervals_and_differences(made, tmp_path, capsys):
-    points = []
-    for protocol in ("flooding", "covering"):
-        for seed in (1, 2):
-            run = made(
-                "news", "duration=500 ms", "topology.nodes=6", f"seed={seed}", f"services.news.protocol={protocol}"
-            )
-            shutil.copytree(run.path, tmp_path / "runs" / run.path.name)
-            values = {"services.news.protocol": protocol}
-            points.append({"values": values, "status": "finished", "run": f"runs/{run.path.name}"})
-    (tmp_path / "sweep.json").write_text(json.dumps({"points": points}))
-    assert main(["report", str(tmp_path)]) == 0
-    text = (tmp_path / "report.html").read_text("utf-8")
+def test_a_sweep_shows_means_intervals_and_differences(swept, capsys):
+    folder = swept("500 ms", 2)
+    assert main(["report", str(folder)]) == 0
+    text = (folder / "report.html").read_text("utf-8")
     assert "protocol=flooding" in text and "protocol=covering" in text
     assert "Differences paired over seeds" in text
     assert re.search(r"<title>protocol=covering: [\d,.]+ ± [\d,.]+</title>", text)
-    assert main(["report", str(tmp_path), "--baseline", "covering"]) == 0
-    assert "differences from protocol=covering" in (tmp_path / "report.html").read_text("utf-8")
+    assert main(["report", str(folder), "--baseline", "covering"]) == 0
+    assert "differences from protocol=covering" in (folder / "report.html").read_text("utf-8")
     capsys.readouterr()
 
 

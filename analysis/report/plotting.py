@@ -1,0 +1,213 @@
+"""`plot`: figures of runs and sweeps, each as a file."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Callable, Iterator, Sequence
+from os import PathLike
+from pathlib import Path
+from typing import NamedTuple
+
+from analysis.report import many, two
+from analysis.report.figures import KINDS, METRICS_OF_MAPS, Figure, overlay
+from analysis.report.gather import Gathered, gather, span_of
+from analysis.report.joining import BANDS, STUDENT, Group, joined, variants
+from analysis.report.making import written
+from analysis.report.paper import FORMATS, STYLES, drawn
+from analysis.report.places import places
+from analysis.report.sampling import HOPS_MOST
+from brokers.engine.runfolder import RunFolder, open_run
+from brokers.errors import InvalidInput
+from scenarios.many.compare import compare
+from scenarios.many.diff import diff
+from scenarios.problems import did_you_mean
+
+OF_METRICS = {
+    "means": "a metric of each variant, with its interval (--metric)",
+    "differences": "a metric of each variant less that of the first (--metric)",
+}
+ALL = "all"
+KIND = "{kind}"
+_MAP = "map"
+
+
+class Asked(NamedTuple):
+    """What to draw of which runs."""
+
+    paths: Sequence[str | PathLike[str]]
+    service: str | None = None
+    metric: str | None = None
+    baseline: str | None = None
+    band: str = STUDENT
+    each: bool = False
+    trust: bool = False
+    notice: Callable[[str], None] = lambda sentence: None
+
+
+class Plotted(NamedTuple):
+    """A figure that was written."""
+
+    kind: str
+    path: Path
+    said: str
+
+
+def known() -> dict[str, str]:
+    """Every kind, with what it shows."""
+    return {name: kind.prose for name, kind in KINDS.items()} | OF_METRICS
+
+
+def plot(
+    paths: Sequence[str | PathLike[str]], kinds: Sequence[str], out: str | PathLike[str] | None = None, *,
+    style: str = "paper", data: bool = False, service: str | None = None, metric: str | None = None,
+    baseline: str | None = None, band: str = STUDENT, each: bool = False, trust: bool = False,
+    notice: Callable[[str], None] = lambda sentence: None,
+) -> list[Plotted]:  # fmt: skip
+    """Draw figures of runs; gives the files.
+
+    Parameters
+    ----------
+    paths : run folders and sweep folders
+    kinds : what to draw, or `all`: whatever the trace has enough for
+    out : a file ending in .pdf, .svg, .png, or .csv for the data alone; `{kind}` in it stands for the kind
+    style : paper, a column wide with 8 points, or screen
+    data : write what is drawn as CSV, too, beside the figure
+    service : of this service only
+    metric : of means and differences, and of a map: messages or deliveries
+    baseline : the label of the variant that others are compared with, or part of it
+    band : around several runs of a variant: student, bootstrap, range or none
+    each : a line for each run in place of a band
+    trust : let runs name code from outside
+    notice : told what was left out
+    """
+    target = str(f"{KIND}.pdf" if out is None else out)
+    form = _form(target)
+    if style not in STYLES:
+        raise InvalidInput(f"--style: no style {style!r}; {did_you_mean(style, STYLES)}")
+    if band not in BANDS:
+        raise InvalidInput(f"--band: no band {band!r}; {did_you_mean(band, BANDS)}")
+    chosen = list(KINDS) if ALL in kinds else list(dict.fromkeys(kinds))
+    for kind in chosen:
+        if kind not in known():
+            raise InvalidInput(f"--kind: no kind {kind!r}; {did_you_mean(kind, known())}; --list explains them")
+    if len(chosen) > 1 and KIND not in target:
+        raise InvalidInput(f"-o: {len(chosen)} kinds need a name each; put {KIND} into it, as in {KIND}.pdf")
+    asked = Asked(paths, service, metric, baseline, band, each, trust, notice)
+    found = []
+    for made in figures(asked, chosen, lenient=ALL in kinds):
+        file = Path(target.replace(KIND, made.kind))
+        if form != "csv":
+            written(drawn(made, STYLES[style], form), file)
+        if form == "csv" or data:
+            written(table_of(made), file.with_suffix(".csv"))
+        found.append(Plotted(made.kind, file, _said(made, band)))
+    return found
+
+
+def _form(target: str) -> str:
+    form = Path(target).suffix.removeprefix(".").lower()
+    if form not in (*FORMATS, "csv"):
+        raise InvalidInput(f"-o: a file that ends in .{', .'.join(FORMATS)} or .csv (got {target!r})")
+    return form
+
+
+def _said(made: Figure, band: str) -> str:
+    many_runs = any(line.runs > 1 for line in made.series) and made.kind in KINDS and BANDS[band]
+    return f"{made.said} Bands: {BANDS[band]}, over n runs." if many_runs else made.said
+
+
+def table_of(made: Figure) -> str:
+    """What a figure shows, as CSV: a row for each point of each series."""
+    text = io.StringIO()
+    rows = csv.writer(text, lineterminator="\n")
+    rows.writerow(("series", made.across.label or "place", made.up.label, "low", "high", "runs"))
+    for line in made.series:
+        for at, (x, y) in enumerate(line.points):
+            ends = [repr(side[at][1]) if side else "" for side in (line.low, line.high)]
+            rows.writerow((line.name, repr(float(x)), repr(float(y)), *ends, line.runs))
+    return text.getvalue()
+
+
+def figures(asked: Asked, kinds: Sequence[str], lenient: bool = False) -> Iterator[Figure]:
+    """The data of each kind; `lenient` passes over what a run has nothing for, and says so."""
+    of_runs = [kind for kind in kinds if kind in KINDS]
+    for kind in (kind for kind in kinds if kind in OF_METRICS):
+        yield _of_metric(asked, kind)
+    if not of_runs:
+        return
+    groups, notes = variants(asked.paths, asked.each)
+    for note in notes:
+        asked.notice(note)
+    runs = [[open_run(path) for path in members] for _, members in groups]
+    flat = [run for members in runs for run in members]
+    there = []
+    for kind in of_runs:
+        try:
+            _check(kind, flat, asked)
+        except InvalidInput as error:
+            if not lenient:
+                raise
+            asked.notice(f"left out {kind}: {error}")
+        else:
+            there.append(kind)
+    tables = {table for kind in there for table in (*KINDS[kind].tables, "losses", "faults")}
+    span = max(map(span_of, flat)) if len(flat) > 1 else None
+    gathered = [
+        Group(label, [gather(run, HOPS_MOST, trust=asked.trust, tables=tables, span_ns=span) for run in members])
+        for (label, _), members in zip(groups, runs)
+    ]
+    for kind in there:
+        made = _figure(kind, gathered, asked)
+        if made is not None:
+            yield made
+        elif lenient:
+            asked.notice(f"left out {kind}: there is nothing to draw")
+        else:
+            raise InvalidInput(f"--kind {kind}: there is nothing to draw: {flat[0].path} has none of that")
+
+
+def _check(kind: str, runs: Sequence[RunFolder], asked: Asked) -> None:
+    most = 2 if kind == _MAP else 1
+    if not KINDS[kind].joins and len(runs) > most:
+        several = " or two" if most == 2 else ""
+        raise InvalidInput(f"--kind {kind}: it is of one run{several} (got {len(runs)})")
+    if asked.metric is not None and kind != _MAP:
+        raise InvalidInput(f"--metric goes with {', '.join(OF_METRICS)} and {_MAP}")
+    for run in runs:
+        run.check(KINDS[kind].tables)
+
+
+def _figure(kind: str, groups: Sequence[Group], asked: Asked) -> Figure | None:
+    if kind != _MAP:
+        return joined(kind, groups, service=asked.service, band=asked.band)
+    metric = asked.metric or METRICS_OF_MAPS[0]
+    if metric not in METRICS_OF_MAPS:
+        raise InvalidInput(f"--metric: a map is of {' or '.join(METRICS_OF_MAPS)} (got {metric!r})")
+    found = [run for group in groups for run in group.runs]
+    return (overlay(found[0], metric) if len(found) == 1 else _differences(found, metric, asked))._replace(kind=_MAP)
+
+
+def _differences(found: Sequence[Gathered], metric: str, asked: Asked) -> Figure:
+    a, b = (each.network for each in found)
+    if not two.same_overlay(a, b):
+        raise InvalidInput("--kind map: the two runs are of different overlays; there is no map of their differences")
+    where = places(found[0].run, a, trust=asked.trust)
+    parted = two.broker_of(diff(found[0].run.path, found[1].run.path), a.brokers)
+    return two.difference(found, where, metric, parted)
+
+
+def _of_metric(asked: Asked, kind: str) -> Figure:
+    """Means or differences of a metric of a sweep."""
+    if asked.metric is None:
+        raise InvalidInput(f"--kind {kind}: say which metric, as in --metric network.messages")
+    found = compare(asked.paths, baseline=asked.baseline)
+    rows = {many.full_name(section, row): row for section in found.sections for row in section.rows}
+    if asked.metric not in rows:
+        raise InvalidInput(f"--metric: {asked.metric!r} was not measured; {did_you_mean(asked.metric, rows)}")
+    for note in found.notes:
+        asked.notice(note)
+    made = many.means(found, rows[asked.metric]) if kind == "means" else many.differences(found, rows[asked.metric])
+    if made is None:
+        raise InvalidInput(f"--kind {kind}: there is one variant, which differs from none")
+    return made
