@@ -10,8 +10,9 @@
     >>> sorted(brokerlab.names("kinds"))
     ['channels', 'content', 'context', 'spatial', 'topics', 'topk']
 
-Every table of a run is an attribute, a `pyarrow.Table`; docs/trace.md describes them. A run can be given wherever the
-path of its folder can. What a person can do something about is raised as a `BrokerlabError` that says what.
+Every table of a run is an attribute, a `pyarrow.Table`; docs/trace.md describes them. Of a run that `brokerlab.open`
+opened they are lazy, and go to polars and DuckDB without a copy (docs/frames.md). A run can be given wherever
+the path of its folder can. What a person can do something about is raised as a `BrokerlabError` that says what.
 
 Each name is imported when it is first used, so that `import brokerlab` costs nothing.
 """
@@ -23,6 +24,8 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from analysis.export.making import export
+    from analysis.frames.opening import open
     from analysis.report.making import report
     from analysis.report.plotting import plot
     from analysis.spark.aggregates import analyze
@@ -48,11 +51,13 @@ _HOMES = {
     "run": "scenarios.running:run",
     "resume": "scenarios.running:resume",
     "open_run": "scenarios.running:Run.load",
+    "open": "analysis.frames.opening:open",
     # what came of it
     "audit": "analysis.spark.audit:audit",
     "analyze": "analysis.spark.aggregates:analyze",
     "explain": "analysis.spark.explain:explain",
     "report": "analysis.report.making:report",
+    "export": "analysis.export.making:export",
     "plot": "analysis.report.plotting:plot",
     # many runs
     "repeat": "scenarios.many.carry:repeat",
@@ -86,8 +91,10 @@ __all__ = [
     "compare",
     "diff",
     "explain",
+    "export",
     "load_scenario",
     "names",
+    "open",
     "open_run",
     "plan",
     "plot",

@@ -129,6 +129,7 @@ class Kind(ABC):
     offers: ClassVar[frozenset[int]] = frozenset()
     replacements: ClassVar[frozenset[int]] = frozenset()  # changes that take the place of the last with their word
     tables: ClassVar[Mapping[str, Table]] = {}  # trace tables of this kind's own, written by `Out.record`
+    announced: frozenset[int] = frozenset()  # types that the protocol of a service `announces`, for metrics
     Params: ClassVar[type[BaseModel]]
 
     def __init_subclass__(cls, **more: Any) -> None:
@@ -364,6 +365,7 @@ class ShardEnv:
     latent: Any = None  # the links that may arise (`brokers.arising.Latent`); None: none
     loads: Any = None  # () -> the load of brokers (`brokers.load.Loads`)
     sessions: Sessions | None = None  # what is kept for clients that are away; None: nothing
+    attackers: NDArray[np.int16] | None = None  # by broker the number of its entry there, from 1; None: none attacks
 
     @property
     def brokers(self) -> int:
@@ -490,6 +492,8 @@ class ShardProtocol(ABC):
     hands_over: ClassVar[bool] = False  # whether `plain` hands over what came for a client that was away
     frugal: ClassVar[bool] = False  # on a tree a publication goes over a link only if somebody behind may get it
     resends: ClassVar[bool] = False  # whether a publication may rightly go over a link once more
+    # Types of its messages whose body stands for a publication, so that losing one excuses, and does not carry it.
+    announces: ClassVar[frozenset[int]] = frozenset()
     requires: ClassVar[Mapping[str, Any]] = {}  # what the parameters of its kind have to say
     hears_faults: ClassVar[bool] = False  # whether `handle` gets events of the kind FAULT
     # Whether `handle` gets them for brokers that come back without what they knew, and forgets it (the word of a
@@ -650,8 +654,11 @@ class BrokerProtocol(ABC):
     hands_over: ClassVar[bool] = False  # whether it heeds `env.sessions`
     frugal: ClassVar[bool] = False  # on a tree a publication goes over a link only if somebody behind may get it
     resends: ClassVar[bool] = False  # whether a publication may rightly go over a link once more
+    # Types of its messages whose body stands for a publication, so that losing one excuses, and does not carry it.
+    announces: ClassVar[frozenset[int]] = frozenset()
     requires: ClassVar[Mapping[str, Any]] = {}  # what the parameters of its kind have to say
     state_version: ClassVar[int] = 1  # goes up when `load` would misread what `state` gave before
+    own_tables: ClassVar[Mapping[str, Table]] = {}  # trace tables beside those of its kind, written by `node.record`
     # What attributes hold beside plain data: classes of records, functions that an `Aside` computes.
     keeps: ClassVar[tuple[Any, ...]] = ()
     remade: ClassVar[tuple[str, ...]] = ()  # attributes that no checkpoint keeps: `__init__` or `load` makes them anew

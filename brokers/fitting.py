@@ -29,6 +29,18 @@ def protocol(loaded: Any) -> str | None:
     return _derives(loaded, BrokerProtocol, ShardProtocol)
 
 
+def behaviour(loaded: Any) -> str | None:
+    from pydantic import BaseModel
+
+    from brokers.contract import BrokerProtocol
+
+    misfit = _derives(loaded, BrokerProtocol)
+    params = getattr(loaded, "Params", None)
+    if misfit is None and not (isinstance(params, type) and issubclass(params, BaseModel)):
+        return "has no Params, a pydantic model"
+    return misfit
+
+
 def index(loaded: Any) -> str | None:
     question = str(getattr(loaded, "question", None))
     return _derives(loaded, load(_QUESTIONS.get(question, "brokers.indexes.contract:Index")))

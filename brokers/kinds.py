@@ -51,6 +51,11 @@ def kinds_told(names: Sequence[str]) -> str:
     return f"the kind{'s' * (len(names) > 1)} {' and '.join(map(repr, names))}"
 
 
+def own_tables(kind: Any, protocol: Any) -> dict[str, Any]:
+    """The trace tables that a kind adds, and a protocol that serves it."""
+    return {**kind.tables, **getattr(protocol, "own_tables", {})}
+
+
 def all_that(protocol: Any, kind: Any) -> dict[str, Any]:
     """The parameters of a service of a kind that asks for all that a protocol needs to be said, and can do.
 
@@ -104,6 +109,12 @@ def built_in() -> dict[str, Entry]:
 def metrics() -> dict[str, Entry]:
     """The metrics that come with brokerlab beside those of kinds, for services that name them."""
     found: dict[str, Entry] = load("protocols.registry:METRICS")
+    return found
+
+
+def behaviours() -> dict[str, Entry]:
+    """What brokers may do instead of what their protocol says, of those that come with brokerlab."""
+    found: dict[str, Entry] = load("protocols.registry:BEHAVIOURS")
     return found
 
 

@@ -66,7 +66,7 @@ def find(group: str, name: str, *, trust: bool = False, folder: str | Path | Non
 
     Parameters
     ----------
-    group : kinds, protocols, indexes, workloads, topologies, faults, connections, mobility or metrics
+    group : kinds, protocols, behaviours, indexes, workloads, topologies, faults, connections, mobility or metrics
     trust : whether code from outside may be imported
     folder : where such code may lie too: beside the scenario
 
@@ -214,6 +214,12 @@ GROUPS: dict[str, Group] = {
         "a class derived from BrokerProtocol or ShardProtocol of brokers.contract",
         fitting.protocol,
         lambda: kinds.brought("protocols"),
+    ),
+    "behaviours": Group(
+        "behaviour",
+        "a class derived from a BrokerProtocol of brokers.contract, with a pydantic model Params",
+        fitting.behaviour,
+        kinds.behaviours,
     ),
     "indexes": Group(
         "index",

@@ -14,7 +14,7 @@ import numpy as np
 from numba import njit
 
 from brokers.columns import BadState
-from brokers.contract import Batch, Ints, Message, ShardEnv
+from brokers.contract import Batch, Ints, LinkTable, Message, ShardEnv
 from brokers.errors import ProtocolFault
 from brokers.load import Load
 from brokers.out import AS_IT_CAME, SAME, Out
@@ -58,6 +58,18 @@ class Node:
     def neighbour(self, link: int) -> int:
         """The broker at the far end of one of this broker's links."""
         return int(self.env.links.target[link])
+
+    def link_to(self, broker: int) -> int:
+        """The link of this broker to another; -1 if there is none. O(log links)."""
+        return link_between(self.env.links, self.broker, broker)
+
+    def stands(self, link: int) -> bool:
+        """Whether a link of this broker is there without being opened."""
+        return link in self.links
+
+    def watched(self, link: int) -> bool:
+        """Whether this broker is told that a link is down whenever it is."""
+        return True
 
     def forward(self, message: Message, link: int) -> None:
         """Send a message on as it came: same type, body, word and cause."""
@@ -204,6 +216,14 @@ class Node:
 
     def drop(self, body: Body) -> None:
         self._outgoing.keep(self.broker, body.handle, -1)
+
+
+def link_between(links: LinkTable, source: int, target: int) -> int:
+    """The directed link from a broker to another; -1 if there is none. O(log links)."""
+    first, last = links.out_start[source], links.out_start[source + 1]
+    mine = links.out_link[first:last]
+    at = int(np.searchsorted(links.target[mine], target))
+    return int(mine[at]) if at < mine.size and links.target[mine[at]] == target else -1
 
 
 class Body:

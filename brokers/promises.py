@@ -24,7 +24,7 @@ from brokers.contract import NEVER, Guarantees
 from brokers.faults import LOST, NO_PLACE, NO_PLACE_AHEAD, ON_LINK, Crash, Cut, Schedule, Worn, noticed
 from topology.distances import distances, neighbours
 
-_DOWN, _CUT = 0, 2  # `what` in the table of faults
+_DOWN, _CUT, _WORN = 0, 2, 3  # `what` in the table of faults
 NOTHING_PROMISED, RECOVERS, RELIABLE = "nothing", "recovers", "reliable"
 
 
@@ -184,6 +184,32 @@ def excused(
     if unnoticed >= 0:
         recovers = recovers and guarantees.heals_loss and unnoticed < end.max()
     return Excused(int(end.max()) + guarantees.recovers_ns if recovers else NEVER, forgot)
+
+
+class Healing(NamedTuple):
+    """From when on all is owed again, as if nothing had failed; NEVER where nothing did, is over, or is promised."""
+
+    from_ns: int = NEVER
+    last: int = -1  # the fault that was over last, by its row
+
+
+def healing(guarantees: Guarantees, faults: Mapping[str, Any], again_ns: int) -> Healing:
+    """By the table `faults`, and from when on nothing of before excuses anything (`Excused`).
+
+    Who is reliable owes it once nothing fails any more, who recovers after the time that it states. What only delays is
+    no fault here.
+    """
+    end = np.asarray(faults["end_ns"], np.int64)
+    if not end.size:
+        return Healing()
+    worn = np.asarray(faults["what"]) == _WORN
+    kept = [np.asarray(faults[name]) == 0 for name in ("loss", "twice", "begins")]
+    broke = np.flatnonzero(~(worn & np.logical_and.reduce(kept)))
+    if not broke.size or (end[broke] < 0).any():
+        return Healing()
+    last = int(broke[np.argmax(end[broke])])
+    from_ns = int(end[last]) if guarantees.under_faults == RELIABLE else again_ns
+    return Healing(from_ns, last) if from_ns < NEVER else Healing()
 
 
 def _beyond_help(faults: Mapping[str, Any], unnoticed: int, homes: Callable[[], Any]) -> Excused:

@@ -34,6 +34,7 @@ STORE = {
     "hits": INTS, "hit_start": INTS, "hit_count": INTS,  # by body: hits[hit_start[b]:][:hit_count[b]]
     "hit_version": INTS, "hit_generation": NARROW, "version": INTS,  # what `is_known` asks
 }  # fmt: skip
+_MANY = 64  # times as many answers as a broker knows interests, from which it looks for its own one by one
 _RECLAIM_FROM = 1024  # slots given up before it is worth looking which can be used again
 
 
@@ -483,6 +484,9 @@ class SharedTable(InterestTable):
         store.learn(np.array([body], np.int32))
         start = int(store.hit_start[body])
         hits = store.hits[start : start + int(store.hit_count[body])]
+        if hits.size > _MANY * len(known):
+            slots = store.slots(np.fromiter(known, np.int64, len(known))).tolist()
+            return sorted(id_ for id_, slot in zip(known.values(), slots) if (hits == slot).any())
         return sorted(known[number] for number in store.id[hits].tolist() if number in known)
 
     def interest(self, id: int) -> tuple[int, Floats]:

@@ -22,7 +22,7 @@ breaks one, *valid* if there are promises, all were kept, and the run put them t
 - No duplicates and order are tested by deliveries: there has to be one.
 - Whoever promises anything keeps to the budget of links besides: a publication goes over a directed link once, but for
   what links doubled and brokers forgot, unless the class says `resends`; of classes that say `frugal`, on a tree, only
-  where somebody behind the link may get it.
+  where somebody behind the link may get it; and no link carries more bytes than there was to tell.
 - A protocol that promises nothing can break nothing, and so keeps nothing: its verdict is unknown, whatever was found.
 """
 
@@ -109,9 +109,12 @@ def _goes_without(guarantees: Guarantees, field: str) -> bool:
     return field == "only_wanted" and guarantees.exact
 
 
-def over_budget(twice: int, waste: int) -> str:
-    """How often a publication went over a link that it had gone over, and over one behind which nobody may get it."""
-    counts = {"over a link again": twice, "for nobody": waste}
+def over_budget(twice: int, waste: int, heavy: int = 0) -> str:
+    """How often a publication went over a link that it had gone over, and over one behind which nobody may get it.
+
+    `heavy` is how many links carried more bytes than there was to tell.
+    """
+    counts = {"over a link again": twice, "for nobody": waste, "with too many bytes": heavy}
     return ", ".join(f"{count:,} {how}" for how, count in counts.items() if count)
 
 

@@ -5,7 +5,8 @@ Three questions, three tools:
 - Is handling a batch the same as handling its events one by one? `variants` are the ways of running one
   model that must give one trace; `check_digests` runs them and tells the first event that differs.
 - Does it deliver what it declares? `audit` goes through a full trace by brute force (`protocols/judging.py`), and
-  `judge_run` asks besides what went over links again or for nobody (`protocols/manners.py`).
+  `judge_run` asks besides what was spent too much (`protocols/manners.py`), and what did not heal
+  (`protocols/healing.py`).
 - What does one broker say to the next? `join` connects a few real brokers for a unit test (`protocols/joining.py`).
 
 `python -m protocols.conformance package.module:Class` (or `'exec:./program'`) asks the first two on a few small
@@ -33,6 +34,7 @@ from brokers.programs.spelling import is_program, shown
 from brokers.promises import Faced, promised
 from brokers.registry import load
 from brokers.verdicts import VALID
+from protocols.healing import not_healed
 from protocols.joining import Delivery, Hop, Joined, join, overlay_of
 from protocols.judging import Audit, audit
 from protocols.manners import over_budget
@@ -223,14 +225,15 @@ def audit_run(model: Model, service: int = 0) -> Audit:
 
 
 def judge_run(model: Model, service: int = 0) -> tuple[Audit, list[str]]:
-    """The same, and what of publications went over links again or for nobody, as sentences (`protocols/manners.py`)."""
+    """The same, and what it spent too much and did not heal, as sentences that begin with the name of a judge."""
     traces = MemoryTraces("full", tables_of(model))
     simulate(model, trace=traces)
     spec, tables = model.services[service], traces.tables()
     kind, protocol = spec.kind_class(spec.params), spec.protocol_class
     owed = promised(protocol, spec.options, model.overlay, Faced.of(model.faults, model.overlay))
     found = audit(tables, kind, owed, service)
-    return found, [told for _, told in over_budget(tables, kind, owed, protocol, model.overlay, service)]
+    over = [f"budget: {told}" for _, told in over_budget(tables, kind, owed, protocol, model.overlay, service)]
+    return found, over + [f"heals: {told}" for _, told in not_healed(found, tables, kind, service)]
 
 
 # ---- the command -------------------------------------------------------------------------------------
@@ -273,7 +276,7 @@ def _rehearsed(
             try:
                 ways = variants(model)
                 found = check_digests(model, ways)
-                judged, over = judge_run(model)
+                judged, beside = judge_run(model)
             except Exception as error:  # of the protocol, which may raise anything
                 lines.append(f"  failed: {_said(error)}")
                 passed = False
@@ -282,9 +285,9 @@ def _rehearsed(
             for way, _, told in found[:3]:
                 lines.append(f"  {way}: {told}")
             lines.append(f"  {judged}")
-            for told in over:
-                lines.append(f"  budget: {told}")
-            passed = passed and not found and not over and judged.verdict == VALID
+            for told in beside:
+                lines.append(f"  {told}")
+            passed = passed and not found and not beside and judged.verdict == VALID
     return passed
 
 
@@ -328,6 +331,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = _parser().parse_args(arguments)
     say = partial(print, flush=True)
     try:
+        if given.seeds < 1:
+            raise InvalidInput(f"--seeds: at least 1, or nothing is rehearsed (got {given.seeds})")
         passed = _rehearsed(
             given.protocol, range(1, given.seeds + 1), given.trees_only, _Said(say), {"kind": given.kind}
         )

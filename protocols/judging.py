@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 
 from brokers import names, verdicts
-from brokers.contract import Guarantees, Kind
+from brokers.contract import NEVER, Guarantees, Kind
 from brokers.faults import AWAY
 from brokers.naming import message_name
 from brokers.promises import excusing
@@ -29,17 +29,34 @@ from topology.units import format_duration
 _EXAMPLES = 5  # of each kind of mistake that an audit keeps
 
 
+class Example(NamedTuple):
+    """One mistake, and when what it is about was sent."""
+
+    sent: int  # -1: nobody knows
+    told: str
+
+
+_EARLIEST, _LATEST = Example(-1, ""), Example(NEVER, "")  # where there is none
+
+
 @dataclass
 class Mistakes:
     """How often something went wrong, with a few examples."""
 
     count: int = 0
     examples: list[str] = field(default_factory=list)
+    first: Example = _LATEST  # about what was sent first
+    last: Example = _EARLIEST
 
-    def add(self, told: str) -> None:
+    def add(self, told: str, sent: int = -1) -> None:
+        """Note one, about what was sent then."""
         self.count += 1
         if len(self.examples) < _EXAMPLES:
             self.examples.append(told)
+        if sent < self.first.sent:
+            self.first = Example(sent, told)
+        if sent > self.last.sent:
+            self.last = Example(sent, told)
 
 
 @dataclass
@@ -87,12 +104,16 @@ class Audit:
         return self.judgement.verdict
 
     @property
+    def breaking(self) -> dict[str, Mistakes]:
+        """The findings that break a promise."""
+        found = {name: getattr(self, name) for name in verdicts.FINDINGS if verdicts.rules_out(self.guarantees, name)}
+        return {name: mistakes for name, mistakes in found.items() if mistakes.count}
+
+    @property
     def broken(self) -> list[str]:
         """Each finding that breaks a promise, with an example."""
         return [
-            f"{found.count} {verdicts.words(name)}, e.g. {found.examples[0]}"
-            for name in verdicts.FINDINGS
-            if (found := getattr(self, name)).count and verdicts.rules_out(self.guarantees, name)
+            f"{found.count} {verdicts.words(name)}, e.g. {found.examples[0]}" for name, found in self.breaking.items()
         ]
 
     def __str__(self) -> str:
@@ -159,7 +180,7 @@ def published(
             found.doubled, again = found.doubled + len(again), []
         for client in again:
             found.duplicated.add(
-                f"{found.client(client)} got publication {found.message(id_)} {served.count(client)} times"
+                f"{found.client(client)} got publication {found.message(id_)} {served.count(client)} times", sent
             )
         left = frozenset(gone.get(id_, ()))
         values = table["values"][row]
@@ -176,9 +197,9 @@ def judge_pairs(found: Audit, p: Published, must: set[int], may: set[int], excus
         found.late_missed += len(must - set(p.got))
         must = must & set(p.got)
     for client in sorted(must - set(p.got)):
-        found.missed.add(f"{found.client(client)} got nothing of {sent}")
+        found.missed.add(f"{found.client(client)} got nothing of {sent}", p.sent)
     for client in sorted(set(p.got) - may):
-        found.unwanted.add(f"{found.client(client)} got {sent}, which it did not ask for")
+        found.unwanted.add(f"{found.client(client)} got {sent}, which it did not ask for", p.sent)
     found.forced += len(must)
     found.free += len(may - must)
     found.excused += len((may & excused) - must)
@@ -300,5 +321,5 @@ def judge_order(
                 now, latest = at, max(latest, ahead)
             if (when, p) < latest:
                 late = f"publication {found.message(p)} of {found.client(publisher)}"
-                found.out_of_order.add(f"{found.client(c)} got {late} after {found.message(latest[1])}")
+                found.out_of_order.add(f"{found.client(c)} got {late} after {found.message(latest[1])}", when)
             ahead = max(ahead, (when, p))

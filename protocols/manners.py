@@ -1,8 +1,9 @@
-"""What a publication may cost, by brute force over a full trace: over a directed link once, and not for nobody.
+"""What a run may cost, by brute force over a full trace: a publication goes over a link once, and not for nobody.
 
 The budget is asked of whoever promises anything. On a tree, of a class that says `frugal`, a publication may go over a
 link only if somebody behind it may get it. What links doubled, and what was under way when brokers forgot what they had
-seen, is excused; so is a class that says `resends`, and what is handed over to clients that moved.
+seen, is excused; so is a class that says `resends`, and what is handed over to clients that moved. Bytes over links
+are bounded by all that clients ever said (`heavy.py`).
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from brokers.contract import MESSAGE, Guarantees, Kind
+from protocols import heavy
 from protocols.judging import Audit, doubled, published
 from protocols.standing import Standing, Tables, excused_of
 from topology.units import format_duration
@@ -22,10 +24,11 @@ from topology.units import format_duration
 def over_budget(
     tables: Tables, kind: Kind, guarantees: Guarantees, protocol: Any, overlay: Any, service: int = 0
 ) -> Iterator[tuple[str, str]]:
-    """What a run spent too much: sort and sentence of the first of each sort, which are `twice` and `waste`."""
+    """What a run spent too much: sort and sentence of the first of each sort: `bytes`, `twice`, `waste`."""
     handed = guarantees.hands_over and "stays" in tables and len(tables["stays"]["stay"]) > 0
     if not kind.publications or handed or not guarantees.anything:
         return
+    yield from over_bytes(tables, kind, service)
     went = _crossings(tables, kind, service)
     found = Audit.of(tables, guarantees)
     every = list(published(found, tables, kind, service))
@@ -56,6 +59,33 @@ def over_budget(
                         f"{_link(tables, link)}, behind which nobody may get it"
                     )
                     return
+
+
+def over_bytes(tables: Tables, kind: Kind, service: int) -> Iterator[tuple[str, str]]:
+    """The link that carried most bytes more than it may, if any did (`protocols/heavy.py`)."""
+    hops, links = tables["hops"], tables["links"]
+    if not heavy.asked(kind) or (hops["service"] != service).any():
+        return
+    came = (hops["kind"] == MESSAGE) & (hops["link"] >= 0)
+    sizes = dict(zip(tables["publications"]["publication"].tolist(), tables["publications"]["size_bytes"].tolist()))
+    at = {link: place for place, link in enumerate(links["link"].tolist())}
+    published, weight = np.zeros(len(at), np.int64), np.zeros(len(at), np.int64)
+    for link, type_, body in zip(*(hops[name][came].tolist() for name in ("link", "type", "body"))):
+        if type_ in kind.publications and body in sizes:
+            published[at[link]] += 1
+            weight[at[link]] += sizes[body]
+    changes = tables["changes"]
+    said = heavy.said_bytes(kind, np.array(list(sizes.values()), np.int64), changes["operation"], changes["values"])
+    carried = heavy.Carried(links["messages"], links["bytes"], published, weight)
+    clients = {int(client) for name in ("publications", "changes") for client in tables[name]["client"]}
+    more = heavy.too_heavy(carried, said, len(tables["brokers"]["broker"]) + len(clients))
+    if more.any():
+        row = int(more.argmax())
+        told = f"{int(links['bytes'][row]):,} bytes went in {int(links['messages'][row]):,} messages over the link"
+        yield "bytes", (
+            f"{told} {_link(tables, int(links['link'][row]))}, {int(more[row]):,} more than if each had told all "
+            f"that was ever said"
+        )
 
 
 def _crossings(tables: Tables, kind: Kind, service: int) -> Counter[tuple[int, int]]:

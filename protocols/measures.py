@@ -1,8 +1,9 @@
 """What routing costs, measured of any service that names it: `metrics: [tables.mean, links.control, waste]`.
 
-A message over a link *carries a publication* if its body is one, or stands for one; all others are control. Of a
-message that carries a publication, *waste* is what brought it to nobody: neither to a client where it arrived, nor,
-by any message that followed from there, to one further on; and what came as something of its type had come before.
+A message over a link *carries a publication* if its body is one, or stands for one and is no mere word of it (a type
+that its protocol `announces`); all others are control. Of a message that carries a publication, *waste* is what brought
+it to nobody: neither to a client where it arrived, nor, by any message that followed from there, to one further on; and
+what came as something of its type had come before.
 """
 
 from __future__ import annotations
@@ -13,13 +14,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from brokers.contract import Kind
+from brokers.contract import MESSAGE, Kind
 from brokers.metrics import Metric, Together
 from topology.distances import distances, neighbours
 
 Tables = Mapping[str, Mapping[str, NDArray[Any]]]
 
-_HOPS = {"hops": ("link", "body"), "publications": ("publication",)}
+LATE_NS = 9_000_000_000  # after the last that clients or faults did
+_ACTS = {
+    "publications": ("time_ns",), "changes": ("issued_ns",), "faults": ("begin_ns", "end_ns"),
+    "stays": ("begin_ns", "end_ns"),
+}  # fmt: skip
+_HOPS = {"hops": ("link", "body", "type"), "publications": ("publication",)}
 _WAYS = {
     "hops": ("link", "body", "time_ns", "broker", "source", "type"), "publications": ("publication", "broker"),
     "deliveries": ("publication", "broker"),
@@ -42,14 +48,44 @@ def tables_largest(tables: Tables, kind: Kind) -> int | None:
     return int(entries.max()) if entries.size else None
 
 
+def tables_left(tables: Tables, kind: Kind) -> int | None:
+    """Entries of all brokers at the last sample."""
+    time, entries = tables["samples"]["time_ns"], tables["samples"]["entries"]
+    return int(entries[time == time.max()].sum()) if time.size else None
+
+
+def quiet_after(tables: Tables, kind: Kind) -> float | None:
+    """Seconds from the last that clients or faults did to the last message or timer; None where there was none."""
+    times = _handled(tables)
+    return max(0, int(times.max()) - _acted(tables)) / 1e9 if times.size else None
+
+
+def quiet_late(tables: Tables, kind: Kind) -> int:
+    """Messages and timers long after clients and faults had done their last."""
+    return int((_handled(tables) > _acted(tables) + LATE_NS).sum())
+
+
+def _handled(tables: Tables) -> NDArray[np.int64]:
+    """When messages and timers were handled."""
+    hops = tables["hops"]
+    times: NDArray[np.int64] = hops["time_ns"][hops["kind"] >= MESSAGE]
+    return times
+
+
+def _acted(tables: Tables) -> int:
+    """When clients and faults did their last, or 0."""
+    columns = [tables[table][name] for table, names in _ACTS.items() for name in names if table in tables]
+    return max((int(each.max()) for each in columns if each.size), default=0)
+
+
 def carried(tables: Tables, kind: Kind) -> int:
     """Messages over links that carried publications."""
-    return int(_carrying(tables).sum())
+    return int(_carrying(tables, kind).sum())
 
 
 def control(tables: Tables, kind: Kind) -> int:
     """Messages over links that carried none."""
-    return int((~_carrying(tables) & (tables["hops"]["link"] >= 0)).sum())
+    return int((~_carrying(tables, kind) & (tables["hops"]["link"] >= 0)).sum())
 
 
 def control_per_change(tables: Tables, kind: Kind) -> float | None:
@@ -60,7 +96,7 @@ def control_per_change(tables: Tables, kind: Kind) -> float | None:
 
 def waste(tables: Tables, kind: Kind) -> float | None:
     """The share of messages that carried publications and brought them to nobody."""
-    rows = np.flatnonzero(_carrying(tables))
+    rows = np.flatnonzero(_carrying(tables, kind))
     if not rows.size:
         return None
     hops, published, deliveries = tables["hops"], tables["publications"], tables["deliveries"]
@@ -99,15 +135,21 @@ def stretch(tables: Tables, kind: Kind) -> float | None:
     return float(np.mean(found)) if found else None
 
 
-def _carrying(tables: Tables) -> NDArray[np.bool_]:
+def _carrying(tables: Tables, kind: Kind) -> NDArray[np.bool_]:
     hops = tables["hops"]
     known: NDArray[np.bool_] = np.isin(hops["body"], tables["publications"]["publication"])
-    return known & (hops["link"] >= 0)
+    return known & (hops["link"] >= 0) & ~np.isin(hops["type"], sorted(kind.announced))
 
 
 _SAMPLES = {"samples": ("entries",)}
+_LASTS = {"hops": ("time_ns", "kind"), **_ACTS}
 TABLES_MEAN = Metric("tables.mean", Together.APART, measure="protocols.measures:tables_mean", reads=_SAMPLES)
 TABLES_LARGEST = Metric("tables.largest", Together.LARGEST, measure="protocols.measures:tables_largest", reads=_SAMPLES)
+TABLES_LEFT = Metric(
+    "tables.left", Together.SUM, measure="protocols.measures:tables_left", reads={"samples": ("time_ns", "entries")}
+)
+QUIET_AFTER = Metric("quiet.after_s", Together.LARGEST, measure="protocols.measures:quiet_after", reads=_LASTS)
+QUIET_LATE = Metric("quiet.late", Together.SUM, measure="protocols.measures:quiet_late", reads=_LASTS)
 CARRIED = Metric("links.carried", Together.SUM, measure="protocols.measures:carried", reads=_HOPS)
 CONTROL = Metric("links.control", Together.SUM, measure="protocols.measures:control", reads=_HOPS)
 CONTROL_PER_CHANGE = Metric(

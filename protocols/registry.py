@@ -15,9 +15,32 @@ KINDS: dict[str, str] = {
     "topics": "protocols.topics.manifest:TOPICS",
 }
 
+BEHAVIOURS: dict[str, Entry] = {  # of brokers that do something else than their protocol
+    "silent": Entry("protocols.gossip.attacks:Silent", "gossipsub: takes everything, and passes nothing on"),
+    "dropping": Entry("protocols.gossip.attacks:Dropping", "gossipsub: passes on a share of what it should"),
+    "ihave-flood": Entry("protocols.gossip.attacks:IhaveFlood", "gossipsub: tells of ids that nobody has"),
+    "graft-flood": Entry(
+        "protocols.gossip.attacks:GraftFlood", "gossipsub: grafts everybody at every heartbeat, pruned or not; silent"
+    ),
+    "cold-boot": Entry(
+        "protocols.gossip.attacks:ColdBoot",
+        "gossipsub: grafts everybody before others begin to, and is silent: an eclipse",
+    ),
+    "covert-flash": Entry(
+        "protocols.gossip.attacks:CovertFlash", "gossipsub: behaves until a moment, then grafts everybody and is silent"
+    ),
+}
+
 METRICS: dict[str, Entry] = {
     "tables.mean": Entry("protocols.measures:TABLES_MEAN", "entries of a broker, in the mean over brokers and samples"),
     "tables.largest": Entry("protocols.measures:TABLES_LARGEST", "entries of the broker that ever had most"),
+    "tables.left": Entry("protocols.measures:TABLES_LEFT", "entries of all brokers at the last sample"),
+    "quiet.after_s": Entry(
+        "protocols.measures:QUIET_AFTER", "from the last that clients and faults did to the last event (level full)"
+    ),
+    "quiet.late": Entry(
+        "protocols.measures:QUIET_LATE", "messages and timers more than 9 s after clients and faults (level full)"
+    ),
     "links.carried": Entry("protocols.measures:CARRIED", "messages over links that carried publications (level full)"),
     "links.control": Entry("protocols.measures:CONTROL", "messages over links that carried none (level full)"),
     "control.per_change": Entry("protocols.measures:CONTROL_PER_CHANGE", "the same for each change (level full)"),
@@ -49,6 +72,21 @@ METRICS: dict[str, Entry] = {
     "gossipsub.grafts": Entry("protocols.gossip.measures:GRAFTS", "GRAFT (level full)"),
     "gossipsub.prunes": Entry("protocols.gossip.measures:PRUNES", "PRUNE (level full)"),
     "gossipsub.idontwant": Entry("protocols.gossip.measures:IDONTWANTS", "IDONTWANT (level full)"),
+    "honest.delivered": Entry(
+        "protocols.gossip.attacked:DELIVERED",
+        "with attackers: share of honest publications that reached the honest clients who wanted them",
+    ),
+    "honest.latency.mean_ms": Entry("protocols.gossip.attacked:LATENCY_MEAN", "how long these took, in the mean"),
+    "honest.latency.p99_ms": Entry("protocols.gossip.attacked:LATENCY_P99", "within which 99 in 100 of them came"),
+    "scores.honest": Entry(
+        "protocols.gossip.attacked:SCORE_HONEST",
+        "with attackers: median score that honest brokers of gossipsub gave each other at last (option watch_ticks)",
+    ),
+    "scores.attackers": Entry("protocols.gossip.attacked:SCORE_ATTACKERS", "the same that they gave attackers"),
+    "meshes.attackers": Entry(
+        "protocols.gossip.attacked:IN_MESHES", "share of the links of honest meshes that led to attackers at last"
+    ),
+    "meshes.attackers_most": Entry("protocols.gossip.attacked:IN_MESHES_MOST", "the same when it was largest"),
     "chosen.imbalance": Entry(
         "protocols.topics.measures:IMBALANCE",
         "of the group that was served least evenly, how many times the mean its busiest member was chosen",

@@ -6,13 +6,15 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from scenarios.problems import Path as DataPath
-from scenarios.schema import ResolvedFault, Scenario
+from scenarios.schema import Attackers, ResolvedFault, ResolvedService, Scenario
+from topology.errors import TopologyError
 from topology.units import format_duration
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from brokers.attackers import AttackSpec
     from brokers.faults import Fault, FaultContext, Open, Schedule
     from brokers.limits import Limits
     from brokers.stays import Stay, Stays
@@ -62,10 +64,55 @@ def _made(entry: ResolvedFault, context: FaultContext) -> list[Fault | Open]:
     return made
 
 
+def attackers_of(scenario: Scenario, i: int, service: ResolvedService, overlay: Overlay) -> tuple[AttackSpec, ...]:
+    """Which brokers attack, entry by entry; no broker does so twice."""
+    from brokers.attackers import AttackSpec
+
+    taken: set[int] = set()
+    found = []
+    for j, each in enumerate(service.attackers):
+        path: DataPath = ("services", i, "attackers", j)
+        said, name = each.section, each.section.behaviour
+        try:
+            if said.brokers is not None:
+                chosen = [b for broker in said.brokers for b in overlay.brokers_like(broker)]
+            else:
+                chosen = _share(scenario, service, said, overlay, taken)
+        except TopologyError as error:
+            raise scenario.wrong(path, str(error).removeprefix("broker: ")) from error
+        for broker in chosen:
+            if broker in taken:
+                raise scenario.wrong(path, f"{overlay.names[broker]} is an attacker already; say each once")
+            taken.add(broker)
+        found.append(AttackSpec(name, each.behaviour.target, each.params, tuple(sorted(chosen))))
+    return tuple(found)
+
+
+def _share(
+    scenario: Scenario, service: ResolvedService, said: Attackers, overlay: Overlay, taken: set[int]
+) -> list[int]:
+    """So many of the brokers that are not taken, the first in an order that is drawn by names."""
+    from topology import draws
+
+    near = set(range(overlay.brokers))
+    if said.beside is not None:
+        victims = {b for broker in said.beside for b in overlay.brokers_like(broker)}
+        ends = zip(overlay.link_a.tolist(), overlay.link_b.tolist(), strict=True)
+        hidden = overlay.latent if overlay.latent is not None else [False] * overlay.links
+        near = {b for pair, latent in zip(ends, hidden) if victims & set(pair) and not latent for b in pair} - victims
+        near &= set(range(overlay.brokers))
+    count = round((said.share or 0.0) * overlay.brokers)
+    left = sorted(near - taken)
+    if count > len(left):
+        raise TopologyError(f"a share of {said.share:g} is {count} brokers, and there are {len(left)} to choose from")
+    purpose = f"attackers/{service.section.name}/{said.behaviour}"
+    drawn = {b: int(draws.bits(draws.stream(scenario.model.seed, b, purpose), 0)) for b in left}
+    return sorted(left, key=lambda b: drawn[b])[:count]
+
+
 def limits_of(scenario: Scenario, overlay: Overlay) -> Limits:
     """How much may wait, by broker and in front of links."""
     from brokers.limits import NO_LIMITS, WAYS, Limits
-    from topology.errors import TopologyError
 
     said = scenario.model.queues
     limits = NO_LIMITS._replace(messages=said.links.messages, bytes=said.links.bytes)

@@ -56,6 +56,9 @@ COMMANDS: dict[str, Command] = {
         "scenarios.commands.explain:command", "the way of a message, and why a client got it or did not"
     ),
     "report": Command("scenarios.commands.report:command", "what happened, as one HTML file that opens offline"),
+    "export": Command(
+        "scenarios.commands.export:command", "a run for other programs: csv, perfetto, pcapng, graphml"
+    ),
     "plot": Command("scenarios.commands.plot:command", "figures of runs and sweeps, for papers and screens"),
     "hunt": Command("scenarios.commands.hunt:command", "look for what is wrong with a protocol, and show it small"),
     "list": Command("scenarios.commands.list:command", "kinds, protocols, topologies, workloads, indexes, …"),

@@ -31,6 +31,7 @@ def json_schema() -> dict[str, Any]:
     definitions = schema["$defs"]
     _branch(definitions, "TopologyHead", "kind", "topologies", parameters.topology_model)
     _branch(definitions, "Workload", "source", "workloads", lambda name: _params("workloads", name))
+    _branch(definitions, "Attackers", "behaviour", "behaviours", lambda name: _params("behaviours", name))
     _branch(definitions, "FaultEntry", "fault", "faults", lambda name: _params("faults", name))
     _branch(definitions, "Connections", "kind", "connections", lambda name: _params("connections", name))
     _branch(definitions, "Mobility", "kind", "mobility", lambda name: _params("mobility", name))

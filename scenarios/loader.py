@@ -26,8 +26,10 @@ from scenarios.problems import Path, ScenarioErrors, did_you_mean, explain, got
 from scenarios.schema import (
     MOVEMENTS,
     NAME,
+    Attackers,
     FaultEntry,
     Mobility,
+    ResolvedAttackers,
     ResolvedFault,
     ResolvedMovement,
     ResolvedService,
@@ -111,7 +113,7 @@ def _resolve(document: Document, folder: FilePath, stem: str, trust: bool) -> Sc
     if model is not None:
         further = {service.section.name: service.metrics for service in services}
         declared = {service.name: further.get(service.name, ()) for service in model.services}
-        own_tables = {name: table for each in services for name, table in each.kind.object.tables.items()}
+        own_tables = {name: table for each in services for name, table in each.own_tables.items()}
         found = expect.misfits(model.expect, declared, model.trace.level, own_tables)
         for i, message in found:
             document.problem(("expect", i), message)
@@ -267,6 +269,7 @@ class _Names:
             model = parameters.params_model(protocol.object, "Options")
             checked = _validated(self.document, given, model, (*path, "options"))
             options = checked.model_dump(mode="json") if checked is not None else {}
+        attackers = self.attackers(section, protocol, path)
         sources = self.workload(section, kind, params, path)
         server = self.server(section, kind.object, path) if kind is not None else None
         further = self.metrics(section, kind.object.manifest, path) if kind is not None else ()
@@ -277,8 +280,29 @@ class _Names:
         except ValidationError:
             return None  # noted with the fixed sections
         return ResolvedService(
-            head, kind, protocol, *index, params or {}, options, tuple(sources), server, further
+            head, kind, protocol, *index, params or {}, options, tuple(sources), server, further, attackers
         )
+
+    def attackers(
+        self, section: Mapping[str, Any], protocol: Found | None, path: Path
+    ) -> tuple[ResolvedAttackers, ...]:
+        """The brokers of a service that do something else."""
+        given = section.get("attackers", [])
+        resolved = []
+        for i, each in enumerate(given if isinstance(given, list) else []):
+            at = (*path, "attackers", i)
+            found = self.find("behaviours", each, "behaviour", at) if isinstance(each, dict) else None
+            if found is None:
+                continue
+            if protocol is not None and not _derives(found.object, protocol.object):
+                message = f"{each['behaviour']!r} is a behaviour of another protocol, not of {section['protocol']!r}"
+                self.document.problem((*at, "behaviour"), message)
+            params = self.parameters(found.object.Params, each, Attackers, at)
+            try:
+                resolved.append(ResolvedAttackers(Attackers.model_validate(each), found, params or {}))
+            except ValidationError:
+                continue  # noted with the fixed sections
+        return tuple(resolved)
 
     def server(self, section: Mapping[str, Any], kind: Any, path: Path) -> str | None:
         """The name of the service's server, if its kind has one."""
@@ -407,6 +431,11 @@ class _Names:
             self.document.problem((*at, "clients"), message)
             return None
         return name
+
+
+def _derives(behaviour: Any, protocol: Any) -> bool:
+    """Whether a behaviour is one of a protocol: of its author's form, where it has another beside it."""
+    return issubclass(behaviour, getattr(protocol, "plain", None) or protocol)
 
 
 def _with_programs_by_name(section: dict[str, Any]) -> dict[str, Any]:

@@ -30,6 +30,7 @@ def measured(scenario: Scenario, model: Model, folder: Path) -> tuple[dict[str, 
     notes: list[str] = []
     for number, (service, spec) in enumerate(zip(scenario.services, model.services, strict=True)):
         kind = spec.kind_class(spec.params)
+        kind.announced = spec.protocol_class.announces
         tables: dict[str, dict[str, Any]] = {}  # what metrics of this service have asked for so far
         for metric in service.metrics:
             value = None

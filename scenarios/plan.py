@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 
 from brokers.errors import InvalidInput
 from brokers.programs import spelling
-from scenarios.adversities import faults_of, limits_of, notes_of, stays_of
+from scenarios.adversities import attackers_of, faults_of, limits_of, notes_of, stays_of
 from scenarios.checks import (
     check_promises,
     check_samples,
@@ -100,6 +100,7 @@ def resolve(scenario: Scenario) -> Model:
                 cost=service.section.cost.model_dump(),
                 sources=sources,
                 server=-1 if service.server is None else server_of[service.server],
+                attackers=attackers_of(scenario, i, service, brokers),
             )
         )
     parts = {**scenario.model_parts(), "overlay": _fingerprint(overlay), "files": files}
@@ -272,6 +273,9 @@ def _fingerprint(overlay: Overlay) -> str:
         digest.update(getattr(overlay, column).astype("<f8" if column == "loss" else "<i8").tobytes())
     if overlay.latent is not None:
         digest.update(overlay.latent.tobytes() + str(overlay.open_most).encode())
+    if overlay.described is not None:
+        digest.update(f"{overlay.described.delay!r} {overlay.open_most}".encode())
+        digest.update(overlay.position.astype("<f8").tobytes())
     if overlay.bursts is not None:
         digest.update(overlay.bursts.astype("<f8").tobytes())
     return digest.hexdigest()

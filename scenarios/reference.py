@@ -67,6 +67,8 @@ def page() -> str:
     parts += _group("kinds", "Params")
     parts += ["## Options of protocols", "They stand in the section `options` of a service."]
     parts += _group("protocols", "Options")
+    parts += ["## Parameters of behaviours", "They stand beside `behaviour` in an entry of `attackers` of a service."]
+    parts += _group("behaviours", "Params")
     parts += ["## Parameters of workloads", "They stand beside `source` in an entry of `workload`."]
     parts += _group("workloads", "Params")
     parts += ["## Parameters of faults", "They stand beside `fault` in an entry of `faults.schedule`."]

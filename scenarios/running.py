@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from brokers import names
+from brokers import names, registry
 from brokers.errors import BrokerlabError, EnvironmentProblem, Interrupted, InvalidInput
 from brokers.programs.spelling import is_program
 from scenarios.choosing import Choice, choose, where_ray_is
@@ -39,7 +39,7 @@ NOT_AUDITED = "not audited"
 ProgressCallback = Callable[[int, int, int], None]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Run:
     """A finished run: its folder, and what came of it.
 
@@ -85,12 +85,16 @@ class Run:
         found = kept_audit(self.folder)
         return NOT_AUDITED if found is None else str(found["verdict"])
 
-    def __getattr__(self, name: str) -> pa.Table:
+    def __getattr__(self, name: str) -> Any:
         from brokers.engine.trace_schema import TABLES
 
         if name != "folder" and (name in TABLES or name in self.folder.manifest["tables"]):
-            return self.read(name)
+            return self._table(name)
         raise AttributeError(f"a run has no {name!r}")
+
+    def _table(self, name: str) -> Any:
+        """What the attribute of a table is; lazy where a run was opened by `brokerlab.open`."""
+        return self.read(name)
 
     def read(self, table: str, columns: Sequence[str] | None = None) -> pa.Table:
         """A table of the trace, as docs/trace.md describes it."""
@@ -104,6 +108,12 @@ class Run:
             "verdict": self.verdict,
             "metrics": self.metrics,
         }
+
+    def __repr__(self) -> str:
+        return f"<run {self.path.name}: digest {self.digest}, verdict {self.verdict}>"
+
+    def _repr_html_(self) -> str:
+        return str(registry.load("analysis.frames.showing:run_html")(self.folder))
 
 
 def run(
@@ -369,5 +379,7 @@ def _names_as_they_were(scenario: Scenario, told: Sequence[Mapping[str, Any]], t
             name = service.index_name if key == "index" else getattr(service.section, key)
             if name is not None:
                 names.found_again(group, name, was.get(key), trust=trust, folder=Path(scenario.folder))
+        for attackers, target in zip(service.attackers, was.get("attackers", ())):
+            names.found_again("behaviours", attackers.section.behaviour, target, trust=trust)
         for source, target in zip(service.sources, was.get("workload", ())):
             names.found_again("workloads", source.name, target, trust=trust)

@@ -27,6 +27,7 @@ from pydantic import (
     model_validator,
 )
 
+from brokers.kinds import own_tables
 from brokers.metrics import Metric
 from brokers.names import Found
 from brokers.programs import spelling
@@ -36,7 +37,7 @@ from scenarios.problems import Path, ScenarioErrors
 from topology.links import LinkBandwidth, LinkDelay, LinkJitter, LinkLoss, Links
 from topology.placement import Placement, UniformPlacement
 from topology.sections import Count, Section
-from topology.units import Cost, Duration, PositiveDuration, Size
+from topology.units import Cost, Duration, Fraction, PositiveDuration, Size
 
 NAME = re.compile(r"[a-z0-9](?:[a-z0-9_-]{0,62}[a-z0-9])?")
 MOVEMENTS = ("connections", "mobility")  # sections of a group
@@ -149,6 +150,27 @@ class Workload(Named):
     )
 
 
+class Attackers(Named):
+    """Brokers that do something else than their protocol; parameters of the behaviour stand beside `behaviour`."""
+
+    behaviour: str = Field(description="a behaviour of `brokerlab list`, or package.module:Class")
+    brokers: Annotated[list[StrictStr | StrictInt], Field(min_length=1)] | None = Field(
+        default=None, description="which do it, by name, as in `s*`, or number"
+    )
+    share: Fraction | None = Field(default=None, description="or which share of all brokers; they are drawn")
+    beside: Annotated[list[StrictStr | StrictInt], Field(min_length=1)] | None = Field(
+        default=None, description="of a share: only neighbours of these brokers"
+    )
+
+    @model_validator(mode="after")
+    def _one_way(self) -> Attackers:
+        if (self.brokers is None) == (self.share is None):
+            raise ValueError("say which brokers in one way: `brokers`, or a `share` of them")
+        if self.brokers is not None and self.beside is not None:
+            raise ValueError("`beside` goes with `share`; leave it out")
+        return self
+
+
 class Service(Named):
     """One kind, one protocol, one index, one workload; parameters of the kind stand beside these."""
 
@@ -171,6 +193,7 @@ class Service(Named):
         default=None, description="for a kind that has one: which of `servers`; may be left out if there is one"
     )
     options: dict[str, Any] = Field(default={}, description="options of the protocol")
+    attackers: list[Attackers] = Field(default=[], description="brokers that do something else than the protocol says")
     cost: ServiceCost = ServiceCost()
     workload: list[Workload] = Field(default=[], description="what the clients do")
     metrics: list[str] = Field(
@@ -319,6 +342,20 @@ class ResolvedFault:
 
 
 @dataclass(frozen=True)
+class ResolvedAttackers:
+    """An entry of attackers whose class is found and whose parameters are valid."""
+
+    section: Attackers
+    behaviour: Found
+    params: dict[str, Any]
+
+    def resolved(self) -> dict[str, Any]:
+        """The entry as plain data, without what is not said."""
+        where = self.section.model_dump(mode="json", include=set(Attackers.model_fields), exclude_defaults=True)
+        return {**where, **self.params}
+
+
+@dataclass(frozen=True)
 class ResolvedMovement:
     """Connections or mobility of a group, whose class is found and whose parameters are valid."""
 
@@ -343,6 +380,15 @@ class ResolvedService:
     sources: tuple[ResolvedSource, ...]
     server: str | None = None
     metrics: tuple[Metric, ...] = ()  # beside those that every service has
+    attackers: tuple[ResolvedAttackers, ...] = ()
+
+    @property
+    def own_tables(self) -> dict[str, Any]:
+        """The tables that the service adds to a trace."""
+        from brokers import attackers
+
+        tables = own_tables(self.kind.object, self.protocol.object)
+        return {**tables, **attackers.TABLES} if self.attackers else tables
 
 
 @dataclass(frozen=True)
@@ -408,6 +454,7 @@ class Scenario:
                     **head,
                     **service.params,
                     "options": service.options,
+                    **({"attackers": [each.resolved() for each in service.attackers]} if service.attackers else {}),
                     "cost": service.section.cost.model_dump(),
                     "workload": workload,
                     **({"metrics": service.section.metrics} if service.section.metrics else {}),
@@ -420,8 +467,8 @@ class Scenario:
         return {service.section.name: service.metrics for service in self.services}
 
     def own_tables(self) -> dict[str, Any]:
-        """The tables that the kinds of the services add to a trace."""
-        return {name: table for each in self.services for name, table in each.kind.object.tables.items()}
+        """The tables that the services add to a trace."""
+        return {name: table for each in self.services for name, table in each.own_tables.items()}
 
     def stands_for(self) -> dict[str, Any]:
         """What every name was resolved to, for the manifest of a run."""
@@ -435,6 +482,7 @@ class Scenario:
                     "protocol": service.protocol.target,
                     "index": service.index.target if service.index else None,
                     "workload": [source.source.target for source in service.sources],
+                    **({"attackers": [a.behaviour.target for a in service.attackers]} if service.attackers else {}),
                     "audit_rule": service.kind.object.manifest.audit_rule or None,
                     "metrics": [
                         {"name": each.name, "together": each.together.value, "measure": each.measure}

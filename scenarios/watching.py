@@ -98,7 +98,7 @@ class Watching:
     def _told(self, reached_ns: int, events: int, standing: list[Standing], wall_s: float) -> Told:
         from brokers.engine.result import so_far
 
-        measured = so_far(self._model, standing)[2]
+        *_, measured = so_far(self._model, standing)
         network = measured["network"]
         backlog = [each.backlog_ns for each in standing]
         return Told(

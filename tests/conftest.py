@@ -27,6 +27,7 @@ GROUPS = {
     "tests/analysis/test_spark_audit.py": "spark",
     "tests/analysis/test_spark_channels.py": "spark",
     "tests/analysis/test_spark_context.py": "spark",
+    "tests/analysis/test_spark_described.py": "spark",
     "tests/analysis/test_spark_faults.py": "spark",
     "tests/analysis/test_spark_matchers.py": "spark",
     "tests/analysis/test_spark_plans.py": "spark",

@@ -43,12 +43,17 @@ BY_STRING = {
         "analysis.spark.trace",
     },
     "scenarios.commands.explain": {"analysis.spark.explain", "analysis.ways.picturing"},
+    "scenarios.commands.export": {"analysis.export.making"},
     "scenarios.commands.plot": {"analysis.report.plotting"},
     "scenarios.commands.report": {"analysis.report.making"},
     "scenarios.commands.reproduce": {"analysis.papers.registry", "analysis.papers.reproducing"},
     "scenarios.commands.warm": {"analysis.warm.compiling"},
     "scenarios.hunt.telling": {"analysis.ways.findings"},
+    # What a notebook shows of a run, a sweep and a comparison is made when it is shown.
+    "scenarios.many.carry": {"analysis.frames.showing"},
+    "scenarios.many.compare": {"analysis.frames.showing"},
     "scenarios.many.expect": {"analysis.spark.audit", "analysis.spark.session"},
+    "scenarios.running": {"analysis.frames.showing"},
 }
 _TARGET = re.compile(rf"((?:{'|'.join(PACKAGES)})(?:\.\w+)+)(?::\w+(?:\.\w+)*)?")
 

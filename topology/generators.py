@@ -427,6 +427,44 @@ def hierarchical(
     return graph
 
 
+def attached(
+    *,
+    nodes: Annotated[int, Field(ge=2, le=NODES_MAX, description="number of brokers that dial others")],
+    dials: Annotated[int, Field(ge=1, le=NODES_MAX, description="how many others each of them dials")],
+    further: Annotated[int, Field(ge=0, le=NODES_MAX, description="number of further brokers")] = 0,
+    links: Annotated[int, Field(ge=1, le=NODES_MAX, description="to how many of the first each is linked")] = 20,
+    seed: int,
+) -> nx.Graph:
+    """Brokers that each dial so many others, drawn, and further ones that are linked to many of them.
+
+    A link that two brokers dial is one. The further brokers are named `s0`, `s1`, …: sybils, say.
+
+    Raises
+    ------
+    TopologyError
+        If more links are asked for than there are brokers, or more than twenty million.
+
+    Examples
+    --------
+    >>> graph = attached(nodes=8, dials=2, further=2, links=8, seed=1)
+    >>> [graph.degree[node] for node in (8, 9)], graph.nodes[9]["name"]
+    ([8, 8], 's1')
+    """
+    for key, count, most in (("dials", dials, nodes - 1), ("links", links if further else 0, nodes)):
+        if count > most:
+            raise TopologyError(f"attached: {key}: there are {most} brokers to be linked to (got {count})")
+    _refuse_too_many("attached", float(nodes * dials + further * links), "dials or links")
+    chance = _random(seed, "attached")
+    graph = nx.empty_graph(nodes)
+    for node in range(nodes):
+        others = chance.sample(range(nodes - 1), dials)
+        graph.add_edges_from((node, other + (other >= node)) for other in others)
+    for number in range(further):
+        graph.add_node(nodes + number, name=f"s{number}")
+        graph.add_edges_from((nodes + number, node) for node in chance.sample(range(nodes), links))
+    return graph
+
+
 def counted_sizes(
     topology: str, many: int | list[int], size: int | None, nodes: int | None, keys: tuple[str, str]
 ) -> list[int]:

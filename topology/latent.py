@@ -1,7 +1,7 @@
 """Latent links: candidates that carry nothing until somebody opens them.
 
-They are links of the overlay with delays of their own, so that lookahead counts them. What asks for neighbours, paths
-and trees does not see them.
+They are links of the overlay with delays of their own, so that lookahead counts them; all pairs are not listed but
+described (`topology.described`). What asks for neighbours, paths and trees does not see them.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from topology import draws
+from topology.described import Described, refuse_too_many
 from topology.distances import distances
 from topology.errors import TopologyError
 from topology.linking import delays_between
@@ -31,6 +32,8 @@ def with_latent(overlay: Overlay, latent: Latent | None, seed: int = 0) -> Overl
     """
     if latent is None:
         return overlay
+    if latent.all:
+        return _described(overlay, latent, seed)
     pairs = _named(overlay, latent) | (set() if latent.hops is None else _near(overlay, latent.hops))
     pairs |= set() if latent.drawn is None else _drawn(overlay, latent.drawn, seed)
     if not pairs:
@@ -55,6 +58,15 @@ def with_latent(overlay: Overlay, latent: Latent | None, seed: int = 0) -> Overl
         latent=column(np.zeros(overlay.links, np.bool_), np.ones(len(ends), np.bool_)),
         open_most=latent.most or 0,
     )  # fmt: skip
+
+
+def _described(overlay: Overlay, latent: Latent, seed: int) -> Overlay:
+    """Any two brokers may get a link; what there is to be refused of its delay is refused now, of the first pair."""
+    assert latent.delay is not None
+    described = Described(latent.delay, seed, overlay.position, overlay.on_globe)
+    refuse_too_many(overlay.numbers)
+    described.delays(np.zeros(1, np.int64), np.ones(1, np.int64))
+    return replace(overlay, described=described, open_most=latent.most or 0)
 
 
 def _named(overlay: Overlay, latent: Latent) -> _Pairs:

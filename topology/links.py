@@ -22,6 +22,7 @@ from topology.sections import Count, Section
 from topology.units import Bandwidth, Duration, Fraction, PositiveDuration, format_duration
 
 DELAY_NS_MAX = 10**15  # eleven days
+BOUND_NS_MIN = 1_000  # of links that any broker may open to any other
 BANDWIDTH_BPS_MAX = 10**15  # a petabit per second
 
 LinkDelay = Annotated[PositiveDuration, Field(le=DELAY_NS_MAX)]
@@ -179,6 +180,11 @@ class Latent(Section):
     drawn: Annotated[Count, Field(ge=1)] | None = Field(
         default=None, description="each broker may get links to so many others, which are drawn"
     )
+    all: bool = Field(
+        default=False,
+        description="any two brokers without a link; such a link takes memory only once it is opened, and needs a "
+        "`delay` with a lower bound",
+    )
     delay: Delay | None = Field(
         default=None, description="as `links.delay`; by default that of the quickest way there is"
     )
@@ -188,14 +194,29 @@ class Latent(Section):
 
     @model_validator(mode="after")
     def _some(self) -> Latent:
-        if not self.pairs and self.hops is None and self.drawn is None:
-            raise ValueError("names no links: say `pairs`, `hops` or `drawn`, or leave it out")
+        listed = bool(self.pairs) or self.hops is not None or self.drawn is not None
+        if not listed and not self.all:
+            raise ValueError("names no links: say `pairs`, `hops`, `drawn` or `all`, or leave it out")
+        if self.all:
+            self._describes(listed)
         return self
+
+    def _describes(self, listed: bool) -> None:
+        if listed:
+            raise ValueError("`all` leaves no pair to be named: leave out `pairs`, `hops` and `drawn`")
+        if self.delay is None:
+            raise ValueError("`all` needs a `delay`: the quickest way between all pairs is not looked for")
+        if isinstance(self.delay, NormalDelay) and self.delay.low < BOUND_NS_MIN:
+            raise ValueError(
+                f"`all` needs a `delay` with a lower bound, which says how far brokers may run ahead of each other: "
+                f"give `low`, {format_duration(BOUND_NS_MIN)} or more (got {format_duration(self.delay.low)})"
+            )
 
     @model_serializer(mode="wrap")
     def _without_what_is_not_said(self, dump: Any) -> dict[str, Any]:
-        """Networks whose candidates are not drawn are told as before there was such a thing."""
-        return {key: value for key, value in dump(self).items() if key != "drawn" or value is not None}
+        """Networks whose candidates are not drawn or described are told as before there was such a thing."""
+        unsaid = {"drawn": None, "all": False}
+        return {key: value for key, value in dump(self).items() if key not in unsaid or value != unsaid[key]}
 
 
 class Links(Section):

@@ -11,13 +11,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
+from fnmatch import fnmatchcase
 from functools import cached_property
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from topology.errors import TopologyError
+from topology.numbers import Numbers
+
+if TYPE_CHECKING:
+    from topology.described import Described
 
 NEVER = 2**62
 BURSTS = 4  # columns of `Overlay.bursts`
@@ -50,7 +55,8 @@ class Overlay:
     region: NDArray[np.int64] | None = None  # by broker, where the topology has regions
     on_globe: bool = False  # positions are degrees
     latent: NDArray[np.bool_] | None = None  # by link, whether it carries nothing until somebody opens it
-    open_most: int = 0  # how many of them a broker may have open at once; 0: any number
+    described: Described | None = None  # what links are like that brokers without one may open
+    open_most: int = 0  # how many latent ones a broker may have open at once; 0: any number
 
     def __post_init__(self) -> None:
         n, size = len(self.names), len(self.link_a)
@@ -119,7 +125,12 @@ class Overlay:
     @property
     def has_latent(self) -> bool:
         """Whether the network may get more links than it has."""
-        return self.latent is not None
+        return self.latent is not None or self.described is not None
+
+    @cached_property
+    def numbers(self) -> Numbers:
+        """The numbers of directed links that are described."""
+        return Numbers(2 * self.links, self.nodes)
 
     @cached_property
     def is_tree(self) -> bool:
@@ -129,6 +140,16 @@ class Overlay:
     def broker(self, reference: str | int) -> int:
         """The number of the broker with this name or number; see `broker_number`."""
         return broker_number(reference, {name: b for b, name in enumerate(self.names)}, "broker")
+
+    def brokers_like(self, reference: str | int) -> list[int]:
+        """The brokers whose names are like `b*`; of any other reference the one that it means."""
+        names = self.names[: self.brokers]
+        if not isinstance(reference, str) or "*" not in reference or reference in names:
+            return [self.broker(reference)]
+        found = [number for number, name in enumerate(names) if fnmatchcase(name, reference)]
+        if not found:
+            raise TopologyError(f"broker: no broker has a name like {reference!r}")
+        return found
 
 
 def adjacency(n: int, link_a: NDArray[np.int32], link_b: NDArray[np.int32]) -> Adjacency:

@@ -37,7 +37,7 @@ class Partition:
     assignment: NDArray[np.int32]  # the shard of each broker
     cut_links: NDArray[np.int32]  # undirected links between shards, ascending
     imbalance: float  # heaviest shard over the mean, minus one
-    lookahead_ns: int  # shortest delay of a cut link; NEVER if none is cut
+    lookahead_ns: int  # shortest delay of a link that is cut, or may arise and be; NEVER if none is
 
     @property
     def shards(self) -> int:
@@ -126,11 +126,14 @@ def _measured(
 ) -> Partition:
     cut = np.flatnonzero(assignment[overlay.link_a] != assignment[overlay.link_b]).astype(np.int32)
     loads = np.bincount(assignment, weights=load, minlength=shards)
+    shortest = [int(overlay.delay_ns[cut].min())] if cut.size else []
+    if overlay.described is not None and shards > 1:  # any of those may run between two shards
+        shortest.append(overlay.described.shortest_ns)
     return Partition(
         assignment=assignment.astype(np.int32),
         cut_links=cut,
         imbalance=float(loads.max() * shards / loads.sum() - 1.0),
-        lookahead_ns=int(overlay.delay_ns[cut].min()) if cut.size else NEVER,
+        lookahead_ns=min(shortest, default=NEVER),
     )
 
 

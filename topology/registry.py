@@ -34,6 +34,9 @@ TOPOLOGIES: dict[str, Entry] = {
     "random-geometric": Entry("topology.generators:random_geometric", "points in a square, linked when near"),
     "waxman": Entry("topology.generators:waxman", "points in a square, linked the likelier the nearer"),
     "hierarchical": Entry("topology.generators:hierarchical", "a backbone of gateways, a region behind each"),
+    "attached": Entry(
+        "topology.generators:attached", "each broker dials some others; further brokers have links to many of these"
+    ),
     "clusters": Entry("topology.meshes:clusters", "every two brokers linked; or several such clusters, linked too"),
     "explicit": Entry("topology.generators:explicit", "brokers and links listed in the scenario"),
     "file": Entry(

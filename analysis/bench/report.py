@@ -7,6 +7,7 @@ Rules:
   all is unpacked and drawn once, by the page's own clock; a frame is the drawing of one instant while the run plays,
   the median over two hundred instants, without what the browser does to show it.
 - Where there is no browser that is said, and nothing is judged by it.
+- Of the largest run its hops are taken to polars as well (`analysis.bench.frames`).
 - Figures are eight kinds that one call of `brokerlab plot` draws as PDF; the baseline is the call for their data alone.
 
 `Sizes` holds everything that may be scaled down; the tests do.
@@ -20,6 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+from analysis.bench import frames
 from analysis.bench.browsing import missing, opened
 from analysis.bench.rows import Row, row
 from analysis.bench.spark import Cost, cost_of
@@ -36,6 +38,8 @@ class Case(NamedTuple):
     frame_most_ms: float | None = None
     made_most_s: float | None = None
     made_most_gb: float | None = None
+    frames_most_s: float | None = None
+    frames_most_times: float | None = None  # the memory of the columns
     drawn_most_s: float | None = None
 
 
@@ -52,8 +56,10 @@ class Sizes:
         Case("150,000 events", "quickstart", ("duration=18.5 s",), 1e6, opens_most_s=1.0, frame_most_ms=16.0),
         Case("1,000 brokers", "news", ("topology.nodes=1000", "duration=3 s"), frame_most_ms=16.0),
         Case("a million events", "news", (*NEWS, "duration=15 s"), most_bytes=7e6),
-        Case("ten million events", "news", (*NEWS, "duration=150 s"), made_most_s=60.0, made_most_gb=2.0,
-             drawn_most_s=20.0),
+        Case(
+            "ten million events", "news", (*NEWS, "duration=150 s"), made_most_s=60.0, made_most_gb=2.0,
+            frames_most_s=1.0, frames_most_times=1.1, drawn_most_s=20.0,
+        ),
     )
 
 
@@ -81,6 +87,8 @@ def _case(case: Case, folder: Path) -> Iterator[Row]:
     yield row(f"{case.name}: the file", size / 1e3, "kB", most=_kilo(case.most_bytes))
     yield row(f"{case.name}: the file, an event", size / max(hops, 1), "bytes")
     yield from _making(case, cost)
+    if case.frames_most_s is not None:
+        yield from frames.rows_of(case.name, made.path, case.frames_most_s, case.frames_most_times)
     yield from _figures(case, made.path, folder)
     why = missing()
     if why is not None:

@@ -36,6 +36,9 @@ _DELAY = {"kind": "uniform", "low": 10 * MS, "high": 50 * MS}
 _KIND = Content(Content.Params().model_dump())
 _EVERYTHING = [0, 0.0, 1.0]
 # Who publishes, how many rounds; the last hop and the redundancy that the published tests allow.
+_FIRST_ROUNDS, _ROUNDS = 10, 20  # seconds before the crash and after it
+_MENDED_MOST = 10  # "few" rounds
+_MANY = 10_000
 _BOUNDS = {"one source": (30, 15, 0.2), "another source each time": (30, 18, 1.0), "all at once": (5, 30, 3.0)}
 
 
@@ -47,8 +50,9 @@ class Sizes:
     linked: int = 100  # brokers of fixed overlays
     found: tuple[int, ...] = (20, 100)  # brokers that find each other
     together: int = 100  # of these, up to how many publish all at once
-    crashing: int = 200
-    crashed: float = 0.8
+    crashing: tuple[int, ...] = (200,)  # of `_MANY` brokers the first seed only
+    crashed: tuple[float, ...] = (0.8, 0.9)
+    grown: int = 200  # brokers of the tree whose speed is measured
 
 
 def rows(sizes: Sizes) -> Iterator[Row]:
@@ -134,7 +138,7 @@ def _spread(brokers: int, how: str, rounds: int, seed: int) -> tuple[float, floa
 def _network(brokers: int, seed: int, options: dict[str, Any], protocol: str = "plumtree") -> Joined:
     """Brokers of which each may find each other, through the first."""
     star = overlay_of([(0, b) for b in range(1, brokers)], 25 * MS)
-    overlay = with_latent(star, Latent.model_validate({"hops": 2, "delay": _DELAY}), seed)
+    overlay = with_latent(star, Latent.model_validate({"all": True, "delay": _DELAY}), seed)
     net = Joined(overlay, range(brokers), service_of(protocol, options=options))
     for client in range(brokers):
         net.send(client, "subscribe", _EVERYTHING, word=net.interest(client), at_ns=1)
@@ -149,38 +153,87 @@ def _joined_after(brokers: int) -> int:
 
 
 def left_over(sizes: Sizes) -> Iterator[Row]:
-    """Which part of the brokers that are left gets what is published a while after the others have crashed."""
-    told = f"{sizes.crashing:,} brokers that shuffle every second, {sizes.crashed:.0%} crashed at once"
-    for protocol in ("hyparview-flooding", "plumtree"):
-        shares = [share for seed in sizes.seeds for share in crashed(sizes, protocol, seed)]
-        yield row(f"{protocol}, {told}: share that gets each publication", min(shares), "share", least=1.0)
+    """What those that are left get of what is published while their views mend, and what the views are then."""
+    for brokers in sizes.crashing:
+        seeds = sizes.seeds if brokers < _MANY else sizes.seeds[:1]
+        for share in sizes.crashed:
+            for protocol in ("hyparview-flooding", "plumtree"):
+                found = [crashed(brokers, share, protocol, seed) for seed in seeds]
+                told = f"{protocol}, {brokers:,} brokers, {share:.0%} crashed"
+                last = min(min(each.shares[-5:]) for each in found)
+                late = f"share that gets each publication from {_ROUNDS - 5} rounds later on"
+                yield row(f"{told}: {late}", last, "share", least=1.0)
+                mended = max(each.mended for each in found)
+                yield row(f"{told}: rounds until all get everything", mended, "rounds", most=_MENDED_MOST)
+                parts, onesided = max(each.parts for each in found), sum(each.onesided for each in found)
+                yield row(f"{told}: parts that views fall into", parts, "parts", most=1)
+                yield row(f"{told}: neighbours of one side", onesided, "neighbours", most=0)
 
 
-def crashed(sizes: Sizes, protocol: str, seed: int) -> list[float]:
-    """The share that got each of five publications."""
-    views = {"shuffle": SECOND}
+@dataclass(frozen=True)
+class Left:
+    """What became of the brokers that are left."""
+
+    shares: list[float]  # of them that got each publication, a round after the other
+    parts: int  # that their views fall into, at the end
+    onesided: int  # neighbours that do not have the broker whose neighbours they are
+
+    @property
+    def mended(self) -> int:
+        """Rounds after which everything published got to all; more than there are if the last one did not."""
+        return max((number for number, share in enumerate(self.shares, 1) if share < 1.0), default=0)
+
+
+def crashed(brokers: int, share: float, protocol: str, seed: int) -> Left:
+    """A round is a second: in each every broker that is left shuffles once, and one of them publishes."""
+    views = {"shuffle": SECOND, "join": MS}
     options = views if protocol == "hyparview-flooding" else {"membership": "hyparview", "hyparview": views}
-    brokers, random = sizes.crashing, Random(seed)
+    random = Random(seed)
     net = _network(brokers, seed, options, protocol)
-    gone = set(random.sample(range(brokers), round(brokers * sizes.crashed)))
-    rest, at = sorted(set(range(brokers)) - gone), _joined_after(brokers) + 5 * SECOND
-    for number in range(5):
-        net.send(random.choice(rest), "publish", [0.5, 0, 0, 0], at_ns=at + (15 + number) * SECOND)
+    gone = set(random.sample(range(brokers), round(brokers * share)))
+    rest, at = sorted(set(range(brokers)) - gone), brokers * MS + _FIRST_ROUNDS * SECOND
+    for number in range(_ROUNDS):
+        net.send(random.choice(rest), "publish", [0.5, 0, 0, 0], at_ns=at + MS + number * SECOND)
     faults = Schedule(tuple(Crash(broker, at) for broker in sorted(gone)), 100 * MS)
-    table = _traced(replace(net.model(), faults=faults))["deliveries"]
-    got = table["publication"][~np.isin(table["broker"], sorted(gone))]
-    return [float((got == each).sum()) / len(rest) for each in np.unique(got)]
+    model, neighbours = replace(net.model(), faults=faults), dict[int, set[int]]()
+    number_of = {name: broker for broker, name in enumerate(model.overlay.names)}
+
+    def look(shards: Any) -> None:
+        protocol = shards.shards[0].services.protocols[0]
+        for broker in rest:
+            neighbours[broker] = {number_of[name] for name in protocol.describe(broker)["views"]["active"]}
+
+    traces = MemoryTraces("deliveries", tables_of(model))
+    simulate(model, trace=traces, observe=look)
+    tables = traces.tables()
+    of, there = tables["deliveries"]["publication"], ~np.isin(tables["deliveries"]["broker"], sorted(gone))
+    order = np.argsort(tables["publications"]["time_ns"], kind="stable")
+    got = [int((of[there] == each).sum()) / len(rest) for each in tables["publications"]["publication"][order]]
+    onesided = sum(broker not in neighbours.get(other, ()) for broker in rest for other in neighbours[broker])
+    return Left(got, _parts(neighbours), onesided)
+
+
+def _parts(neighbours: dict[int, set[int]]) -> int:
+    """How many parts a network falls into."""
+    left, parts = set(neighbours), 0
+    while left:
+        parts, reached = parts + 1, [left.pop()]
+        for broker in reached:
+            near = neighbours[broker] & left
+            left -= near
+            reached += near
+    return parts
 
 
 def speed(sizes: Sizes) -> Row:
     """Events per second of CPU of the author's view, along a tree that has grown."""
-    net = _network(sizes.crashing, 1, {"membership": "hyparview"})
-    begin = _joined_after(sizes.crashing)
+    net = _network(sizes.grown, 1, {"membership": "hyparview"})
+    begin = _joined_after(sizes.grown)
     for at in range(100):
         net.send(0, "publish", [0.5, 0, 0, 0], at_ns=begin + at * 20 * MS)
     run = simulate(net.model()).metrics["run"]
     value = float(run["events_per_s"] * run["loop_wall_s"] / run["cpu_s"])
-    return row(f"plumtree over HyParView, {sizes.crashing} brokers", value, "events/CPU s")
+    return row(f"plumtree over HyParView, {sizes.grown} brokers", value, "events/CPU s")
 
 
 def _traced(model: Model) -> Any:

@@ -12,6 +12,7 @@ import numpy as np
 
 from brokers.engine.model import Model, SourceSpec
 from brokers.engine.simulate import MemoryTraces, simulate, tables_of
+from brokers.limits import NO_LIMITS
 from protocols.gossip.talking import HEARTBEAT
 from protocols.joining import overlay_of
 from protocols.rehearsing import SCRIPT, service_of
@@ -32,12 +33,15 @@ class Setting:
     seconds: int = 30
     jitter: float = 0.0  # of the delay of a link
     subscribe_every_ns: int = 1
+    bandwidth_bps: int = 0  # of each link; 0: unlimited
+    queue: int = 0  # messages that may wait in front of it; 0: unlimited
 
     def model(self, seed: int) -> Model:
         n = self.graph.number_of_nodes()
         links = sorted((min(edge), max(edge)) for edge in self.graph.edges)
         delay = [self.delay_ns if isinstance(self.delay_ns, int) else self.delay_ns[link] for link in links]
-        overlay = overlay_of(links, delay, jitter_ns=[int(self.jitter * each) for each in delay])
+        jitter = [int(self.jitter * each) for each in delay]
+        overlay = overlay_of(links, delay, jitter_ns=jitter, bandwidth_bps=self.bandwidth_bps)
         everybody = list(range(n))
         subscribed = {
             "type": SUBSCRIBE, "time": [1 + self.subscribe_every_ns * client for client in everybody],
@@ -50,7 +54,7 @@ class Setting:
         service = service_of("gossipsub", options=dict(self.options), sources=[source])
         return Model(
             "gossip", seed, self.seconds * SECOND, overlay, np.arange(n, dtype=np.int32), {"all": (0, n)}, [service],
-            drain_ns=20 * SECOND,
+            drain_ns=20 * SECOND, limits=NO_LIMITS._replace(messages=self.queue),
         )  # fmt: skip
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -11,6 +11,7 @@ from analysis.report.copies import copies, index
 from analysis.report.gather import Array, Gathered
 from analysis.report.places import Places, drawn_links
 from analysis.report.words import plain, share
+from brokers.errors import RunDamaged
 from brokers.faults import REASONS
 from topology.overlay import broker_label
 
@@ -20,16 +21,17 @@ _PLACES = 65_535
 def content(found: Gathered, where: Places, cases: list[dict[str, Any]]) -> tuple[dict[str, Any], Columns]:
     """Facts and columns of a run."""
     ids = _messages(found)
+    links = Links.of(found)
     columns = Columns()
-    _overlay(found, where, columns)
-    _counts(found, columns)
-    _hops(found, ids, columns)
-    _clients(found, ids, columns)
+    _overlay(found, where, links, columns)
+    _counts(found, links, columns)
+    _hops(found, ids, links, columns)
+    _clients(found, ids, links, columns)
     columns.add("message_entity", np.abs(ids) >> 32)
     columns.add("message_number", np.abs(ids) & 0xFFFFFFFF)
-    waste = _waste(found)
-    for name, counted in waste.items():
-        columns.add(name, counted.ravel())
+    on_links, at_brokers = _waste(found)
+    columns.add("waste_links", on_links[:, links.drawn].ravel())
+    columns.add("waste_brokers", at_brokers.ravel())
     network, span_us = found.network, found.span_ns / 1000
     facts = {
         "run": plain(found.run.path.name, 200),
@@ -71,19 +73,35 @@ def _messages(found: Gathered) -> Array:
     return ids[ids != -1]
 
 
-def _overlay(found: Gathered, where: Places, columns: Columns) -> None:
-    network = found.network
-    columns.add("link_from", network.source)
-    columns.add("link_to", network.target)
-    columns.add("link_delay", network.delay_ns // 1000)
-    columns.add("link_drawn", drawn_links(found.run, network))
+class Links(NamedTuple):
+    """Directed links in a page: those that there were, under numbers of its own."""
+
+    drawn: Array  # numbers in the trace
+    place: Array  # and back: in the page, -1 for those that are not in it, and for none, which is the last
+
+    @classmethod
+    def of(cls, found: Gathered) -> Links:
+        drawn = np.flatnonzero(drawn_links(found.run, found.network))
+        place = np.full(found.network.source.size + 1, -1, np.int64)
+        place[drawn] = np.arange(drawn.size)
+        return cls(drawn, place)
+
+
+def _overlay(found: Gathered, where: Places, links: Links, columns: Columns) -> None:
+    network, drawn = found.network, links.drawn
+    columns.add("link_from", network.source[drawn])
+    columns.add("link_to", network.target[drawn])
+    columns.add("link_delay", network.delay_ns[drawn] // 1000)
+    columns.add("link_latent", np.zeros(drawn.size) if network.latent is None else network.latent[drawn])
     for axis, name in enumerate(("place_x", "place_y")):
         columns.add(name, np.rint(np.clip(where.at[:, axis], 0, 1) * _PLACES).astype(np.int64))
     columns.add("place_order", where.order)
-    faults = found.rows("faults")
+    rows = found.rows("faults")
+    shown = (rows["link"] < 0) | (links.place[rows["link"]] >= 0)
+    faults = {name: column[shown] for name, column in rows.items()}
     columns.add("fault_what", faults["what"])
     columns.add("fault_broker", faults["broker"])
-    columns.add("fault_link", faults["link"])
+    columns.add("fault_link", links.place[faults["link"]])
     columns.add("fault_begin", _us(faults["begin_ns"]))
     columns.add("fault_end", _us(faults["end_ns"]))
 
@@ -93,21 +111,23 @@ def _us(time_ns: Array) -> Array:
     return np.where(time_ns < 0, -1, time_ns // 1000)
 
 
-def _counts(found: Gathered, columns: Columns) -> None:
+def _counts(found: Gathered, links: Links, columns: Columns) -> None:
     for name in ("on_links", "at_brokers", "entries"):
-        columns.add(name, found.counts.get(name, np.empty(0, np.int64)).ravel())
+        counted = found.counts.get(name, np.empty((0, links.place.size - 1, 0), np.int64))
+        columns.add(name, (counted[:, links.drawn] if name == "on_links" else counted).ravel())
 
 
-def _hops(found: Gathered, ids: Array, columns: Columns) -> None:
+def _hops(found: Gathered, ids: Array, links: Links, columns: Columns) -> None:
     """Events, message by message: what belongs together lies together, and takes less room."""
     rows = found.rows("hops")
     about = np.where(rows["cause"] != -1, rows["cause"], rows["body"])
     order = np.lexsort((rows["time_ns"], about))
-    links = found.network.source.size
-    time = rows["time_ns"] // 1000
+    time, over = rows["time_ns"] // 1000, links.place[rows["link"]]
+    if ((rows["link"] >= 0) & (over < 0)).any():
+        raise RunDamaged.at(found.run.path, "table 'hops' has a link that carried nothing, by table 'links'")
     columns.add("hop_time", time[order])
     columns.add("hop_wait", ((rows["finish_ns"] + 999) // 1000 - time)[order])
-    columns.add("hop_at", np.where(rows["link"] >= 0, rows["link"], links + rows["broker"])[order])
+    columns.add("hop_at", np.where(over >= 0, over, links.drawn.size + rows["broker"])[order])
     columns.add("hop_service", rows["service"][order])
     columns.add("hop_type", rows["type"][order])
     columns.add("hop_payload", found.carries(rows["body"])[order])
@@ -115,7 +135,7 @@ def _hops(found: Gathered, ids: Array, columns: Columns) -> None:
     columns.add("hop_body", index(ids, rows["body"])[order])
 
 
-def _clients(found: Gathered, ids: Array, columns: Columns) -> None:
+def _clients(found: Gathered, ids: Array, links: Links, columns: Columns) -> None:
     nodes = found.network.brokers
     sent, got, changes, lost = (found.rows(name) for name in ("publications", "deliveries", "changes", "losses"))
     columns.add("sent_message", index(ids, sent["publication"]))
@@ -134,7 +154,7 @@ def _clients(found: Gathered, ids: Array, columns: Columns) -> None:
     for name in ("issued", "settled", "revoked", "gone"):
         columns.add(f"change_{name}", _us(changes[f"{name}_ns"]))
     columns.add("lost_time", lost["time_ns"] // 1000)
-    columns.add("lost_link", lost["link"])
+    columns.add("lost_link", links.place[lost["link"]])
     columns.add("lost_service", lost["service"])
     columns.add("lost_reason", lost["reason"])
     columns.add("lost_message", index(ids, np.where(lost["body"] >= 0, lost["body"], lost["cause"])))
@@ -147,12 +167,15 @@ def _clients(found: Gathered, ids: Array, columns: Columns) -> None:
     columns.add("client_broker", brokers[first])
 
 
-def _waste(found: Gathered) -> dict[str, Array]:
-    """Copies that came for nothing, by service and link, and by service and broker that got them."""
-    on_links = np.zeros((found.services, found.network.source.size), np.int64)
-    at_brokers = np.zeros((found.services, found.network.brokers), np.int64)
+def _waste(found: Gathered) -> tuple[Array, Array]:
+    """Copies that came for nothing, by service, link and stretch of time; and by the broker that got them."""
+    on_links = np.zeros((found.services, found.network.source.size, found.stretches), np.int64)
+    at_brokers = np.zeros((found.services, found.network.brokers, found.stretches), np.int64)
     got = copies(found)
-    service, link, broker = (column[got.wasted] for column in (got.service, got.link, got.broker))
-    np.add.at(on_links, (service, link), 1)
-    np.add.at(at_brokers, (service, broker), 1)
-    return {"waste_links": on_links, "waste_brokers": at_brokers}
+    service, link, broker, time = (
+        column[got.wasted] for column in (got.service, got.link, got.broker, got.time_ns)
+    )  # fmt: skip
+    stretch = found.at(time, found.stretches)
+    np.add.at(on_links, (service, link, stretch), 1)
+    np.add.at(at_brokers, (service, broker, stretch), 1)
+    return on_links, at_brokers

@@ -13,10 +13,12 @@ import numpy as np
 from analysis.report.copies import copies
 from analysis.report.gather import LATENCY_BINS, STRETCHES, Array, Gathered
 from analysis.report.places import Places, places
+from analysis.report.scores import watched
 from analysis.report.svg import Axis, Line, Shade
 from analysis.report.words import number, plain, share, time
 from analysis.spark.graph import Network
 from analysis.ways.told import CUT, DOWN, SLOW
+from protocols.gossip.attacked import Series
 from topology.overlay import broker_label
 
 LINES, STACKED, HEAT, INTERVALS, MAP = "lines", "stacked", "heat", "intervals", "map"
@@ -198,6 +200,36 @@ def _queues(found: Gathered) -> Figure | None:
     ]
     said = "Sampled; a queue that fills and empties between two samples is not seen."
     return _over_time(found, "Events waiting in brokers' queues", Axis("events"), series, said, least(series))
+
+
+def _scores(found: Gathered) -> Figure | None:
+    series = [
+        Line(name, _points(each, each.median), _points(each, each.low), _points(each, each.high))
+        for name, each in _watched(found)
+    ]
+    if not series:
+        return None
+    said = "What honest brokers thought of their neighbours, by what those are: medians, and 5 to 95 %."
+    return _over_time(found, "Scores of neighbours", Axis("score"), series, said, least(series))
+
+
+def _meshes(found: Gathered) -> Figure | None:
+    series = [Line(name, _points(each, each.in_mesh)) for name, each in _watched(found)]
+    if not series:
+        return None
+    up = Axis("share of links", share, least=0.0, most=1.0)
+    return _over_time(found, "Whom honest meshes lead to", up, series, "Of all links in meshes.", least(series))
+
+
+def _watched(found: Gathered) -> list[tuple[str, Series]]:
+    """The series of all services with their names."""
+    names = names_of(found)
+    every = watched(found.run).items()
+    return [(f"{names[service]}, {plain(each.name)}", each) for service, series in every for each in series]
+
+
+def _points(series: Series, values: Any) -> list[tuple[float, float]]:
+    return list(zip((series.time_ns / 1e9).tolist(), values.tolist()))
 
 
 def _sampled(found: Gathered) -> tuple[list[float], Any]:
@@ -435,9 +467,11 @@ KINDS: dict[str, Kind] = {
     "tables": Kind("table entries per broker over time", ("samples",), _tables),
     "queues": Kind("events that wait in brokers' queues over time", ("samples",), _queues),
     "load": Kind("share of the time that brokers were at work, the busiest first", ("brokers",), _load),
+    "scores": Kind("scores of neighbours over time, where they were watched", ("scores",), _scores, joins=False),
+    "meshes": Kind("whom honest meshes lead to over time, where that was watched", ("scores",), _meshes, joins=False),
     "settling": Kind("share of changes in force within a time (CDF)", ("changes",), _settling),
     "waste": Kind("share of copies of publications that came for nothing, over time", _COPIES, _waste),
     "redundancy": Kind("how many copies of a publication brokers handled", _COPIES, _redundancy),
 }
 REPORTED = ("latency", "latency-tail", "deliveries", "ratio", "lost", "messages", "links", "tables", "queues", "load",
-            "settling")  # fmt: skip
+            "scores", "meshes", "settling")  # fmt: skip

@@ -17,6 +17,7 @@ from analysis.report.sampling import Sample
 from analysis.spark.graph import Network
 from analysis.spark.trace import Service, services_of
 from brokers.contract import MESSAGE
+from brokers.engine.linkrows import COLUMN
 from brokers.engine.parts import reading
 from brokers.engine.runfolder import RunFolder
 from brokers.engine.trace_schema import TABLES
@@ -160,13 +161,6 @@ def blocks(run: RunFolder, table: str, columns: Sequence[str]) -> Iterator[Rows]
     """A table in blocks of rows, every number of which is one that there can be."""
     import pyarrow.parquet as pq
 
-    limits = {
-        "service": (0, len(run.manifest["scenario"]["services"])),
-        "broker": (-1 if table == "faults" else 0, run.rows("brokers")),
-        "link": (-1, run.rows("links")),
-        "reason": (0, len(REASONS)),
-        "what": (0, _SORTS_OF_FAULTS),
-    }
     for part in run.parts(table):
         with reading(run.path, part), pq.ParquetFile(part) as file:
             for batch in file.iter_batches(_BLOCK, columns=list(columns)):
@@ -175,14 +169,27 @@ def blocks(run: RunFolder, table: str, columns: Sequence[str]) -> Iterator[Rows]
                         told = f"{part.relative_to(run.path)} has nothing in a row of column {name!r}"
                         raise RunDamaged.at(run.path, told)
                 rows = {name: batch.column(name).to_numpy(zero_copy_only=False).astype(np.int64) for name in columns}
-                for name, (least, limit) in limits.items():
-                    if name in rows and rows[name].size and not least <= rows[name].min() <= rows[name].max() < limit:
-                        raise RunDamaged.at(run.path, f"table {table!r} has a {name} that is none of {limit}")
-                for name in columns if rows[columns[0]].size else ():
-                    least, most = rows[name].min(), rows[name].max()
-                    if name.endswith("_ns") and not -_TIME_MOST < least <= most < _TIME_MOST:
-                        raise RunDamaged.at(run.path, f"table {table!r} has a time {name} that no run comes to")
-                yield rows
+                if run.link_rows is not None and COLUMN in rows:
+                    rows[COLUMN] = run.link_rows.rows(rows[COLUMN])
+                yield checked(run, table, rows)
+
+
+def checked(run: RunFolder, table: str, rows: Rows) -> Rows:
+    """Rows as they are; a number in them that there cannot be is damage."""
+    limits = {
+        "service": (0, len(run.manifest["scenario"]["services"])),
+        "broker": (-1 if table == "faults" else 0, run.rows("brokers")),
+        "link": (-1, run.rows("links")),
+        "reason": (0, len(REASONS)),
+        "what": (0, _SORTS_OF_FAULTS),
+    }
+    for name, (least, limit) in limits.items():
+        if name in rows and rows[name].size and not least <= rows[name].min() <= rows[name].max() < limit:
+            raise RunDamaged.at(run.path, f"table {table!r} has a {name} that is none of {limit}")
+    for name, column in rows.items():
+        if column.size and name.endswith("_ns") and not -_TIME_MOST < column.min() <= column.max() < _TIME_MOST:
+            raise RunDamaged.at(run.path, f"table {table!r} has a time {name} that no run comes to")
+    return rows
 
 
 def _kept(found: Gathered, table: str, chosen: Iterator[Rows]) -> None:
@@ -226,12 +233,12 @@ def _hops(found: Gathered) -> None:
             long = found.at(rows["time_ns"], many)
             _add(on_links, service[came], rows["link"][came], long[came])
             _add(at_brokers, service, rows["broker"], long)
-            yield _where(rows, _in_sample(found.sample, rows))
+            yield _where(rows, in_sample(found.sample, rows))
 
     _kept(found, "hops", chosen())
 
 
-def _in_sample(sample: Sample, rows: Rows) -> NDArray[np.bool_]:
+def in_sample(sample: Sample, rows: Rows) -> NDArray[np.bool_]:
     """Events of messages in the sample: of those that they carry, or that caused them; of neither, a share."""
     if sample.whole:
         return np.ones(rows["body"].size, np.bool_)
@@ -287,7 +294,7 @@ def _losses(found: Gathered) -> None:
         for rows in blocks(found.run, "losses", WANTED["losses"]):
             _add(lost, rows["service"], found.at(rows["time_ns"]))
             _add(reasons, rows["service"], rows["reason"])
-            kept = _where(rows, _in_sample(found.sample, rows))
+            kept = _where(rows, in_sample(found.sample, rows))
             yield {name: column[:left] for name, column in kept.items()}
             left = max(0, left - kept["link"].size)
 

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from os import PathLike
 from pathlib import Path
 
+from analysis.export.files import whole_file
 from analysis.report import many, one, two
 from analysis.report.picture import picture
 from analysis.report.sampling import HOPS_MOST
 from brokers.engine.runfolder import open_run
-from brokers.errors import EnvironmentProblem, InvalidInput
+from brokers.errors import InvalidInput
 from scenarios.many.carry import DESCRIPTION
 
 NAME = "report.html"
@@ -57,15 +57,6 @@ def report(
 
 def written(content: str | bytes, target: Path) -> Path:
     """The file appears whole or not at all."""
-    if target.is_dir():
-        raise InvalidInput(f"{target} is a folder; name a file, as in {target / NAME}")
-    unfinished = target.with_name(f"_tmp-{target.name}")
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        unfinished.unlink(missing_ok=True)
-        with open(unfinished, "xb") as file:
-            file.write(content.encode() if isinstance(content, str) else content)
-        os.replace(unfinished, target)
-    except OSError as error:
-        raise EnvironmentProblem(f"cannot write {target}: {error.strerror or error}") from None
+    with whole_file(target) as file:
+        file.write(content.encode() if isinstance(content, str) else content)
     return target

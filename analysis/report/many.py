@@ -6,15 +6,17 @@ from collections.abc import Sequence
 from html import escape
 from os import PathLike
 from pathlib import Path
+from typing import NamedTuple
 
 from analysis.report.charts import Chart, chart, command
 from analysis.report.figures import INTERVALS, Figure
 from analysis.report.page import figures, listed, page, paragraph, table
-from analysis.report.svg import Axis, Line
+from analysis.report.svg import Axis, Line, grid
 from analysis.report.words import number, plain
 from scenarios.many.compare import Comparison, Row, Section, compare
 from scenarios.many.metrics import sort_of
 from scenarios.many.student import Estimate
+from scenarios.many.sweep import short_names, value_text
 
 _HOW = {"paired": "paired over seeds", "welch": "by Welch"}
 _VARIANTS_MOST = 40
@@ -57,7 +59,11 @@ def _points(found: Comparison) -> str:
 
 def _section(found: Comparison, section: Section, paths: Sequence[str | PathLike[str]]) -> str:
     same = [row for row in section.rows if row.same]
-    charts = [each for row in section.rows if not row.same for each in _row(found, section, row, paths)]
+    axes = axes_of(found)
+    charts = [
+        each for row in section.rows if not row.same
+        for each in (*([_grid(found, row, axes)] if axes else []), *_row(found, section, row, paths))
+    ]  # fmt: skip
     parts = [figures(charts, small=True)]
     if same:
         told = ", ".join(f"{plain(row.metric)} {number(row.estimates[0].mean)}" for row in same if row.estimates[0])
@@ -120,6 +126,41 @@ def _interval(at: int, label: str, each: Estimate, runs: int) -> Line:
     half = each.half_width
     low, high = ([] if half is None else [(float(at), each.mean + sign * half)] for sign in (-1, 1))
     return Line(label, [(float(at), each.mean)], low, high, runs)
+
+
+class Varied(NamedTuple):
+    """What varies, and what each variant has of it."""
+
+    name: str
+    values: list[str]
+    of: list[int]  # by variant
+
+
+def axes_of(found: Comparison) -> tuple[Varied, Varied] | None:
+    """The two things that vary where they are two, each with two values or more; else there is no grid."""
+    paths = list(dict.fromkeys(path for variant in found.variants for path in variant))
+    if len(paths) != 2 or len(found.variants) > _VARIANTS_MOST:
+        return None
+    axes = []
+    for path, name in zip(paths, short_names(paths)):
+        texts = [value_text(variant[path]) if path in variant else "–" for variant in found.variants]
+        values = list(dict.fromkeys(texts))
+        axes.append(Varied(plain(name), [plain(each, 40) for each in values], [values.index(each) for each in texts]))
+    down, across = sorted(axes, key=lambda axis: -len(axis.values))
+    return (down, across) if len(across.values) > 1 else None
+
+
+def _grid(found: Comparison, row: Row, axes: tuple[Varied, Varied]) -> Chart:
+    down, across = axes
+    values = [each.mean for each in row.estimates if each is not None]
+    low, span = min(values), (max(values) - min(values)) or 1.0
+    cells = {
+        (down.of[at], across.of[at]): (number(each.mean), (each.mean - low) / span)
+        for at, each in enumerate(row.estimates) if each is not None
+    }  # fmt: skip
+    name = f"{plain(row.metric)} ({_unit(row.metric)})"
+    svg = grid(name, (down.name, down.values), (across.name, across.values), cells)
+    return Chart(svg, "Means over seeds; the stronger the colour, the more.")
 
 
 def _unit(metric: str) -> str:

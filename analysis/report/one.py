@@ -148,10 +148,10 @@ def _explained_map(found: Gathered, where: Places) -> str:
         "link's delay. Crosses and dashes are what fails, small crosses messages that were lost.",
         "A message that is chosen below lights up its way, a change its spreading.",
         "A copy of a publication came for nothing if its broker had handled one before, or neither delivered it nor "
-        "sent it on; that is counted over the whole run.",
+        "sent it on.",
     ]  # fmt: skip
     if found.network.has_latent:
-        said.append("Links that could have arisen and never carried anything are not drawn.")
+        said.append("Links that arise at times are drawn while they carry something, others of them not at all.")
     if not found.sample.whole:
         said.append(f"Messages under way and waste are of {share(found.sample.share)} of all messages.")
     return f"<details><summary>How to read it</summary>{listed(said)}</details>"

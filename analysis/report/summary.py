@@ -9,6 +9,7 @@ import numpy as np
 
 from analysis.report.gather import Gathered
 from analysis.report.words import number, plain, share, time
+from brokers.engine.runfolder import RunFolder
 from brokers.faults import REASONS
 from brokers.verdicts import FINDINGS, words
 from scenarios.many.expect import judge, parse
@@ -30,7 +31,7 @@ def summary(found: Gathered) -> dict[str, Any]:
         "title": plain(manifest["scenario"].get("title", ""), 400),
         "verdict": NOT_AUDITED if audit is None else audit["verdict"],
         "verdicts": _verdicts(audit),
-        "expected": expected(found, audit),
+        "expected": expected(found.run, audit),
         "services": [_service(found, at, audit) for at in range(found.services)],
         "network": {key: number(value) for key, value in manifest["engine"]["metrics"]["network"].items()},
         "scenario": _scenario(found),
@@ -46,11 +47,11 @@ def _verdicts(audit: dict[str, Any] | None) -> list[dict[str, str]]:
     ]
 
 
-def expected(found: Gathered, audit: dict[str, Any] | None) -> list[dict[str, Any]]:
+def expected(run: RunFolder, audit: dict[str, Any] | None) -> list[dict[str, Any]]:
     """Each expectation of the scenario beside what was measured."""
-    texts = found.run.manifest["scenario"].get("expect", [])
+    texts = run.manifest["scenario"].get("expect", [])
     told = []
-    for text, judged in zip(texts, judge(texts, found.run)):
+    for text, judged in zip(texts, judge(texts, run)):
         unasked = parse(text).audits and audit is None
         told.append(
             {
@@ -62,13 +63,13 @@ def expected(found: Gathered, audit: dict[str, Any] | None) -> list[dict[str, An
     return told
 
 
-def _service(found: Gathered, at: int, audit: dict[str, Any] | None) -> dict[str, Any]:
-    section = found.run.manifest["scenario"]["services"][at]
-    measured = found.run.manifest["engine"]["metrics"]["services"].get(section["name"], {})
+def service_figures(run: RunFolder, at: int, audit: dict[str, Any] | None) -> dict[str, str]:
+    """What the manifest and the audit say of a service."""
+    section = run.manifest["scenario"]["services"][at]
+    measured = run.manifest["engine"]["metrics"]["services"].get(section["name"], {})
     latency = measured.get("latency", {})
     judged = {each["service"]: each for each in (audit or {"services": []})["services"]}.get(section["name"])
-    counts = found.counts
-    row = {
+    return {
         "name": plain(section["name"]),
         "kind": plain(section["kind"]),
         "protocol": plain(section["protocol"]),
@@ -77,6 +78,10 @@ def _service(found: Gathered, at: int, audit: dict[str, Any] | None) -> dict[str
         **{f"{name} (ms)": number(latency.get(f"{name}_ms")) for name in ("p50", "p99", "max")},
         "verdict": NOT_AUDITED if judged is None else judged["verdict"],
     }
+
+
+def _service(found: Gathered, at: int, audit: dict[str, Any] | None) -> dict[str, Any]:
+    row, counts = service_figures(found.run, at, audit), found.counts
     if "carried" in counts:
         row["messages with publications"] = number(int(counts["carried"][at].sum()))
         row["other messages"] = number(int(counts["other"][at].sum()))

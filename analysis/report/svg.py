@@ -6,7 +6,7 @@ Every text is escaped here and nowhere else. A chart has a title and a descripti
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from html import escape
 from typing import NamedTuple
 
@@ -203,6 +203,26 @@ def intervals(name: str, label: str, rows: Sequence[Interval], first: int | None
         parts.append(tag("g", f"<title>{escape(said)}</title>{bar}{dot}"))
     parts.append(text(width - 10, bottom + 28, label, "end", "dim"))
     return document(name, "", parts, width, bottom + 34)
+
+
+def grid(
+    name: str, down: tuple[str, Sequence[str]], across: tuple[str, Sequence[str]],
+    cells: Mapping[tuple[int, int], tuple[str, float]],
+) -> str:  # fmt: skip
+    """Values of two axes, each with its values: a cell has a text, and a colour by how large it is, from 0 to 1."""
+    left, step, row_height, top = 24.0 + 6.4 * max(len(shorter(each)) for each in down[1]), 118.0, 24.0, 54.0
+    width, height = max(left + step * len(across[1]) + 8, 300.0), top + row_height * len(down[1]) + 12
+    axes = f"{shorter(down[0])} down, {shorter(across[0])} across"
+    parts = [text(8, 14, name, class_="title"), text(8, 32, axes, class_="dim")]
+    parts += [text(left + step * at, top - 4, shorter(each, 16)) for at, each in enumerate(across[1])]
+    parts += [text(8, top + row_height * at + 16, shorter(each)) for at, each in enumerate(down[1])]
+    for (row, column), (said, part) in sorted(cells.items()):
+        x, y = left + step * column, top + row_height * row
+        level = min(_CLASSES - 1, max(0, int(part * _CLASSES)))
+        swatch = tag("rect", class_=f"q{level}", x=f"{x:.1f}", y=f"{y + 4:.1f}", width=14, height=14)
+        title = f"<title>{escape(f'{down[1][row]}, {across[1][column]}: {said}')}</title>"
+        parts.append(tag("g", title + swatch + text(x + 20, y + 16, said)))
+    return document(name, "", parts, width, height)
 
 
 def shorter(name: str, most: int = 24) -> str:

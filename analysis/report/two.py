@@ -5,25 +5,32 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from html import escape
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from analysis.report.cases import EVENTS_MOST
 from analysis.report.charts import Chart, chart, command
 from analysis.report.figures import KINDS, METRICS_OF_MAPS, Drawn, Figure, column_of, map_figure
-from analysis.report.gather import Gathered, gather, span_of
+from analysis.report.gather import Array, Gathered, gather, span_of
 from analysis.report.joining import Group, joined
+from analysis.report.maps import difference_map
 from analysis.report.page import badge, dictionary, figures, listed, page, paragraph, table
 from analysis.report.places import Places, places
 from analysis.report.summary import NOT_AUDITED, name_of, summary
-from analysis.report.words import plain
+from analysis.report.words import plain, time
+from analysis.spark.explain import explain
 from analysis.spark.graph import Network
 from brokers.engine.runfolder import RunFolder
+from brokers.errors import InvalidInput
+from brokers.naming import message_name
 from scenarios.many.diff import RunDifference, diff
 from scenarios.many.metrics import number_text
 from scenarios.many.sweep import value_text
 
 _ROWS_MOST = 300
+_PERIODS, _SMALL_MOST, _SMALL_PX = 6, 400, 380.0  # of maps over time: how many, brokers, and how wide
+_WAYS_MOST = 4  # of each run
 _KINDS = ("latency", "latency-tail", "deliveries", "payload", "control")
 _BROKER = re.compile(r"\bbroker (\d+)\b")
 
@@ -39,6 +46,9 @@ def report_of(runs: Sequence[RunFolder], *, trust: bool = False) -> str:
     maps = _maps(found, differ, labels, trust)
     if maps:
         sections.append(("maps", "Where they differ", maps))
+    ways = ways_of(runs, trust)
+    if ways:
+        sections.append(("ways", "Ways that differ", _ways(ways)))
     pictures = _charts(found, labels)
     if pictures:
         sections.append(("charts", "Side by side", figures(pictures)))
@@ -114,7 +124,69 @@ def _maps(found: Sequence[Gathered], differ: RunDifference, labels: Sequence[str
     for metric in METRICS_OF_MAPS:
         made = difference(found, where, metric, broker_of(differ, a.brokers))
         charts.append(chart(made, command([each.run.path for each in found], "map", metric=metric)))
-    return paragraph(where.how, "dim") + figures(charts)
+    return paragraph(where.how, "dim") + figures(charts) + _over_time(found, where)
+
+
+def _over_time(found: Sequence[Gathered], where: Places) -> str:
+    """The same by stretches of time, for overlays that are small enough to be drawn several times."""
+    network = found[0].network
+    if network.brokers > _SMALL_MOST or not all("on_links" in each.counts for each in found):
+        return ""
+    links, brokers = (_by_period(found, name) for name in ("on_links", "at_brokers"))
+    width_ns = found[0].span_ns / _PERIODS
+    charts = []
+    for at in range(_PERIODS):
+        name = f"{time(at * width_ns)} to {time((at + 1) * width_ns)}"
+        svg = difference_map(f"B less A: messages, {name}", where, network, links[at], brokers[at], size=_SMALL_PX)
+        said = f"{int(links[at].sum()):+,} messages over links in B, {int(np.abs(links[at]).sum()):,} more or fewer."
+        charts.append(Chart(svg, said))
+    return f"<h3>Over time</h3>{figures(charts, small=True)}"
+
+
+def _by_period(found: Sequence[Gathered], name: str) -> Array:
+    """B less A of all services, by period and place."""
+    change = found[1].counts[name].sum(0) - found[0].counts[name].sum(0)
+    parts = np.array_split(np.arange(change.shape[1]), _PERIODS)
+    return np.stack([change[:, part].sum(1) for part in parts])
+
+
+# ---- ways ------------------------------------------------------------------------------------------------
+
+
+class Parted(NamedTuple):
+    """A message that a client got in one of the runs only, and where its ways part."""
+
+    message: str
+    client: int
+    only_in: str
+    said: list[str]
+
+
+def ways_of(runs: Sequence[RunFolder], trust: bool) -> list[Parted]:
+    """Of the first few deliveries that one run has alone; none where the runs are not of the same case."""
+    if any("hops" not in run.tables() or run.rows("hops") > EVENTS_MOST for run in runs):
+        return []
+    keys = ["publication", "client"]
+    rows = [run.read("deliveries", keys).group_by(keys).aggregate([]) for run in runs]
+    nodes = runs[0].rows("brokers")
+    found = []
+    for only_in, mine, other in (("A", *rows), ("B", *reversed(rows))):
+        alone = mine.join(other, keys, join_type="left anti").sort_by([(key, "ascending") for key in keys])
+        for row in alone.slice(0, _WAYS_MOST).to_pylist():
+            name, client = message_name(row["publication"], nodes), row["client"] - nodes
+            try:
+                told = explain(runs[0].path, name, client, beside=runs[1].path, trust=trust)
+            except InvalidInput:
+                continue  # of another case, or of a kind of which ways are not told beside one another
+            found.append(Parted(name, client, only_in, told["beside"]["said"]))
+    return found
+
+
+def _ways(ways: Sequence[Parted]) -> str:
+    rows = [[each.message, str(each.client), each.only_in, plain(" ".join(each.said), 1000)] for each in ways]
+    heads = ("message", "client", "got it in", "where its ways part: here is A, there B")
+    more = "The first few of each run; all others: brokerlab explain A MESSAGE --client N --beside B."
+    return table("Deliveries of one run alone", heads, rows) + paragraph(more, "dim")
 
 
 def broker_of(differ: RunDifference, brokers: int) -> int:

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from analysis.spark import manners, outages, sessions, stood
+from analysis.spark import audit_text, manners, outages, sessions, stood
 from analysis.spark.compared import Compared, compare, excused_of, few
 from analysis.spark.comparing import SAMPLE_STEPS, Judged
 from analysis.spark.heeded import Heeded
@@ -52,7 +52,7 @@ from brokers.contract import NEVER, Guarantees
 from brokers.faults import AWAY
 from brokers.naming import message_name
 from brokers.padded import Padded
-from brokers.promises import RELIABLE, Excused
+from brokers.promises import RELIABLE, Excused, healing
 from brokers.verdicts import (
     EXIT_CODES,
     FINDINGS,
@@ -113,6 +113,7 @@ class ServiceAudit:
     sessions: dict[str, int] | None = None  # what was owed to clients over several stays; None: not asked
     budget: dict[str, Any] | None = None  # how often publications went over links again, or for nobody; None: not asked
     quiet: dict[str, int] | None = None  # how long it went on after clients and faults; None: not asked
+    heals: dict[str, int] | None = None  # what came of publications once all was owed again; None: not asked
     leaks: dict[str, int] | None = None  # what brokers know where nothing stands any more; None: something does
     missed: Finding = field(default_factory=lambda: Finding(True))
     unwanted: Finding = field(default_factory=lambda: Finding(True))
@@ -126,7 +127,7 @@ class ServiceAudit:
         if self.unable:
             return Judgement(UNKNOWN, self.unable, "not audited")
         counts = {name: getattr(self, name).count for name in FINDINGS}
-        over = over_budget(self.budget["twice"] or 0, self.budget["waste"] or 0) if self.budget else ""
+        over = over_budget(*(self.budget[sort] or 0 for sort in ("twice", "waste", "bytes"))) if self.budget else ""
         return judgement(Guarantees(**self.guarantees), counts, self.forced, self.free, self.deliveries, over)
 
     @property
@@ -145,7 +146,7 @@ class ServiceAudit:
         return {**data, "verdict": self.verdict, "reason": self.reason}
 
 
-@dataclass
+@dataclass(repr=False)
 class Audit:
     """What the audit says of a run."""
 
@@ -168,6 +169,14 @@ class Audit:
             "run": self.run, "digest": self.digest, "verdict": self.verdict,
             "services": [service.as_data() for service in self.services],
         }  # fmt: skip
+
+    def __repr__(self) -> str:
+        return audit_text.text(self)
+
+    def _repr_html_(self) -> str:
+        from analysis.frames.showing import audit_html
+
+        return audit_html(self.as_data())
 
 
 def audit(
@@ -246,6 +255,7 @@ def _audited(trace: Trace, sample: int | None, rows: int) -> list[ServiceAudit]:
             pass
         for number, each in compared.result().items():
             _told(found[number], each, trace.network.brokers)
+            found[number].heals = manners.heals(trace, trace.services[number], each)
             if each.shares:
                 _recovered(trace, trace.services[number], found[number], each)
             if trace.has("hops"):
@@ -315,7 +325,8 @@ def _compared(
         owed, frugal = service.guarantees(trace.network), manners.frugal(trace, service)
         lasts = owed.under_faults == RELIABLE and found[service.number].losses > 0
         excuse = excused_of(trace, service)
-        judged[service.number] = Judged(matcher, steps, heeds, *excuse, owed.within_ns, lasts, frugal)
+        healed_ns = healing(owed, service.faults(), excuse.again_ns).from_ns
+        judged[service.number] = Judged(matcher, steps, heeds, *excuse, owed.within_ns, lasts, frugal, healed_ns)
         if changes is None:
             known = _standing(trace, service, heeds, keep).versions()
             versions[service.number] = known.filter(known["operation"].isin(sorted(matcher.operations)))

@@ -55,15 +55,27 @@ def text(found: Audit) -> str:
 
 def _manners(service: ServiceAudit) -> Iterator[str]:
     """How it behaved beside what it delivered."""
-    budget = {} if service.budget is None else {sort: service.budget[sort] for sort in _CROSSED}
-    if told := [f"{count:,} {_CROSSED[sort]}" for sort, count in budget.items() if count is not None]:
+    budget = service.budget or {}
+    counts = {_CROSSED[sort]: budget.get(sort) for sort in _CROSSED}
+    if told := [f"{count:,} {where}" for where, count in counts.items() if count is not None]:
         yield f"budget: {', '.join(told)}"
+    if budget.get("bytes"):
+        yield f"{budget['bytes']:,} links carried more bytes than there was to tell"
     if service.quiet is not None:
         late = f", {service.quiet['late']:,} events later than 9 s" if service.quiet["late"] else ""
         yield f"quiet: {service.quiet['after_ns'] / 1e9:.3g} s after clients and faults{late}"
+    if service.heals is not None:
+        yield f"heals: {_healed(service.heals)}"
     if service.leaks is not None:
         entries, brokers = service.leaks["entries"], service.leaks["brokers"]
         yield f"leaks: {f'{entries:,} entries at {brokers:,} brokers' if entries else 'nothing'}"
+
+
+def _healed(heals: dict[str, int]) -> str:
+    """What came of publications once all was owed again."""
+    wrong = [f"{heals[name]:,} {name}" for name in ("missed", "unwanted") if heals[name]]
+    after = f"decisions forced since {heals['from_ns'] / 1e9:.3g} s"
+    return f"{', '.join(wrong) or 'nothing wrong'} of {heals['forced']:,} {after}"
 
 
 def _crossing(example: dict[str, Any]) -> str:

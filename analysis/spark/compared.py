@@ -36,6 +36,7 @@ class Compared:
     examples: dict[str, list[dict[str, int]]] = field(default_factory=lambda: {name: [] for name in _MEASURED})
     crossed: dict[str, int] = field(default_factory=dict)  # of links: "twice" and "waste", where that was asked
     links: dict[str, list[dict[str, int]]] = field(default_factory=lambda: {"twice": [], "waste": []})
+    healed: dict[str, int] = field(default_factory=dict)  # of what was published since all is owed again after faults
     last_ns: int = -1  # when the last message or timer was handled
     late: int = 0  # of them, long after anybody did anything
 
@@ -188,6 +189,10 @@ def _put_together(blocks: Iterable[Any], services: Iterable[Service], examples: 
                     crossed[sort] = crossed.get(sort, 0) + count
         elif name in ("twice", "waste"):
             found[int(number)].links[name] += rows
+        elif name == "healed":
+            for row in rows:
+                healed = found[int(number)].healed
+                healed.update({each: healed.get(each, 0) + count for each, count in row.items()})
         elif name == "share":
             found[int(number)].shares += rows
         elif number:

@@ -58,6 +58,7 @@ class Judged:
     within_ns: int = 1 << 62  # of what is handled so long after it was sent, or longer, no miss is held against it
     lasts: bool = False  # whether what was lost is sent again, however long that takes
     frugal: bool = False  # whether a publication goes over a link only if somebody behind may get it
+    healed_ns: int = 1 << 62  # from then on all is owed again after faults
 
     def forgotten(self, time_ns: Array, end_ns: Array) -> Array:
         """Of what is sent and handled then, about what nothing is owed: a broker may have known nothing meanwhile."""
@@ -250,6 +251,8 @@ class Comparing:
             found["late_missed"] = _late(found, publications, judged.within_ns)
             if judged.counts_copies:
                 _several(found, publications, _doubled_of(service, twice))
+            if judged.healed_ns < self.never_ns:
+                yield block_of(f"healed {service}", 0, _since(found, publications, judged.healed_ns))
             yield from self._told(service, totals, found, publications)
         yield block_of("compared", 0, {"service": [service], **{name: [count] for name, count in totals.items()}})
         if judged.frugal:
@@ -320,6 +323,12 @@ class Comparing:
 def _doubled_of(service: int, twice: Columns) -> Array:
     """The publications of a service of which a link doubled a copy."""
     return twice["body"][twice["service"] == service] if twice else np.empty(0, np.int64)
+
+
+def _since(found: Columns, publications: Publications, healed_ns: int) -> Columns:
+    """How many decisions about what was published then or later were forced, missed or unwanted."""
+    late = np.isin(found["publication"], publications.publication[publications.time_ns >= healed_ns])
+    return {name: np.array([np.count_nonzero(found[name] & late)]) for name in ("forced", "missed", "unwanted")}
 
 
 def _free(found: Columns, publications: Publications) -> None:

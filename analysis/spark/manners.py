@@ -1,10 +1,13 @@
 """How a protocol behaved beside what it delivered: judges of the hunt that can be asked of one run.
 
-    budget   publications that went over a directed link again, or over one behind which nobody may get them
+    budget   publications that went over a directed link again, or over one behind which nobody may get them; links that
+             carried more bytes than there was to tell
     quiet    for how long it went on after clients and faults had done their last
     leaks    what brokers still know where nothing of what clients began stands any more
+    heals    what came of publications once all that failed was over, and made good where that takes its time
 
-The first two need the hops. What went over links is looked through in the pass of the audit (`crossings`).
+The first two need the hops, the last a rule with a matcher. What went over links is looked through in the pass of the
+audit (`crossings`).
 """
 
 from __future__ import annotations
@@ -14,9 +17,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from analysis.spark.compared import excused_of
+from analysis.spark.crossings import MESSAGE
 from analysis.spark.passes import pieces_of
 from brokers.contract import NEVER
 from brokers.naming import message_name
+from brokers.promises import healing
+from protocols import heavy
 
 if TYPE_CHECKING:
     from analysis.spark.compared import Compared
@@ -42,7 +48,42 @@ def budget(trace: Trace, service: Service, found: Compared) -> dict[str, Any] | 
     asked = {"twice": not resends, "waste": "waste" in found.crossed}
     counts = {sort: found.crossed.get(sort, 0) if ask else None for sort, ask in asked.items()}
     examples = {sort: [_crossing(trace, row) for row in found.links[sort]] for sort, ask in asked.items() if ask}
-    return {**counts, "examples": examples}
+    return {**counts, "bytes": _too_heavy(trace, service), "examples": examples}
+
+
+def _too_heavy(trace: Trace, service: Service) -> int | None:
+    """How many links carried more bytes than they may; None where nobody can tell whose they were."""
+    run, kind = trace.run, service.kind
+    if len(trace.services) > 1 or not heavy.asked(kind) or _hands_over(trace, service):
+        return None
+    links = {name: run.read("links", [name])[name].to_numpy() for name in ("link", "messages", "bytes")}
+    sizes, operations, clients = _said(trace)
+    said = heavy.said_bytes(kind, sizes["size_bytes"], *operations)
+    order = np.argsort(sizes["publication"])
+    publication, size = sizes["publication"][order], sizes["size_bytes"][order]
+    published, weight = np.zeros(links["link"].size, np.int64), np.zeros(links["link"].size, np.int64)
+    for piece in pieces_of("hops", map(str, run.parts("hops")), ("kind", "link", "type", "body")):
+        rows = piece.read()
+        came = (rows["kind"] == MESSAGE) & (rows["link"] >= 0) & np.isin(rows["type"], sorted(kind.publications))
+        at = np.minimum(np.searchsorted(publication, rows["body"][came]), max(publication.size - 1, 0))
+        known = publication[at] == rows["body"][came] if publication.size else np.zeros(at.size, np.bool_)
+        over = np.searchsorted(links["link"], rows["link"][came][known])
+        np.add.at(published, over, 1)
+        np.add.at(weight, over, size[at[known]])
+    carried = heavy.Carried(links["messages"], links["bytes"], published, weight)
+    return int((heavy.too_heavy(carried, said, trace.network.brokers + clients) > 0).sum())
+
+
+def _said(trace: Trace) -> tuple[dict[str, Any], tuple[Any, Any], int]:
+    """Publications with their sizes, operations and values of changes, and how many clients said anything."""
+    run = trace.run
+    names = {"publications": ["publication", "size_bytes", "client"], "changes": ["operation", "values", "client"]}
+    tables = {name: run.read(name, columns) for name, columns in names.items()}
+    sizes = {name: tables["publications"][name].to_numpy().astype(np.int64) for name in ("publication", "size_bytes")}
+    changes = tables["changes"]
+    clients = np.unique(np.concatenate([tables[name]["client"].to_numpy() for name in names]))
+    values = changes["values"].to_numpy(zero_copy_only=False)
+    return sizes, (changes["operation"].to_numpy(), values), int(clients.size)
 
 
 def _hands_over(trace: Trace, service: Service) -> bool:
@@ -74,6 +115,12 @@ def acted_ns(trace: Trace) -> dict[int, int]:
 def quiet(found: Compared, acted: int) -> dict[str, int] | None:
     """How long after that the last message or timer was handled, and how many long after; None where none was."""
     return None if found.last_ns < 0 else {"after_ns": max(0, found.last_ns - max(acted, 0)), "late": found.late}
+
+
+def heals(trace: Trace, service: Service, found: Compared) -> dict[str, int] | None:
+    """From when on all was owed again after faults, and of what was published then how much was decided and missed."""
+    from_ns = healing(service.guarantees(trace.network), service.faults(), excused_of(trace, service).again_ns).from_ns
+    return None if from_ns >= NEVER or not found.healed else {"from_ns": from_ns, **found.healed}
 
 
 def leaks(trace: Trace, service: Service) -> dict[str, int] | None:

@@ -20,6 +20,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,7 @@ import pyarrow.parquet as pq
 
 from analysis.spark import depths
 from analysis.spark.depths import Array, Moments, begins, links_from
+from brokers.engine.linkrows import COLUMN, link_rows
 
 Columns = dict[str, Array]
 Blocks = Iterator[tuple[str, int, Columns]]  # of what, for which task, rows
@@ -66,7 +68,9 @@ class Piece:
     def rows(self) -> pa.Table:
         """As Arrow has them, for what is no number."""
         with pq.ParquetFile(self.path) as part:
-            return part.read_row_groups(self.groups, self.columns, use_threads=False)
+            found = part.read_row_groups(self.groups, self.columns, use_threads=False)
+        other = link_rows(Path(self.path).parents[2]) if COLUMN in self.columns else None
+        return found if other is None else other.renamed(found)
 
 
 def pieces_of(table: str, paths: Iterable[str], columns: tuple[str, ...] | None = None) -> list[Piece]:

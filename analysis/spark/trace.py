@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from analysis.spark.graph import Network
 from analysis.spark.outages import outages
 from brokers.contract import NEVER, Guarantees, Kind
+from brokers.engine.linkrows import COLUMN
 from brokers.engine.manifest import refuse_links
 from brokers.engine.runfolder import RunFolder, open_run
 from brokers.engine.trace_schema import TABLES
@@ -32,7 +33,9 @@ from scenarios.many.metrics import stood_for
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-FAULTS = ("what", "broker", "link", "begin_ns", "end_ns", "state", "delay_ns", "twice")  # what promises depend on
+FAULTS = (  # what promises depend on
+    "what", "broker", "link", "begin_ns", "end_ns", "state", "delay_ns", "loss", "twice", "begins",
+)  # fmt: skip
 ANALYSIS = "analysis"  # the folder beside the tables, for what is computed from them
 
 
@@ -155,7 +158,20 @@ class Trace:
     def table(self, name: str) -> DataFrame:
         """A table of the trace."""
         parts = [glob_safe(path) for path in self.run.parts(name)]
-        return self.once(f"table {name}", lambda: undivided(self.spark.read.parquet(*parts)))
+        return self.once(f"table {name}", lambda: self._by_rows(undivided(self.spark.read.parquet(*parts))))
+
+    def _by_rows(self, frame: DataFrame) -> DataFrame:
+        """With links called by their rows."""
+        from pyspark.sql import functions as F
+
+        other = self.run.link_rows
+        if other is None or COLUMN not in frame.columns:
+            return frame
+        pairs = zip(other.number.tolist(), other.row.tolist())
+        called = self.spark.createDataFrame(list(pairs), f"{COLUMN} int, link_row int")
+        row = F.coalesce("link_row", COLUMN).alias(COLUMN)
+        columns = [row if column == COLUMN else F.col(column) for column in frame.columns]
+        return frame.join(F.broadcast(called), COLUMN, "left").select(*columns)
 
     def once(self, name: str, make: Callable[[], DataFrame]) -> DataFrame:
         """What is the same for all services, made for the first that asks."""

@@ -46,7 +46,8 @@ def explained(judge: str, told: str, kept: Path, folder: Path, scenario: Mapping
     write_svg(drawn, folder / "diagram.svg")
     if about is None:
         run_told = opened(kept)
-        left = staying(Told.of_run(run_told, services_of(run_told, trust=True)[0])) if judge == "leaks" else []
+        asked = judge in ("leaks", "heals")
+        left = staying(Told.of_run(run_told, services_of(run_told, trust=True)[0])) if asked else []
         if left:
             (folder / "explanation.txt").write_text("\n".join(left) + "\n", "utf-8")
         return left

@@ -333,7 +333,8 @@ def rows_of(run: RunFolder, table: str, equal: Mapping[str, Any]) -> list[Row]:
         return []
     found: list[Row] = []
     for part in run.parts(table):
-        found += read_part(run.path, part, filters=_filters(equal) or None).to_pylist()
+        rows = read_part(run.path, part, filters=_filters(equal) or None)
+        found += (rows if run.link_rows is None else run.link_rows.renamed(rows)).to_pylist()
     limits = {"service": len(run.manifest["scenario"]["services"]), "broker": run.rows("brokers")}
     for name, limit in {**limits, "link": run.rows("links")}.items():
         least = -1 if name == "link" or table == "faults" else 0

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from brokers.arising import OpeningNode
+from brokers.attackers import AttackSpec
 from brokers.columns import BadState, Column, check_columns, taken_over
 from brokers.contract import (
     FAULT,
@@ -41,8 +42,16 @@ RUN_FROM = 16  # messages in a stretch from which `on_run` is called
 class PlainAdaptor(ShardProtocol):
     """A shard of brokers that are objects; with `server_only` the server, which passes over all that is not its own."""
 
-    def __init__(self, env: ShardEnv, protocol: Any, runs: bool = True, server_only: bool = False) -> None:
+    def __init__(
+        self,
+        env: ShardEnv,
+        protocol: Any,
+        runs: bool = True,
+        server_only: bool = False,
+        attackers: Sequence[AttackSpec] = (),
+    ) -> None:
         super().__init__(env)
+        self._attackers = {broker: each.made() for each in attackers for broker in each.brokers}
         self.kind = protocol.kind  # type: ignore[misc]
         self.protocol = protocol
         self.home = TableHome(env)
@@ -63,7 +72,7 @@ class PlainAdaptor(ShardProtocol):
 
     def _broker(self, broker: int, stored: Store | None = None) -> Any:
         """A broker that knows nothing but what is stored, or the server."""
-        made = self.protocol.server if broker == self.env.server else self.protocol
+        made = self.protocol.server if broker == self.env.server else self._attackers.get(broker, self.protocol)
         if made is None:
             raise ProtocolFault(f"{self.protocol.__name__} names no class for its server; set `server`")
         node = self._node(broker)
@@ -81,6 +90,8 @@ class PlainAdaptor(ShardProtocol):
         shortest = np.full(self.env.brokers, NEVER, np.int64)
         for b, broker in self.brokers.items():
             shortest[b] = broker.timer_min_ns
+        if self._opening and self.env.latent.told is not None:
+            shortest[list(self.brokers)] = np.minimum(shortest[list(self.brokers)], self.env.latent.told.shortest_ns)
         declared = {broker.timer_min_ns for b, broker in self.brokers.items() if b != self.env.server}
         if len(declared) > 1:
             # Else whether a timer is too short would depend on which brokers share a shard.
@@ -311,7 +322,8 @@ def _load_opened(node: Node, links: Any) -> None:
         if links:
             raise BadState("it has opened links, and there are none to open")
         return
-    if not set(links) <= set(node.latent) or len(set(links)) < len(links):
+    opened = links[::2]
+    if len(links) % 2 or not all(link in node.latent for link in opened) or len(set(opened)) < len(opened):
         raise BadState("it has opened links that are not latent, or one twice")
     node.load_opened(links)
 

@@ -27,7 +27,7 @@ from brokers.engine.layout import (
     W_WORD,
 )
 from brokers.engine.rings import grow
-from brokers.engine.settle import OK, hand_out, put_under_way
+from brokers.engine.settle import OK, hand_out, listed, put_under_way, ring_over
 from brokers.out import SAME, TYPE_MAX
 from brokers.views import viewed
 
@@ -124,14 +124,17 @@ def _in_full(world, event, detail, timers):
 @njit(forceinline=True, cache=True)
 def _make_room(world, event, link, timers):
     """In the rings of links and timers, as far as the arena reaches; whether there is room for everything."""
-    rings, links, narrow, ring_of = world.rings, world.facts.shape[0], world.narrow, world.timer_number
+    rings, links, narrow, ring_of = world.rings, listed(world), world.narrow, world.timer_number
+    over = world.arrival  # by send, until it is dated
     times = 2 if world.faulty[0] else 1
     most = times * event.size
     if world.outbox_used[0] + most > world.outbox.shape[0]:
         return False
     for s in range(event.size):
-        if rings[link[s], R_COUNT] + most > rings[link[s], R_CAPACITY]:
-            if grow(link, (0, event.size), rings, world.arena, world.arena_used, world.ring_wanted, times) > 0:
+        over[s] = ring_over(world, link[s])
+    for s in range(event.size):
+        if rings[over[s], R_COUNT] + most > rings[over[s], R_CAPACITY]:
+            if grow(over, (0, event.size), rings, world.arena, world.arena_used, world.ring_wanted, times) > 0:
                 return False
             break
     for t in range(timers.columns):

@@ -35,7 +35,7 @@ from brokers.errors import EnvironmentProblem, RunIncomplete, WireError
 from brokers.wire import decode_frame, encode_frame
 
 FOLDER = "checkpoints"
-FORMAT = 4  # of all that is kept; goes up when a reader of the old one would misread the new
+FORMAT = 5  # of all that is kept; goes up when a reader of the old one would misread the new
 KEPT = 2  # the newest, and the one before it in case the newest turns out unreadable
 _SHARDS_MAX = 1 << 16
 _SHARD, _DRIVER = "shard-state", "checkpoint"

@@ -18,6 +18,7 @@ from brokers.engine.crowding import check_crowding
 from brokers.engine.latency import BUCKETS
 from brokers.engine.model import Model
 from brokers.engine.reminders import check_reminders
+from topology.numbers import Numbers
 
 _TYPES = 1 << 15  # a message's type is kept in 16 bits
 _UIDS = 1 << 47  # of a shard
@@ -27,6 +28,8 @@ _SHARD = {
     "broker_state": Column("i8", ("own brokers", L.BROKER_STATE)),
     "links": Column("i8", ("own links",), 0, "links"),
     "link_state": Column("i8", ("own links", L.LINK_STATE), 0),
+    "arisen": Column("i8", ("arisen",), 0, "described"),
+    "arisen_state": Column("i8", ("arisen", L.LINK_STATE), 0),
     "lane": Column("i8", ("rows",), 0, "lanes"),
     "under_way": Column("i8", ("rows", L.ROW)),
     "under_way_uid": Column("i8", ("rows",)),
@@ -79,7 +82,7 @@ def check_facts(facts: dict[str, Any], model: Model) -> None:
     end = model.duration_ns + model.drain_ns
     now = _int(facts, "now", 0, end)
     _int(facts, "shards", 1, model.overlay.nodes)
-    _int(facts, "events", 0, NEVER)
+    _int(facts, "events", 0, min(model.messages_max, NEVER))
     _int(facts, "reached", 0, model.duration_ns)
     every = model.sample_every_ns
     sampled = _int(facts, "sample_at", every, now + every)
@@ -110,9 +113,11 @@ def check_states(states: Sequence[dict[str, Any]], facts: dict[str, Any], model:
 
 def _check_shard(state: Any, now: int, model: Model) -> None:
     overlay, services = model.overlay, len(model.services)
-    links = 2 * overlay.link_a.size
+    links, described = 2 * overlay.link_a.size, overlay.described is not None
+    numbers = overlay.numbers
     sizes = {
-        "brokers": overlay.nodes, "links": links, "lanes": links + overlay.nodes, "services": services,
+        "brokers": overlay.nodes, "links": links, "lanes": links + overlay.nodes * (1 + described),
+        "services": services, "described": numbers.end if described else 0,
         "clients": model.client_broker.size, "seconds": seconds_of(model),
     }  # fmt: skip
     check_columns(state, _SHARD, sizes, _SHARD_MORE)
@@ -122,6 +127,7 @@ def _check_shard(state: Any, now: int, model: Model) -> None:
         raise BadState("'bodies_made' leaves no numbers for more")
     service_of = _check_bodies(state["bodies"], services, overlay.nodes)
     _check_under_way(state, service_of, 0 if model.limits else now, services)
+    _check_described(state, numbers)
     keys = state["cause_key"]
     if len(np.unique(keys)) < keys.size or (keys == -1).any():
         raise BadState("'cause_key' names a change twice, or none")
@@ -182,6 +188,19 @@ def _check_under_way(state: dict[str, Any], service_of: dict[int, int], now: int
     for body, its in zip(uid.tolist(), service.tolist()):
         if body != -1 and service_of.get(body) != its:
             raise BadState(f"'under_way' has a message of service {its} with body {body}, which is none of its")
+
+
+def _check_described(state: dict[str, Any], numbers: Numbers) -> None:
+    """Links that are described lead from one node to another, and so does what is under way on them."""
+    arisen = state["arisen"]
+    if len(np.unique(arisen)) < arisen.size or (arisen < numbers.first).any():
+        raise BadState("'arisen' has a link twice, or one that is listed")
+    if (numbers.source(arisen) == numbers.target(arisen)).any():
+        raise BadState("'arisen' has a link from a broker to itself")
+    post = state["lane"] - numbers.first - numbers.nodes
+    source = state["under_way"][post >= 0, L.M_SEQUENCE] >> L.POST_SOURCE
+    if (source >= numbers.nodes).any() or (source == post[post >= 0]).any():
+        raise BadState("'under_way' has a message over a link from nobody, or from a broker to itself")
 
 
 def _check_waiting(waiting: Any, service_of: dict[int, int], model: Model) -> None:

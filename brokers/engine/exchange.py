@@ -6,6 +6,7 @@ becomes its key. On the way in both become handles again; a body known already i
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -39,14 +40,14 @@ class Outbox:
             self.rows = grown
 
     def pack(
-        self, peers: int, peer_of_link: NDArray[np.int32], bodies: Bodies, causes: Causes
+        self, peers: int, peers_of: Callable[[Ints], NDArray[np.int32]], bodies: Bodies, causes: Causes
     ) -> tuple[list[bytes], int]:
         """Empty the box: one blob per peer (b"" for nothing), and the earliest arrival in them."""
         blobs = [b""] * peers
         rows = self.rows[: len(self)]
         if not len(rows):
             return blobs, NEVER
-        peer = peer_of_link[rows[:, L.O_LINK]]
+        peer = peers_of(rows[:, L.O_LINK])
         for p in np.unique(peer).tolist():
             mine = rows[peer == p]
             body = mine[:, L.M_PACKED] >> 24

@@ -42,6 +42,12 @@ from brokers.engine.layout import (
     N_SERVICE,
     N_TYPE,
     NEVER,
+    P_FIRST,
+    P_NODES,
+    P_RINGS,
+    P_SHORTEST,
+    POST_SEQUENCE,
+    POST_SOURCE,
     R_CAPACITY,
     R_COUNT,
     R_HEAD,
@@ -112,12 +118,13 @@ def _relax(world, floor, end):
     """
     next_time, horizon, local = world.next_time, world.horizon, world.local
     in_start, in_source, in_delay = world.in_start, world.in_source, world.in_delay
+    reach = min(end, floor + world.posting[P_SHORTEST])  # by a link that anybody may have opened
     for _ in range(_PASSES):
         changed = False
         for b in range(next_time.size):
             if not local[b]:
                 continue
-            h = end
+            h = reach
             for i in range(in_start[b], in_start[b + 1]):
                 s = in_source[i]
                 if s < 0:
@@ -186,6 +193,7 @@ def _lay(world, base, turns_taken):
     lane_start, lane_ring, lane_order = world.lane_start, world.lane_ring, world.lane_order
     rings, arena, heap, wide, narrow = world.rings, world.arena, world.heap, world.wide, world.narrow
     inputs, input_at, input_end = world.inputs, world.input_at, world.input_end
+    posting = world.posting
     limit, limited, alone = base + cut[CUT_LIMIT], world.limited[0], world.limited[3]
     rows = base
     for turn in range(turns_taken):
@@ -199,7 +207,8 @@ def _lay(world, base, turns_taken):
                 cut[CUT_CURSOR] = b
                 break
             continue
-        size, rest = _open(heap, rings, arena, lane_ring, lane_order, (lane_start[b], lane_start[b + 1]), until)
+        lanes = lane_start[b], lane_start[b + 1]
+        size, rest = _open(heap, rings, arena, lane_ring, lane_order, lanes, posting, until)
         at, stop = input_at[b], input_end[b]
         if at < stop:
             time = inputs[at, M_TIME]
@@ -220,7 +229,7 @@ def _lay(world, base, turns_taken):
                 if at < stop:
                     heap[HEAP_ORDER, best] = inputs[at, I_SOURCE]
             else:
-                time, rows = _take_ring(wide, narrow, rows, rings, arena, heap, best, (before, room))
+                time, rows = _take_ring(wide, narrow, rows, rings, arena, heap, best, posting, (b, before, room))
             heap[HEAP_TIME, best] = time
             if time >= until:
                 rest = min(rest, time)
@@ -244,15 +253,17 @@ def _lay(world, base, turns_taken):
 
 
 @njit(inline="always")
-def _open(heap, rings, arena, lane_ring, lane_order, lanes, until):
+def _open(heap, rings, arena, lane_ring, lane_order, lanes, posting, until):
     """List the rings of lanes that hold something before `until`; returns how many, and the earliest of the rest."""
     size, rest = 0, NEVER
     for i in range(lanes[0], lanes[1]):
         ring = lane_ring[i]
         if rings[ring, R_COUNT] > 0:
-            time = arena[rings[ring, R_OFFSET] + rings[ring, R_HEAD], M_TIME]
+            first = rings[ring, R_OFFSET] + rings[ring, R_HEAD]
+            time = arena[first, M_TIME]
             if time < until:
-                heap[HEAP_TIME, size], heap[HEAP_ORDER, size], heap[HEAP_RING, size] = time, lane_order[i], ring
+                order = lane_order[i] if ring < posting[P_RINGS] else arena[first, M_SEQUENCE] >> POST_SOURCE
+                heap[HEAP_TIME, size], heap[HEAP_ORDER, size], heap[HEAP_RING, size] = time, order, ring
                 size += 1
             elif time < rest:
                 rest = time
@@ -310,10 +321,14 @@ def _take_inputs(wide, narrow, rows, inputs, at, stop, limits):
 
 
 @njit(inline="always")
-def _take_ring(wide, narrow, rows, rings, arena, heap, best, limits):
-    """Lay rows of a ring, one at least, within `limits`; returns the time of what follows, and the rows laid."""
-    before, room = limits
+def _take_ring(wide, narrow, rows, rings, arena, heap, best, posting, limits):
+    """Lay rows of a ring, one at least, within `limits` (of which broker, before when, up to which row).
+
+    Returns the time of what follows, and the rows laid.
+    """
+    broker, before, room = limits
     ring = heap[HEAP_RING, best]
+    post = ring >= posting[P_RINGS]
     timer = heap[HEAP_ORDER, best] >= TIMER_ORDER
     kind = KIND_TIMER if timer else KIND_MESSAGE
     link = -1 if timer else ring ^ 1  # as its own broker names it: the way back
@@ -326,8 +341,13 @@ def _take_ring(wide, narrow, rows, rings, arena, heap, best, limits):
     for row in range(rows, room):
         at = offset + head
         wide[W_TIME, row] = time
+        sequence = arena[at, M_SEQUENCE]
+        if post:
+            source = sequence >> POST_SOURCE
+            sequence &= POST_SEQUENCE
+            link = posting[P_FIRST] + broker * posting[P_NODES] + source
         wide[W_SOURCE, row] = source
-        wide[W_SEQUENCE, row] = arena[at, M_SEQUENCE]
+        wide[W_SEQUENCE, row] = sequence
         wide[W_WORD, row] = arena[at, M_WORD]
         carried = arena[at, M_PACKED]
         narrow[N_KIND, row] = kind
@@ -344,6 +364,8 @@ def _take_ring(wide, narrow, rows, rings, arena, heap, best, limits):
             break
     rings[ring, R_HEAD] = head
     rings[ring, R_COUNT] = count
+    if post and count > 0:
+        heap[HEAP_ORDER, best] = arena[offset + head, M_SEQUENCE] >> POST_SOURCE
     return time, rows
 
 

@@ -89,6 +89,13 @@ TURN = 3
 # time, and the ring it is (-1: the inputs).
 HEAP_TIME, HEAP_ORDER, HEAP_RING = range(3)
 HEAP = 3
+# Of links that are described: the number of the first, of how many nodes, the shortest delay of one, and which is the
+# first ring of posts; where there are none, no link and no ring reaches as far.
+P_FIRST, P_NODES, P_SHORTEST, P_RINGS = range(4)
+POSTING = 4
+# In a row of a post the source stands over the sequence, since it comes from any: rows are in order of both.
+POST_SOURCE = np.int64(40)
+POST_SEQUENCE = np.int64((1 << 40) - 1)
 TIMER_ORDER = np.int64(KIND_TIMER << 48)  # timers come after messages, which are ordered by their source
 
 

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from brokers import names
+from brokers.attackers import AttackSpec
 from brokers.faults import NEVER, NOTHING, Schedule
 from brokers.limits import NO_LIMITS, Limits
 from brokers.stays import Stays
@@ -58,6 +59,7 @@ class ServiceSpec:
     cost: dict[str, float] = field(default_factory=dict)  # fields of CostModel
     sources: list[SourceSpec] = field(default_factory=list)
     server: int = -1  # the overlay's node that is this service's server; -1: none
+    attackers: tuple[AttackSpec, ...] = ()  # brokers that do something else
 
     @property
     def kind_class(self) -> Any:
@@ -113,7 +115,7 @@ def at_worst(overlay: Any, faults: Schedule, limits: Limits) -> Any:
 def protocol_class(spec: ServiceSpec) -> Any:
     """The class that runs a service: the protocol, or the same in the author's view where that is asked for."""
     protocol: Any = spec.protocol_class
-    if (spec.view != "auto" or spec.tables == "own") and getattr(protocol, "plain", None) is not None:
+    if (spec.view != "auto" or spec.tables == "own" or spec.attackers) and getattr(protocol, "plain", None) is not None:
         protocol = protocol.plain
     return protocol
 

@@ -9,10 +9,12 @@ what it knew hears of every link that is down.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
 
+from brokers.arising import ToldDown
 from brokers.contract import NEVER, Ints, LinkTable
 from brokers.engine import layout as L
 from brokers.engine.outages import Outages, Stretches
@@ -76,6 +78,21 @@ class Notices:
         columns[L.M_PACKED] = (np.int64(-1) << 24) | (told[:, _TYPE] << 8) | told[:, _SERVICE]
         columns[L.M_CAUSE], columns[L.I_SOURCE] = -1, L.FAULT_SOURCE
         return told[:, _BROKER], columns
+
+
+def of_peers(outages: Outages, detect_ns: int) -> ToldDown | None:
+    """When a broker counts as down for who has a described link to it, by number; None where nobody is told.
+
+    No links are listed of which brokers could be told beforehand: who opens one looks here.
+    """
+    if not outages.any or detect_ns >= NEVER:
+        return None
+
+    @cache
+    def told(broker: int) -> list[tuple[int, int]]:
+        return noticed(_spans(outages.downs, broker), detect_ns)
+
+    return ToldDown(told, detect_ns)
 
 
 def _forgot(told: tuple[int, int, int, int]) -> bool:

@@ -232,6 +232,8 @@ def done_at(first, paces, broker, begun, work):
 @njit(forceinline=True, cache=True)
 def worn(world, link, time):
     """Which stretch says how worn a link is at `time`; -1 if it is as new."""
+    if link >= world.wear_first.size - 1:  # the schedule names no link that is described
+        return np.int64(-1)
     at = follows(world.wear_first, world.wear, link, time)
     return at if at < world.wear_first[link + 1] and world.wear[Z_BEGIN, at] <= time else np.int64(-1)
 
@@ -255,7 +257,7 @@ def lengthened(world, stretch):
 def fate(world, link, stretch, number, target, leaves, arrives):
     """Why what leaves over a link does not arrive; -1 if it does."""
     lossy = wear_loses(world, link, stretch, number) if stretch >= 0 else uint64(0)
-    if within(world.cuts_first, world.cuts, link, leaves, arrives):
+    if link < world.cuts_first.size - 1 and within(world.cuts_first, world.cuts, link, leaves, arrives):
         return CUT_OFF
     if stretch >= 0 and _drawn(world.loss_key[link] ^ _WORN, number, lossy):
         return ON_LINK

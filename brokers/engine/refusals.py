@@ -57,7 +57,7 @@ class Refusals:
     def _late(self, link: int) -> ProtocolFault:
         return ProtocolFault(
             f"lookahead violated: a message over {self._links.name(link)} would land behind what its target has "
-            f"handled ({self._queues.frontier[self._links.table.target[link]]} ns)"
+            f"handled ({self._queues.frontier[self._links.ends(link)[1]]} ns)"
         )
 
     def late_arrival(self, link: int, time: int) -> ProtocolFault:
@@ -65,7 +65,7 @@ class Refusals:
         return ProtocolFault(
             f"lookahead violated: a message over {self._links.name(link)} for {time} ns "
             "came when its target had handled everything up to "
-            f"{int(self._queues.frontier[self._links.table.target[link]])} ns"
+            f"{int(self._queues.frontier[self._links.ends(link)[1]])} ns"
         )
 
     def _wrong_link(self, link: int, event: int) -> ProtocolFault:

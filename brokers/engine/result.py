@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from brokers import attackers
 from brokers.contract import NEVER, LinkTable
 from brokers.engine import layout as L
 from brokers.engine.change_rows import changes_of, dependencies_of
@@ -19,6 +20,7 @@ from brokers.engine.shard import ShardResult, Standing, Window
 from brokers.faults import Crash, Cut, Schedule, Slow
 from brokers.stays import Stays
 from brokers.words import rows_of
+from topology.numbers import Numbers
 
 SECONDS_MAX = 10_000  # digests of a run, one per second unless it lasts longer
 
@@ -34,7 +36,8 @@ class Result:
     metrics: dict[str, Any]
     engine: dict[str, Any]
     broker_state: NDArray[np.int64]
-    link_state: NDArray[np.int64]
+    link_state: NDArray[np.int64]  # of all links that are listed, then of those that arose
+    arisen: NDArray[np.int64]  # the numbers of links that are described and arose, both directions one after the other
     digest_entry_s: int = 1
     changes: dict[str, NDArray[Any]] = field(default_factory=dict)
     dependencies: NDArray[np.int64] = field(
@@ -44,7 +47,7 @@ class Result:
 
 def combine(model: Model, results: list[ShardResult]) -> Result:
     """One result from the shards' parts. Every broker and every link is in exactly one part."""
-    state, link_state, metrics = so_far(model, results)
+    state, link_state, arisen, metrics = so_far(model, results)
     columns = [L.B_HANDLED, L.B_DELIVERED, L.B_DIGEST_A, L.B_DIGEST_B]
     digest = blake2b(
         np.ascontiguousarray(state[:, columns]).astype("<i8").tobytes(), digest_size=16
@@ -54,7 +57,7 @@ def combine(model: Model, results: list[ShardResult]) -> Result:
     seconds = np.add.reduceat(seconds, np.arange(0, seconds.size, entry_s))
     used = np.flatnonzero(seconds)
     per_second = [f"{int(s) & 0xFFFFFFFFFFFFFFFF:016x}" for s in seconds[: used[-1] + 1 if used.size else 0]]
-    result = Result(digest, per_second, metrics, {}, state, link_state, entry_s)
+    result = Result(digest, per_second, metrics, {}, state, link_state, arisen, entry_s)
     result.changes = changes_of(model, results)
     result.dependencies = dependencies_of(model, result.changes, results)
     metrics["network"]["changes"] = int(result.changes["change"].size)
@@ -64,15 +67,18 @@ def combine(model: Model, results: list[ShardResult]) -> Result:
 
 def so_far(
     model: Model, results: Sequence[Standing]
-) -> tuple[NDArray[np.int64], NDArray[np.int64], dict[str, Any]]:
-    """The state of all brokers and links, and what is measured of network and services, at any window's border."""
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64], dict[str, Any]]:
+    """State of brokers and links, the links that arose, and what was measured, at any window's border."""
     brokers = len(model.overlay.names)
     links = 2 * model.overlay.link_a.size
     state = np.zeros((brokers, L.BROKER_STATE), np.int64)
-    link_state = np.zeros((links, L.LINK_STATE), np.int64)
+    arisen = _arisen(model.overlay.numbers, np.concatenate([r.arisen for r in results]))
+    link_state = np.zeros((links + arisen.size, L.LINK_STATE), np.int64)
+    row = {number: links + at for at, number in enumerate(arisen.tolist())}
     for r in results:
         state[r.local] = r.broker_state
         link_state[r.link] = r.link_state
+        link_state[[row[number] for number in r.arisen.tolist()]] = r.arisen_state
     histogram = np.sum([r.histogram for r in results], axis=0)
     totals = np.array([r.totals for r in results])
     published = np.sum([r.publications for r in results], axis=0)
@@ -111,7 +117,14 @@ def so_far(
         },
         "services": services,
     }
-    return state, link_state, metrics
+    return state, link_state, arisen, metrics
+
+
+def _arisen(numbers: Numbers, sent_over: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Both directions of each link that something was sent over, in order of their ends."""
+    back = numbers.back(sent_over)
+    lower = np.unique(np.where(numbers.source(sent_over) < numbers.target(sent_over), sent_over, back))
+    return np.stack([lower, numbers.back(lower)], axis=1).ravel()
 
 
 def _percentile(histogram: NDArray[np.int64], share: float, largest: int) -> float | None:
@@ -133,6 +146,8 @@ def write_tables(
             writer.write("faults", **fault_columns(model.faults))
         if model.stays is not None:
             writer.write("stays", **_stays(model.stays, model.overlay.nodes))
+        if any(service.attackers for service in model.services):
+            writer.write("attackers", **attackers.columns([service.attackers for service in model.services]))
         service, attribute, code, text = rows_of(model.services)
         if text and writer.wants("words"):
             writer.write(
@@ -159,17 +174,21 @@ def write_tables(
 
 
 def _write_links(writer: Any, model: Model, result: Result) -> None:
-    links = LinkTable.of(model.overlay)
-    state, latent = result.link_state, model.overlay.latent
+    overlay = model.overlay
+    links, arisen, numbers = LinkTable.of(overlay), result.arisen, overlay.numbers
+    source, target = numbers.source(arisen), numbers.target(arisen)
+    delay_ns = overlay.described.delays(source, target) if arisen.size else np.empty(0, np.int64)
+    latent = np.zeros(links.source.size, np.int8) if overlay.latent is None else np.repeat(overlay.latent, 2)
+    state = result.link_state
     writer.write(
         "links",
         **{
-            "link": np.arange(links.source.size, dtype=np.int32),
-            "from": links.source,
-            "to": links.target,
-            "delay_ns": links.delay_ns,
+            "link": np.concatenate([np.arange(links.source.size), arisen]).astype(np.int32),
+            "from": np.concatenate([links.source, source]).astype(np.int32),
+            "to": np.concatenate([links.target, target]).astype(np.int32),
+            "delay_ns": np.concatenate([links.delay_ns, delay_ns]),
         },
-        latent=np.zeros(links.source.size, np.int8) if latent is None else np.repeat(latent, 2).astype(np.int8),
+        latent=np.concatenate([latent, np.ones(arisen.size)]).astype(np.int8),
         messages=state[:, L.L_SENT],
         bytes=state[:, L.L_BYTES],
         lost=state[:, L.L_LOST],

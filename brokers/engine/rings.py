@@ -1,5 +1,8 @@
 """Rings of messages under way: one per directed link, one per broker for its timers, all in one arena.
 
+Links that are described have no ring of their own. What comes over any of them to a broker lies in its *post*, one ring
+for all, in order of time, source and sequence.
+
 What is under way on a link is in order already, so a ring is all it takes: nothing is ever sorted. Rows of one
 ring lie together, since what governs the speed is how many cache lines an event touches.
 """
@@ -28,10 +31,13 @@ _FIRST_ROWS = 8
 
 
 class Rings:
-    """The rings of a shard. Ring `link` holds what is under way on that link, ring `links + broker` timers."""
+    """The rings of a shard. Ring `link` holds what is under way on that link, ring `links + broker` timers.
 
-    def __init__(self, links: int, brokers: int) -> None:
-        count = links + brokers
+    With `posts`, ring `links + brokers + broker` is the post of a broker.
+    """
+
+    def __init__(self, links: int, brokers: int, posts: bool = False) -> None:
+        count = links + brokers * (2 if posts else 1)
         self.links = links
         self.table = np.zeros((count, L.RING), np.int64)
         self.table[:, R_OFFSET] = np.arange(count) * _FIRST_ROWS

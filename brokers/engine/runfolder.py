@@ -37,10 +37,12 @@ import subprocess
 import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import cached_property
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+from brokers.engine.linkrows import LinkRows, link_rows
 from brokers.engine.manifest import LOCK as _LOCK
 from brokers.engine.manifest import MANIFEST as _MANIFEST
 from brokers.engine.manifest import SUCCESS as _SUCCESS
@@ -361,7 +363,7 @@ class RunFolder:
         believe(self.path, chosen, self.manifest["tables"])
 
     def read(self, table: str, columns: Sequence[str] | None = None) -> pa.Table:
-        """All rows of a table, part after part; some of its columns, or all."""
+        """All rows of a table, part after part; some of its columns, or all. Links are called by their rows."""
         import pyarrow as pa
 
         described = self.manifest["tables"]
@@ -374,7 +376,13 @@ class RunFolder:
         if not read:
             raise RunDamaged.at(self.path, f"no part holds table {table!r}")
         # Parts may differ in whether a column could be without values; none is.
-        return pa.concat_tables(read, promote_options="default")
+        found = pa.concat_tables(read, promote_options="default")
+        return found if self.link_rows is None else self.link_rows.renamed(found)
+
+    @cached_property
+    def link_rows(self) -> LinkRows | None:
+        """How links are called that are not called by their rows."""
+        return link_rows(self.path) if "links" in self.manifest["tables"] else None
 
     def verify(self) -> None:
         """Read every file and compare it with its sha256; a RunDamaged names those that differ."""

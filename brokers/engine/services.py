@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from brokers.arising import Latent
+from brokers.attackers import classes
 from brokers.bodies import Bodies
 from brokers.columns import taken_over
 from brokers.contract import (
@@ -34,11 +35,12 @@ from brokers.engine.inputs import Inputs
 from brokers.engine.links import Links
 from brokers.engine.model import Model, ServiceSpec, protocol_class, why_plain
 from brokers.engine.movers import Movers
-from brokers.engine.notices import Notices
+from brokers.engine.notices import Notices, of_peers
 from brokers.engine.outages import Outages
 from brokers.engine.served import Served
 from brokers.errors import BrokerlabError, InvalidInput, ProtocolFault
 from brokers.faults import AWAY, EXPIRED
+from brokers.kinds import own_tables
 from brokers.load import Loads
 from brokers.out import Out
 
@@ -97,6 +99,9 @@ class Services:
         self._links = links.table
         self._overlay = model.counted_on
         self.kinds: list[Kind] = [spec.kind_class(spec.params) for spec in model.services]
+        self.tables = [
+            own_tables(kind, spec.protocol_class) for kind, spec in zip(self.kinds, model.services, strict=True)
+        ]
         self.lane = 0 if common is None else number  # which of the shards that have bodies and causes in common
         self.bodies = Bodies(self.kinds, number) if common is None else common.bodies
         self.bodies.shared = shared and common is None
@@ -116,6 +121,7 @@ class Services:
             self._leaves = model.stays.leaves(model.client_broker.size)
             self.inputs.movers = Movers(model.stays, self.kinds, local, model.client_broker, model.duration_ns)
         self._keeping = np.array([bool(spec.protocol_class.hands_over) for spec in model.services])
+        self._told = of_peers(outages, model.faults.detect_ns)
         self.protocols: list[ShardProtocol] = []
         self.loads: Loads | None = None  # what protocols may see of their brokers' load, once there is something
         for i, spec in enumerate(model.services):
@@ -198,12 +204,13 @@ class Services:
             forgetful=model.faults.forgetful,
             unsure=model.faults.forgetful or bool(model.limits),
             loads=self._loads,
-            latent=Latent.of(model.overlay, self._links),
+            latent=Latent.of(model.overlay, self._links, self._told),
             sessions=self._sessions,
+            attackers=classes(spec.attackers, model.overlay.nodes) if spec.attackers else None,
         )
         protocol = protocol_class(spec)
         if issubclass(protocol, BrokerProtocol):
-            return PlainAdaptor(env, protocol, runs=spec.view != "message")
+            return PlainAdaptor(env, protocol, runs=spec.view != "message", attackers=spec.attackers)
         if issubclass(protocol, ShardProtocol):
             if protocol.plain is not None and why_plain(protocol, options, model):
                 return PlainAdaptor(env, protocol.plain)

@@ -72,6 +72,10 @@ from brokers.engine.layout import (
     NEVER,
     NS_PER_S,
     O_LINK,
+    P_FIRST,
+    P_NODES,
+    P_RINGS,
+    POST_SOURCE,
     S_BODY,
     S_CAUSE,
     S_SIZE,
@@ -332,6 +336,7 @@ def _hand_over(world, event, link, sends, detail):
     facts, rings, arena, outbox, outbox_used = world.facts, world.rings, world.arena, world.outbox, world.outbox_used
     frontier, next_time, body_refs, causes = world.frontier, world.next_time, world.body_refs, world.causes
     faulty, times = world.faulty[0], np.int64(1)
+    links = listed(world)
     used = outbox_used[0]
     for s in range(sends[0], sends[1]):
         i, over, arrives = event[s], link[s], arrival[s]
@@ -354,12 +359,15 @@ def _hand_over(world, event, link, sends, detail):
         if body >= 0:
             body_refs[body] += times
         carried = packed(body, type_, narrow[N_SERVICE, i])
+        target = facts[over, F_TARGET]
         if facts[over, F_LOCAL]:
-            target = facts[over, F_TARGET]
             if arrives < frontier[target]:
                 return s
             for _ in range(times):
-                push(rings, arena, over, arrives, send_number[s], word, carried, cause)
+                if over < links:
+                    push(rings, arena, over, arrives, send_number[s], word, carried, cause)
+                else:
+                    post(world, np.int64(narrow[N_BROKER, i]), target, arrives, send_number[s], word, carried, cause)
             if arrives < next_time[target]:
                 next_time[target] = arrives
         else:
@@ -369,7 +377,7 @@ def _hand_over(world, event, link, sends, detail):
                 outbox[used, M_WORD] = word
                 outbox[used, M_PACKED] = carried
                 outbox[used, M_CAUSE] = cause
-                outbox[used, O_LINK] = over
+                outbox[used, O_LINK] = over if over < links else described(world, narrow[N_BROKER, i], target)
                 used += 1
     outbox_used[0] = used
     return -1
@@ -382,7 +390,7 @@ def _set_timers(world, timers):
     rings, arena, next_time, body_refs, causes = (
         world.rings, world.arena, world.next_time, world.body_refs, world.causes,
     )  # fmt: skip
-    links = world.facts.shape[0]  # the rings of timers come after those of links
+    links = listed(world)  # the rings of timers come after those of links
     for t in range(timers.shape[1]):
         i, delay, body, cause = timers[T_EVENT, t], timers[T_DELAY, t], timers[T_BODY, t], timers[T_CAUSE, t]
         b, service = narrow[N_BROKER, i], narrow[N_SERVICE, i]
@@ -405,6 +413,34 @@ def _set_timers(world, timers):
         insert(rings, arena, links + b, time, timer_number[t], timers[T_WORD, t], carried, cause)
         next_time[b] = min(next_time[b], time)
     return -1
+
+
+# ---- links that are described ------------------------------------------------------------------------
+
+
+@njit(forceinline=True, cache=True)
+def listed(world):
+    """How many links are listed; rows of facts from there on are of described ones that this shard sends over."""
+    return world.in_delay.size
+
+
+@njit(forceinline=True, cache=True)
+def described(world, source, target):
+    """The number of the link from one node to another."""
+    return world.posting[P_FIRST] + np.int64(source) * world.posting[P_NODES] + target
+
+
+@njit(forceinline=True, cache=True)
+def ring_over(world, link):
+    """The ring that takes what is sent over a link."""
+    return link if link < listed(world) else world.posting[P_RINGS] + world.facts[link, F_TARGET]
+
+
+@njit(forceinline=True, cache=True)
+def post(world, source, target, time, number, word, carried, cause):
+    """Put what comes over such a link into the post of its target."""
+    ring, order = world.posting[P_RINGS] + target, (source << POST_SOURCE) | number
+    insert(world.rings, world.arena, ring, time, order, word, carried, cause)
 
 
 @njit(inline="always")
@@ -430,15 +466,18 @@ def transmission_ns(length, bandwidth):
 def push_arrivals(world, rows, links):
     """Put what other shards sent onto the links; returns -1, or the row that came too late."""
     facts, frontier, next_time = world.facts, world.frontier, world.next_time
-    rings, arena = world.rings, world.arena
+    rings, arena, posting = world.rings, world.arena, world.posting
     for i in range(rows.shape[0]):
-        time = rows[i, M_TIME]
-        b = facts[links[i], F_TARGET]
+        time, link = rows[i, M_TIME], links[i]
+        number, word, carried, cause = rows[i, M_SEQUENCE], rows[i, M_WORD], rows[i, M_PACKED], rows[i, M_CAUSE]
+        far = link >= posting[P_FIRST]
+        b = (link - posting[P_FIRST]) % posting[P_NODES] if far else facts[link, F_TARGET]
         if time < frontier[b]:
             return i
-        push(
-            rings, arena, links[i], time, rows[i, M_SEQUENCE], rows[i, M_WORD], rows[i, M_PACKED], rows[i, M_CAUSE]
-        )  # fmt: skip
+        if far:
+            post(world, (link - posting[P_FIRST]) // posting[P_NODES], b, time, number, word, carried, cause)
+        else:
+            push(rings, arena, link, time, number, word, carried, cause)
         if time < next_time[b]:
             next_time[b] = time
     return -1

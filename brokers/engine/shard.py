@@ -56,6 +56,7 @@ from brokers.engine.services import Common, Services
 from brokers.engine.tallies import Tallies
 from brokers.engine.tracing import Tracing
 from brokers.engine.world import World
+from brokers.errors import InvalidInput
 from brokers.records import Held
 from brokers.thresholds import usually
 
@@ -87,6 +88,8 @@ class Standing:
     broker_state: NDArray[np.int64]
     link: NDArray[np.int64]  # directed links that leave local brokers
     link_state: NDArray[np.int64]
+    arisen: NDArray[np.int64]  # likewise of those that are described and were sent over, by number
+    arisen_state: NDArray[np.int64]
     histogram: NDArray[np.int64]
     totals: NDArray[np.int64]
     publications: NDArray[np.int64]  # per service
@@ -134,6 +137,11 @@ class Shard:
             self.links.local, self.links.patience_ns(), self.services.shortest_timer_ns(), self.outages
         )
         alone = any(protocol.sees_load for protocol in self.services.protocols)
+        if self.links.describes and (alone or model.limits):
+            raise InvalidInput(
+                "links.latent.all: where links are described nothing is counted that waits, so neither `queues` nor a "
+                "protocol that sees its load goes with it; list candidates with `hops` or `drawn` instead"
+            )
         self.crowding = Crowding(model.limits, assignment.size, self.links.count, alone)
         self.services.loads = LoadsOfShard(
             self.queues.broker_state, self.links.link_state, self.outages, self.crowding
@@ -156,6 +164,7 @@ class Shard:
     def _compiled(self, cutting: Cutting) -> Course | None:
         """What carries windows through compiled code, where all protocols allow it and it is asked for."""
         asked = cutting.compiled != "never" and (cutting.mode == "horizon" or cutting.compiled != "auto")
+        asked = asked and not self.links.describes
         return Course(self, cutting.compiled) if asked and possible(self.services.protocols) else None
 
     def _start_timers(self) -> None:
@@ -202,7 +211,7 @@ class Shard:
             samples = samples[due:]
         self._sent = len(outbox)
         self.in_flight -= self._sent
-        blobs_out, first = outbox.pack(self.peers, self.links.peer_of, services.bodies, services.causes)
+        blobs_out, first = outbox.pack(self.peers, self.links.peers_of, services.bodies, services.causes)
         handled = self.queues.handled - handled
         report = Window(
             self.next_time(),
@@ -269,8 +278,8 @@ class Shard:
             rooms = (links, services, self.queues, self.outages, self.crowding, self.tallies, bench)
             self._world = World.of({name: array for room in rooms for name, array in room.arrays().items()})
             self._world.watch({
-                "arena": (links.rings, "arena"), "outbox": (links.outbox, "rows"), **services.growing(),
-                **bench.growing(),
+                "arena": (links.rings, "arena"), "outbox": (links.outbox, "rows"), **links.growing(),
+                **services.growing(), **bench.growing(),
             })  # fmt: skip
         else:
             self._world.renew()
@@ -280,7 +289,7 @@ class Shard:
         """Put what other shards sent onto the links."""
         for blob in filter(None, blobs):
             rows, links = unpack(blob, self.services.bodies, self.services.causes)
-            self.links.rings.reserve(links)
+            self.links.rings.reserve(self.links.rings_over(links))
             self.renew_world()
             late = settle.push_arrivals(self._world, rows, links)
             if late >= 0:
@@ -343,7 +352,8 @@ class Shard:
         """Do what was answered; returns it in the order in which that was done."""
         self.bench.reserve(sends.event.size, timers.event.size)
         while True:
-            code, at, moved = carrying.carry_out(self.renew_world(), size, *sends, *timers, *deliveries)
+            over = sends._replace(link=self.links.rows_of(sends.link)) if self.links.describes else sends
+            code, at, moved = carrying.carry_out(self.renew_world(), size, *over, *timers, *deliveries)
             if code == carrying.OK:
                 self.in_flight += moved
                 return sends, timers
@@ -364,7 +374,7 @@ class Shard:
     def _make_room(self, sends: Sends, timers: Timers) -> None:
         """For everything that is about to be put under way: kernels do not grow arrays."""
         links = np.repeat(sends.link, 2) if self.outages.any else sends.link  # each may arrive twice
-        self.links.rings.reserve(links)
+        self.links.rings.reserve(self.links.rings_over(links))
         self.links.outbox.reserve(links.size)
         brokers: Ints = self.bench.narrow[L.N_BROKER, timers.event].astype(np.int64)
         self.links.rings.reserve(self.links.timer_rings(brokers))
@@ -433,11 +443,14 @@ class Shard:
     def standing(self) -> Standing:
         """What came of the run so far; it changes nothing."""
         inputs, mine = self.services.inputs, self.queues.mine
+        arisen, arisen_state = self.links.arisen()
         return Standing(
             local=mine,
             broker_state=self.queues.broker_state[mine],
             link=self.links.mine,
             link_state=self.links.link_state[self.links.mine],
+            arisen=arisen,
+            arisen_state=arisen_state,
             histogram=self.tallies.histogram,
             totals=self.tallies.totals,
             publications=inputs.publications,

@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from brokers import attackers
 from brokers.contract import NEVER, ShardProtocol
 from brokers.engine import checkpoint
 from brokers.engine.batching import Cutting
@@ -40,6 +41,7 @@ from brokers.errors import (
     ProtocolFault,
     RunIncomplete,
 )
+from brokers.kinds import own_tables
 from brokers.programs.spelling import is_program, shown
 from brokers.words import WORDS, words_of
 
@@ -60,10 +62,12 @@ class FileTraces:
 
 
 def tables_of(model: Model) -> dict[str, Table]:
-    """The trace tables that the kinds of a model add."""
+    """The trace tables that the services of a model add."""
     tables: dict[str, Table] = {}
     for service in model.services:
-        tables.update(service.kind_class.tables)
+        tables.update(own_tables(service.kind_class, service.protocol_class))
+        if service.attackers:
+            tables.update(attackers.TABLES)
         if words_of(service.params):
             tables.update(WORDS)
     return tables

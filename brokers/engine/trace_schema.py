@@ -147,10 +147,14 @@ TABLES: dict[str, Table] = {
         ),
     ),
     "links": Table(
-        "Each directed link and what went over it. Links 2e and 2e+1 are the two directions of one.",
+        "Each directed link and what went over it: those that are listed, by number, then of those that are described "
+        "the ones that arose. Rows 2e and 2e+1 are the two directions of one.",
         "summary",
         (
-            Column("link", "int32", "directed link"),
+            Column(
+                "link", "int32",
+                "directed link; of listed ones the number of the row, of others listed + from * nodes + to",
+            ),
             Column("from", "int32", "broker that sends"),
             Column("to", "int32", "broker that receives"),
             Column("delay_ns", "int64", "propagation delay"),

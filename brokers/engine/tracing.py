@@ -34,6 +34,8 @@ class Tracing:
         self._queues = queues
         self._bench = bench
         self.sampling = bool(trace.wants("samples"))
+        overlay = services.model.overlay
+        self._described = overlay.numbers if overlay.described is not None else (int(L.NEVER), 0)
         self._hops, self._deliveries = bool(trace.wants("hops")), bool(trace.wants("deliveries"))
         # Whether rows are looked at once they are handled.
         self.listening = self._hops or self._deliveries or bool(trace.wants("losses"))
@@ -156,7 +158,7 @@ class Tracing:
             kind=narrow[L.N_KIND].astype(np.int8),
             source=wide[L.W_SOURCE],
             sequence=wide[L.W_SEQUENCE],
-            link=_there(narrow[L.N_LINK]),
+            link=_there(narrow[L.N_LINK], narrow[L.N_BROKER], wide[L.W_SOURCE], *self._described),
             service=narrow[L.N_SERVICE].astype(np.int16),
             type=narrow[L.N_TYPE].astype(np.int8),
             body=self._services.bodies.keys(narrow[L.N_BODY]),
@@ -208,12 +210,12 @@ class Tracing:
             self._trace.write("losses", **gone, reason=reason[~doubled].astype(np.int8), client=nobody)
 
     def record(self, table: str, event: Any, service: int, columns: dict[str, Any]) -> None:
-        """Rows of a kind's own table."""
-        declared = self._services.kinds[service].tables
+        """Rows of a table of a kind's or protocol's own."""
+        declared = self._services.tables[service]
         if table not in declared:
             raise ProtocolFault(
-                f"service {self._services.name(service)!r} writes to the trace table {table!r}, which its kind "
-                f"does not declare (it declares {', '.join(declared) or 'none'})"
+                f"service {self._services.name(service)!r} writes to the trace table {table!r}, which neither "
+                f"its kind nor its protocol declares (they declare {', '.join(declared) or 'none'})"
             )
         if not self._trace.wants(table):
             return
@@ -253,11 +255,14 @@ class Tracing:
 
 
 @njit(cache=True)
-def _there(links):
-    """Links as those who sent over them name them; -1 stays."""
+def _there(links, brokers, sources, first, nodes):
+    """Links as those who sent over them name them; -1 stays. Those that are described are numbered from `first` on."""
     found = np.empty_like(links)
     for i in range(links.size):
-        found[i] = links[i] ^ 1 if links[i] >= 0 else -1
+        if links[i] >= first:
+            found[i] = first + sources[i] * nodes + brokers[i]
+        else:
+            found[i] = links[i] ^ 1 if links[i] >= 0 else -1
     return found
 
 

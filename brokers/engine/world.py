@@ -34,7 +34,8 @@ _FIELDS = {
     "in_start": NARROW,  # links in_start[b] to in_start[b + 1], in the order of these, reach broker b
     "in_source": INTS,  # -1 where another shard carries it
     "in_delay": INTS,
-    "lane_start": INTS,  # the same for rings: those of the links that reach a broker, then of its timers
+    "posting": INTS,  # what there is to know of links that are described
+    "lane_start": INTS,  # the same for rings: those of the links that reach a broker, then of its timers and its post
     "lane_ring": INTS,
     "lane_order": INTS,
     "rings": TABLE,

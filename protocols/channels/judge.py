@@ -108,12 +108,13 @@ def _judge(found: Audit, what: str, owed: Owed, received: list[tuple[int, int]])
     """One query at one time at which it may be due."""
     right, certain, excused = owed.right, owed.certain, owed.excused
     if len(received) > 1:
-        found.duplicated.add(f"{what} was answered {len(received)} times")
+        found.duplicated.add(f"{what} was answered {len(received)} times", owed.round.sent)
     for answer in received:
         if answer not in right:
-            found.unwanted.add(f"{what} was answered with {answer[0]} objects; right are {[n for n, _ in right]}")
+            told = f"{what} was answered with {answer[0]} objects; right are {[n for n, _ in right]}"
+            found.unwanted.add(told, owed.round.sent)
     if certain and not received and not excused:
-        found.missed.add(f"{what} was not answered")
+        found.missed.add(f"{what} was not answered", owed.round.sent)
     found.forced += certain and not excused
     found.excused += excused
     found.free += bool(right) and (not certain or excused)

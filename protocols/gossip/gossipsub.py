@@ -42,7 +42,6 @@ from protocols.gossip.scores import IGNORED, INVALID, RECORDS, VALID, Scores, To
 from protocols.gossip.talking import (
     ANSWER,
     DECAY,
-    FRAME_BYTES,
     GRAFT,
     HEARTBEAT,
     HELLO,
@@ -55,9 +54,9 @@ from protocols.gossip.talking import (
     VALIDATED,
     Kept,
     Talking,
-    topic_bytes,
     topic_in,
 )
+from protocols.gossip.watching import TABLES, watch
 from protocols.topics.kind import PUBLISH, SUBSCRIBE, UNSUBSCRIBE
 from topology import draws
 
@@ -73,6 +72,7 @@ class GossipSub(Talking):
     Options: ClassVar[type[BaseModel] | None] = Options
     resends: ClassVar[bool] = True
     opens: ClassVar[bool] = True
+    own_tables: ClassVar[Mapping[str, Any]] = TABLES
     keeps: ClassVar[tuple[Any, ...]] = (Kept, *RECORDS)
     remade: ClassVar[tuple[str, ...]] = ("said", "scoring", "backs_off", "scores", "frozen", "direct", "timer_min_ns")
 
@@ -137,7 +137,7 @@ class GossipSub(Talking):
             if message.type in (JOINED, LEFT):
                 self.neighbour_said(message)
             elif message.link in self.direct or not self.is_below(message.link, "graylist"):
-                _HANDLERS[message.type](self, message)
+                getattr(self, _HANDLERS[message.type])(message)
 
     def ring(self, message: Message) -> None:
         if message.type == HEARTBEAT:
@@ -406,6 +406,7 @@ class GossipSub(Talking):
             here = self.node.broker
             self.meet(message, [a + b - here for a, b in self.said.direct if here in (a, b)])
         self.frozen = {link: self.score(link) for link in self.links}
+        watch(self, message)
         gossip: dict[int, list[Any]] = {}
         for topic in sorted(self.mesh):
             self.tend(message, topic)
@@ -414,9 +415,7 @@ class GossipSub(Talking):
         for topic in sorted(self.fanout):
             self.tell_of(gossip, topic, self.fanout[topic])
         for link in self.ordered(set(gossip)):
-            told = gossip[link]
-            size = sum(topic_bytes(topic) + len(ids) * self.said.id_bytes for topic, ids in told)
-            self.node.send(message, link, IHAVE, told, size=FRAME_BYTES + size)
+            self.send_told(message, link, gossip[link])
         self.frozen = None
         self.shift(message.time)
         if self.goes_on(message, self.said.heartbeat):
@@ -588,11 +587,11 @@ class GossipSub(Talking):
 
 
 _HANDLERS = {
-    PUBLISH: GossipSub.payload_came,
-    IHAVE: GossipSub.ihave_came,
-    IWANT: GossipSub.iwant_came,
-    GRAFT: GossipSub.graft_came,
-    PRUNE: GossipSub.prune_came,
-    IDONTWANT: GossipSub.idontwant_came,
+    PUBLISH: "payload_came",
+    IHAVE: "ihave_came",
+    IWANT: "iwant_came",
+    GRAFT: "graft_came",
+    PRUNE: "prune_came",
+    IDONTWANT: "idontwant_came",
 }
 

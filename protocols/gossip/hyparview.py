@@ -22,7 +22,8 @@ Rules:
   while it has steps left (`arwl`) and there are two or more; where it ends, as many names are sent back, passive ones
   first, and both take what is new to them into their passive views. A full one drops a name that is drawn.
 - A neighbour is lost when the broker is told that its link is down, and what such a one has said before comes too late
-  to make it a neighbour. Who is up again after a crash has lost all of them: it sends them DISCONNECT, and asks anew.
+  to make it a neighbour; or, where it is told of links that are open only, it makes it one for as long as that takes to
+  be told again. Who is up again after a crash has lost all of them: it sends them DISCONNECT, and asks anew.
   To a message from who is no neighbour the answer is DISCONNECT.
 
 A link is open while the other is a neighbour or is asked to be one, and for an answer to a SHUFFLE. Draws are of a
@@ -93,25 +94,19 @@ class HyParView:
 
     # ---- candidates ----------------------------------------------------------------------------------
 
-    def candidates(self) -> dict[int, int]:
-        """Link by broker, of all that this one may reach."""
-        known: dict[int, dict[int, int]] = self.node.shared.setdefault("candidates", {})
-        here = self.node.broker
-        if here not in known:
-            links = (*self.node.links, *self._latent())
-            known[here] = {self.node.neighbour(link): link for link in links}
-        return known[here]
+    def candidates(self) -> list[int]:
+        """Links to all that this broker may reach. O(candidates)."""
+        return [*self.node.links, *getattr(self.node, "latent", ())]
 
     def contact(self) -> int:
         """The link to whom this broker joins through; -1 at the first of all."""
         env, shared = self.node.env, self.node.shared
+        first = self.node.link_to(0)
+        if first >= 0 or not self.node.broker:
+            return first
         if "contacts" not in shared:
             shared["contacts"] = contacts(env.links if env.latent is None else env.latent.links, env.brokers)
         return int(shared["contacts"][self.node.broker])
-
-    def _latent(self) -> tuple[int, ...]:
-        found: tuple[int, ...] = getattr(self.node, "latent", ())  # where there are any
-        return found
 
     def _send(self, message: Message, link: int, type: int, body: Any = None, word: int = 0) -> bool:
         """Send to a candidate, over a link that is opened if it is not; False if it may not have another one open."""
@@ -121,10 +116,10 @@ class HyParView:
         return True
 
     def _open(self, message: Message, link: int) -> bool:
-        return link in self.node.links or self.node.open(message, link)
+        return self.node.stands(link) or self.node.open(message, link)
 
     def _hang_up(self, message: Message, link: int) -> None:
-        if link not in self.active and link not in self.asked and link not in self.node.links:
+        if link not in self.active and link not in self.asked and not self.node.stands(link):
             self.node.close(message, link)
 
     def _names(self, links: list[int]) -> list[int]:
@@ -156,7 +151,8 @@ class HyParView:
         elif message.type == LINK_UP:
             self.unreachable.discard(link)
         elif message.type == LINK_DOWN:
-            self.unreachable.add(link)
+            if self.node.watched(link):
+                self.unreachable.add(link)
             if link in self.active:
                 self.active.remove(link)
                 self._hang_up(message, link)
@@ -192,7 +188,7 @@ class HyParView:
         """Ask the contact to take this broker in; and again, where that comes to nothing."""
         contact = self.contact()
         if contact < 0 or contact in self.unreachable:
-            contact = self._draw([each for each in self.candidates().values() if each not in self.unreachable])
+            contact = self._draw([each for each in self.candidates() if each not in self.unreachable])
         if contact >= 0 and contact not in self.active:
             self._send(message, contact, JOIN)
             self._later(message, self.options.timeout, JOINING)
@@ -207,7 +203,7 @@ class HyParView:
 
     def _forward_join(self, message: Message) -> None:
         new, steps = self.node.body(message)
-        link = self.candidates().get(new, -1)
+        link = self.node.link_to(new)
         if link in self.active:
             return
         if steps == 0 or len(self.active) <= 1:
@@ -325,7 +321,7 @@ class HyParView:
 
     def _shuffled(self, message: Message) -> None:
         origin, steps, *listed = self.node.body(message)
-        back = self.candidates().get(origin, -1)
+        back = self.node.link_to(origin)
         if steps > 0 and len(self.active) > 1:
             onward = self._draw([each for each in self.active if each not in (message.link, back)])
             if onward >= 0:
@@ -344,7 +340,7 @@ class HyParView:
 
     def _learn(self, message: Message, listed: list[int]) -> None:
         for each in listed:
-            self._spare(message, self.candidates().get(each, -1))
+            self._spare(message, self.node.link_to(each))
 
     # ---- draws and timers ----------------------------------------------------------------------------
 

@@ -257,6 +257,11 @@ class Options(Section):
     ] = []
     ignored: Annotated[Fraction, Field(description="which share is neither passed on nor held against anybody")] = 0.0
 
+    watch_ticks: Annotated[
+        Whole,
+        UNDRAWN,
+        Field(description="every so many ticks the trace gets who is in meshes, and all scores; 0: never"),
+    ] = 0
     scoring: Annotated[
         Scoring | None,
         Field(

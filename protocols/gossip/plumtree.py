@@ -124,6 +124,7 @@ class Plumtree(Gossiping):
 
     Options: ClassVar[type[BaseModel] | None] = Options
     resends: ClassVar[bool] = True  # what is asked for again
+    announces: ClassVar[frozenset[int]] = frozenset({IHAVE, GRAFT})
     remade: ClassVar[tuple[str, ...]] = ("timer_min_ns",)
 
     def __init__(self, node: Any) -> None:

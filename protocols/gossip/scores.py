@@ -22,6 +22,7 @@ from typing import Any
 from protocols.gossip.options import Scoring, TopicScoring
 
 Topic = tuple[int, ...]
+Parts = tuple[float, ...]
 NEW, VALID, INVALID, IGNORED = range(4)  # what is known of a payload
 
 
@@ -82,20 +83,41 @@ class Scores:
         total = sum((self._in_topic(known.topics[topic], self._of(topic)) for topic in sorted(known.topics)), 0.0)
         if 0 < scoring.cap < total:
             total = scoring.cap
-        total += scoring.app_weight * scoring.app.get(self._broker_at(link), 0.0)
-        shared = max(0, self._at_address(link) - scoring.address_threshold)
-        excess = max(0.0, known.behaviour - scoring.behaviour_threshold)
-        return total + scoring.address_weight * (shared * shared) + scoring.behaviour_weight * (excess * excess)
+        p5, p6, p7 = self._beyond_topics(link, known)
+        return total + p5 + p6 + p7
+
+    def parts(self, link: int) -> tuple[dict[Topic, Parts], Parts]:
+        """What a score is made of: P1 to P4 by topic, with P3b after P3, and P5 to P7. Weighted, and not capped."""
+        known = self.neighbours.get(link, Neighbour())
+        in_topics = {}
+        for topic, did in sorted(known.topics.items()):
+            says = self._of(topic)
+            in_topics[topic] = tuple(says.weight * part for part in self._parts(did, says))
+        return in_topics, self._beyond_topics(link, known)
 
     def _in_topic(self, did: InTopic, says: TopicScoring) -> float:
+        p1, p2, p3, p3b, p4 = self._parts(did, says)
+        return says.weight * (p1 + p2 + p3 + p3b + p4)
+
+    def _parts(self, did: InTopic, says: TopicScoring) -> Parts:
         mesh = min(float(did.quanta), says.mesh_cap) if did.grafted_ns >= 0 else 0.0
         lacks = self._lacks(did, says)
-        return says.weight * (
-            says.mesh_weight * mesh
-            + says.first_weight * did.first
-            + says.rate_weight * (lacks * lacks)
-            + says.failure_weight * did.failures
-            + says.invalid_weight * (did.invalid * did.invalid)
+        return (
+            says.mesh_weight * mesh,
+            says.first_weight * did.first,
+            says.rate_weight * (lacks * lacks),
+            says.failure_weight * did.failures,
+            says.invalid_weight * (did.invalid * did.invalid),
+        )
+
+    def _beyond_topics(self, link: int, known: Neighbour) -> Parts:
+        scoring = self.scoring
+        shared = max(0, self._at_address(link) - scoring.address_threshold)
+        excess = max(0.0, known.behaviour - scoring.behaviour_threshold)
+        return (
+            scoring.app_weight * scoring.app.get(self._broker_at(link), 0.0),
+            scoring.address_weight * (shared * shared),
+            scoring.behaviour_weight * (excess * excess),
         )
 
     def _lacks(self, did: InTopic, says: TopicScoring) -> float:

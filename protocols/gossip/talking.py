@@ -75,6 +75,11 @@ class Talking(BrokerProtocol):
     def send_ids(self, message: Message, link: int, type: int, ids: list[int]) -> None:
         self.node.send(message, link, type, ids, size=FRAME_BYTES + len(ids) * self.node.options.id_bytes)
 
+    def send_told(self, message: Message, link: int, told: list[Any]) -> None:
+        """IHAVE: of some topics, which ids there are."""
+        size = sum(topic_bytes(topic) + len(ids) * self.node.options.id_bytes for topic, ids in told)
+        self.node.send(message, link, IHAVE, told, size=FRAME_BYTES + size)
+
     def send_payload(self, message: Message, link: int, body: Body) -> None:
         self.node.send(message, link, PUBLISH, body, size=self.payload_bytes(body))
 

@@ -54,7 +54,7 @@ def judge(tables: Tables, kind: Topics, guarantees: Guarantees, service: int) ->
         taken = chosen.get(p.id, {})
         for interest in taken.keys() - possible.keys():
             client = found.client(taken[interest])
-            found.unwanted.add(f"{client} got {found.message(p.id)} for a group that it is not in")
+            found.unwanted.add(f"{client} got {found.message(p.id)} for a group that it is not in", p.sent)
         for _, versions in sorted(members.items()):
             _judge_group(found, p, copies, standing, versions, [each for each in versions if each.word in taken])
         copies.judge(found, asking, kind.counts_copies)
@@ -97,12 +97,14 @@ class _Copies:
         sent = f"publication {found.message(p.id)}"
         for client, got in sorted(Counter(p.got).items()):
             if got < must[client] and p.end - p.sent < found.guarantees.within_ns:
-                found.missed.add(f"{found.client(client)} got {sent} {got} times, and is owed {must[client]} copies")
+                owed = f"is owed {must[client]} copies"
+                found.missed.add(f"{found.client(client)} got {sent} {got} times, and {owed}", p.sent)
             more = got - may[client] if may[client] else 0
             if more > 0 and p.doubled:
                 found.doubled += more
             elif more > 0 and not p.forgotten:
-                found.duplicated.add(f"{found.client(client)} got {sent} {got} times, of {may[client]} that may be")
+                allowed = f"{may[client]} that may be"
+                found.duplicated.add(f"{found.client(client)} got {sent} {got} times, of {allowed}", p.sent)
 
 
 def _judge_group(
@@ -113,11 +115,13 @@ def _judge_group(
         copies.ask(version, chosen=True)
     if len({version.word for version in taken}) > 1:
         clients = ", ".join(found.client(version.client) for version in taken)
-        found.duplicated.add(f"publication {found.message(p.id)} went to several members of a group: {clients}")
+        told = f"publication {found.message(p.id)} went to several members of a group: {clients}"
+        found.duplicated.add(told, p.sent)
     settled = all(standing.certain(version, p) for version in members)
     late = p.end - p.sent >= found.guarantees.within_ns
     if settled and not taken and not p.lost and not late:
-        found.missed.add(f"nobody got publication {found.message(p.id)} of a group with {len(members)} members")
+        told = f"nobody got publication {found.message(p.id)} of a group with {len(members)} members"
+        found.missed.add(told, p.sent)
         found.forced += 1
 
 

@@ -45,7 +45,7 @@ def judge(tables: Tables, kind: TopK, guarantees: Guarantees, service: int) -> A
             continue
         told = answers.get(p.id, [])
         _judge(found, kind, standing, scored, p, told)
-        _compare(found, p.id, "client", set(p.got), {id_ >> 32 for _, id_, _, _ in told if id_ >= 0} - p.gone)
+        _compare(found, p, "client", set(p.got), {id_ >> 32 for _, id_, _, _ in told if id_ >= 0} - p.gone)
     return found
 
 
@@ -54,9 +54,9 @@ def _judge(
 ) -> None:  # fmt: skip
     right = rightly(kind, standing, scored, p, {id_: score for _, id_, score, _ in told if id_ >= 0})
     if right.told_exactly:
-        _compare_told(found, p.id, told, right.definition)
+        _compare_told(found, p, told, right.definition)
     answer = {id_ for _, id_, _, _ in told if id_ >= 0}
-    _compare(found, p.id, "filter", answer, right.ids)
+    _compare(found, p, "filter", answer, right.ids)
     found.forced += len(right.forced)
     found.free += len((right.ids | answer) - right.forced)
     found.forbidden += len(standing.of) - len(right.ids | answer)
@@ -132,23 +132,24 @@ def _cut_by_tie(
     )
 
 
-def _compare(found: Audit, p: int, what: str, got: set[int], right: set[int]) -> None:
+def _compare(found: Audit, p: Published, what: str, got: set[int], right: set[int]) -> None:
     named = found.client if what == "client" else lambda id_: f"filter {found.message(id_)}"
     for one in sorted(right - got):
-        found.missed.add(f"{named(one)} is not in the answer to publication {found.message(p)}")
+        found.missed.add(f"{named(one)} is not in the answer to publication {found.message(p.id)}", p.sent)
     for one in sorted(got - right):
-        found.unwanted.add(f"{named(one)} is in the answer to publication {found.message(p)}")
+        found.unwanted.add(f"{named(one)} is in the answer to publication {found.message(p.id)}", p.sent)
 
 
-def _compare_told(found: Audit, p: int, told: Told, right: Answer) -> None:
+def _compare_told(found: Audit, p: Published, told: Told, right: Answer) -> None:
     tie = int(right.tie_at_boundary)
     pairs = zip(right.ids.tolist(), right.scores.tolist())
     rows = [(rank, id_, score, tie) for rank, (id_, score) in enumerate(pairs)] or [(-1, -1, 0.0, tie)]
     lacking, mistold = Counter(rows), Counter(told)
+    answer = f"the answer to publication {found.message(p.id)}"
     for row in (mistold - lacking).elements():
-        found.unwanted.add(f"the answer to publication {found.message(p)} has (rank, filter, score, tie) {row}")
+        found.unwanted.add(f"{answer} has (rank, filter, score, tie) {row}", p.sent)
     for row in (lacking - mistold).elements():
-        found.missed.add(f"the answer to publication {found.message(p)} lacks (rank, filter, score, tie) {row}")
+        found.missed.add(f"{answer} lacks (rank, filter, score, tie) {row}", p.sent)
 
 
 def answer_of(scores: Mapping[int, float], query: Query) -> Answer:

@@ -20,6 +20,11 @@ if TYPE_CHECKING:
 
 FOUND, NOTHING, INCOMPLETE = 1, 0, 2
 _JOBS_MOST = 256
+# What says how to hunt, and where it is kept; a replay takes none of it.
+_OF_HUNTS = {
+    "--for": "time", "--runs": "runs", "--seed": "seed", "--jobs": "jobs", "--faults": "faults", "--first": "first",
+    "--trees-only": "trees_only", "--schedules": "schedules", "--no-lines": "no_lines", "--strict": "strict",
+}  # fmt: skip
 
 
 def command(arguments: list[str]) -> int:
@@ -51,7 +56,7 @@ def _parser() -> argparse.ArgumentParser:
         "--for", dest="time", metavar="T", help="how long, as in 2min (default: 60 s, or as --runs says)"
     )
     result.add_argument("--runs", type=int, metavar="N", help="how many runs: the same are found each time")
-    result.add_argument("--seed", type=int, default=1, help="of what is drawn (default: 1)")
+    result.add_argument("--seed", type=int, help="of what is drawn (default: 1)")
     result.add_argument("--kind", help="its kind, package.module:Name, if that is not registered")
     result.add_argument(
         "--set",
@@ -61,18 +66,16 @@ def _parser() -> argparse.ArgumentParser:
         dest="said",
         help="an option of the protocol",
     )
-    result.add_argument(
-        "--faults", choices=("some", "none"), default="some", help="whether anything fails (default: some)"
-    )
+    result.add_argument("--faults", choices=("some", "none"), help="whether anything fails (default: some)")
     result.add_argument("--first", action="store_true", help="end with the first thing that is found")
     result.add_argument("--trees-only", action="store_true", help="leave out graphs with cycles")
     result.add_argument(
-        "--schedules", choices=("aimed", "random"), default="aimed",
+        "--schedules", choices=("aimed", "random"),
         help="aimed at what happened in runs before (default), or plainly random",
     )  # fmt: skip
     result.add_argument("--judges", metavar="A,B", help="only these of `brokerlab list judges`")
     result.add_argument(
-        "--jobs", type=int, default=1, metavar="N",
+        "--jobs", type=int, metavar="N",
         help="so many processes, each with its part of the runs (default: 1); another number finds other things",
     )  # fmt: skip
     result.add_argument("--no-lines", action="store_true", help="do not watch which lines of the protocol run")
@@ -96,8 +99,9 @@ def _hunt(options: argparse.Namespace) -> int:
 
     if options.runs is not None and options.runs < 1:
         raise InvalidInput(f"--runs: at least 1 (got {options.runs})")
-    if not 1 <= options.jobs <= _JOBS_MOST:
-        raise InvalidInput(f"--jobs: 1 to {_JOBS_MOST} (got {options.jobs})")
+    jobs = 1 if options.jobs is None else options.jobs
+    if not 1 <= jobs <= _JOBS_MOST:
+        raise InvalidInput(f"--jobs: 1 to {_JOBS_MOST} (got {jobs})")
     if options.thresholds is not None:
         raise InvalidInput("--thresholds goes with --replay")
     if options.shrink:
@@ -112,11 +116,13 @@ def _hunt(options: argparse.Namespace) -> int:
         folders[found.same] = str(_tell(options, found))
 
     report = hunt(
-        options.protocol, seed=options.seed, seconds=_seconds(options.time), runs=options.runs, kind=options.kind,
-        options=_options(options.said), judges=options.judges.split(",") if options.judges else None,
-        schedules=options.schedules, faults=options.faults == "some", trees_only=options.trees_only,
+        options.protocol, seed=1 if options.seed is None else options.seed, seconds=_seconds(options.time),
+        runs=options.runs, kind=options.kind, options=_options(options.said),
+        judges=options.judges.split(",") if options.judges else None,
+        schedules=options.schedules or "aimed", faults=options.faults != "none", trees_only=options.trees_only,
         enough=1 if options.first else None,
-        on_finding=on_finding, jobs=options.jobs, lines=not options.no_lines,
+        on_finding=on_finding, jobs=jobs, lines=not options.no_lines,
+        on_mistake=None if options.json else telling.say,
         on_run=telling if telling.terminal and not options.json else None,
     )  # fmt: skip
     telling.close()
@@ -139,6 +145,7 @@ def _refuse_out(out: str) -> None:
 
 def _tell(options: argparse.Namespace, found: Finding) -> Path:
     """Write the folder of a finding, with its run and explanation, and print it unless JSON is asked for."""
+    from scenarios.hunt.origin import origin
     from scenarios.hunt.telling import FILE, again, explained, keep_run, told, write
 
     folder = write(found, options.out, options.protocol)
@@ -148,7 +155,7 @@ def _tell(options: argparse.Namespace, found: Finding) -> Path:
         print(told(found))
         for line in why:
             print(f"    {line}")
-        print(f"    again: {again(found, options.protocol, folder / FILE)}", flush=True)
+        print(f"    again: {again(found, options.protocol, folder / FILE)}  # {origin(found)}", flush=True)
         if kept is not None:
             print(f"    the run: {shown(kept)}", flush=True)
     return folder
@@ -242,6 +249,9 @@ def _replay(options: argparse.Namespace) -> int:
 
     if options.said:
         raise InvalidInput("--set: the options of a replay are those of its scenario")
+    for name, where in _OF_HUNTS.items():
+        if getattr(options, where) not in (None, False):
+            raise InvalidInput(f"{name}: a replay draws nothing, it runs the scenario as it is; leave it out")
     if options.thresholds is not None and options.thresholds < 1:
         raise InvalidInput(f"--thresholds: at least 1 (got {options.thresholds})")
     if options.shrink:
@@ -256,7 +266,7 @@ def _replay(options: argparse.Namespace) -> int:
         return _shrink(options, found)
     mistakes = [{"judge": each.judge, "sort": each.sort, "told": each.told} for each in found.mistakes]
     if options.json:
-        print(json.dumps({"digest": found.digest, "mistakes": mistakes}, indent=2))
+        print(json.dumps({"digest": found.digest, "mistakes": mistakes, "changed": found.changed}, indent=2))
         return FOUND if mistakes else NOTHING
     for line in lines_of(found.case):
         print(line)
@@ -265,4 +275,6 @@ def _replay(options: argparse.Namespace) -> int:
     if not mistakes:
         print("no judge has anything against it")
     print(f"digest {found.digest or 'none: it did not come to its end'}")
+    for sentence in found.changed:
+        print(sentence)
     return FOUND if mistakes else NOTHING

@@ -9,8 +9,8 @@ from brokers.kinds import unreadable
 from scenarios.commands import parser
 
 GROUPS = (
-    "kinds", "protocols", "topologies", "workloads", "indexes", "faults", "connections", "mobility", "metrics",
-    "scenarios", "judges",
+    "kinds", "protocols", "behaviours", "topologies", "workloads", "indexes", "faults", "connections", "mobility",
+    "metrics", "scenarios", "judges",
 )  # fmt: skip
 
 

@@ -8,7 +8,17 @@ from typing import Annotated, Any, Literal
 from pydantic import ConfigDict, Field, model_validator
 
 from brokers.faults import Crash, Fault, FaultContext, Slow, WrongFault
-from scenarios.faults.entry import At, Brokers, Ends, Entry, ForATime, Forgetting, between_brokers, cut_both
+from scenarios.faults.entry import (
+    At,
+    Brokers,
+    Ends,
+    Entry,
+    ForATime,
+    Forgetting,
+    all_between,
+    between_brokers,
+    cut_both,
+)
 from scenarios.faults.given import FAULTS_MAX
 from topology import draws
 from topology.units import Duration, Fraction, PositiveDuration, Rate
@@ -220,7 +230,7 @@ class HalvesOf(Entry):
     def schedule(self) -> Iterator[Fault]:
         overlay, drawn, (begin, end) = self.context.overlay, Draws(self.context), self.params.span
         first = self._half(drawn)
-        between = [each for each in between_brokers(overlay) if (each[1] in first) != (each[2] in first)]
+        between = [each for each in all_between(overlay) if (each[1] in first) != (each[2] in first)]
         ends = [broker for _, *both in between for broker in both if broker in first]
         bridge = ends[drawn.below(len(ends))] if self.params.bridge and ends else -1
         for link, *both in between:

@@ -120,3 +120,10 @@ def between_brokers(overlay: Any) -> list[tuple[int, int, int]]:
     """(number, lower end, higher end) of all undirected links but those of servers."""
     ends = zip(overlay.link_a.tolist(), overlay.link_b.tolist())
     return [(number, a, b) for number, (a, b) in enumerate(ends) if b < overlay.brokers]
+
+
+def all_between(overlay: Any) -> list[tuple[int, int, int]]:
+    """The same, for who cuts brokers off from one another; WrongFault where others may arise that no schedule names."""
+    if overlay.described is not None:
+        raise WrongFault("cuts brokers off by their links, and with `links.latent.all` any two may open another one")
+    return between_brokers(overlay)

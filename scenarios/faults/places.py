@@ -9,7 +9,7 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from brokers.faults import Crash, Fault, WrongFault
-from scenarios.faults.entry import Broker, Entry, Forgetting, OrForGood, between_brokers, cut_both
+from scenarios.faults.entry import Broker, Entry, Forgetting, OrForGood, all_between, cut_both
 from topology.geography import great_circle_m
 
 Coordinate = Annotated[float, Field(ge=-1e9, le=1e9)]
@@ -48,7 +48,7 @@ class OutageOf(Entry):
             for broker in sorted(inside):
                 yield Crash(broker, begin, end, self.params.left)
             return
-        for link, a, b in between_brokers(self.context.overlay):
+        for link, a, b in all_between(self.context.overlay):
             if a in inside or b in inside:
                 yield from cut_both(link, begin, end)
 

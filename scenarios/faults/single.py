@@ -16,7 +16,7 @@ from scenarios.faults.entry import (
     Forgetting,
     OnLinks,
     OrForGood,
-    between_brokers,
+    all_between,
     cut_both,
 )
 from topology.links import Bursts, loss_form
@@ -140,7 +140,7 @@ class PartitionOf(Entry):
                 set_of[broker] = number
         if len({*set_of[: overlay.brokers]}) == 1:
             raise WrongFault("all brokers are in one set, so that nothing is cut", ("sets",))
-        for link, a, b in between_brokers(overlay):
+        for link, a, b in all_between(overlay):
             if set_of[a] != set_of[b]:
                 yield from cut_both(link, begin, end)
 
@@ -153,6 +153,6 @@ class IsolateOf(Entry):
 
     def schedule(self) -> Iterator[Fault]:
         overlay, alone, (begin, end) = self.context.overlay, set(self.brokers()), self.params.span
-        for link, a, b in between_brokers(overlay):
+        for link, a, b in all_between(overlay):
             if a in alone or b in alone:
                 yield from cut_both(link, begin, end)

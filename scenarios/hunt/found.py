@@ -37,6 +37,7 @@ class Finding:
     again: int = 0  # further runs that showed the same
     digest: str = ""
     interrupted: bool = False  # while its case was made smaller
+    seed: int | None = None  # of the hunt; None: it was no hunt
 
     def __str__(self) -> str:
         return f"{self.judge} ({self.sort}): {self.told}"

@@ -12,6 +12,7 @@ by `WINDOW` things.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import pairwise
@@ -40,6 +41,7 @@ _EVENTS_MOST = 60_000  # of a run of many rounds
 _QUIET_NS = 2_000_000_000  # from the end of a case to its next round
 _LONG_NS = 1_800_000_000_000  # of many rounds: what is remembered for a while is forgotten within
 _STEADY = 0.75  # what grows by this share of twice as much, in twice as many rounds, grows steadily
+BYTES = "bytes over links, per round"  # counted beside attributes: what is kept may be sent, too
 _TIDIED_FROM = 2  # things: what is tidied once in a while is tidied soon
 
 
@@ -62,13 +64,16 @@ class Grown(NamedTuple):
 
 
 def grows(outcome: Outcome) -> Iterator[tuple[str, str]]:
-    """The attribute that grows most, if any grows for ever."""
-    for found in _growing(outcome)[:1]:
+    """The attribute that grows most, if any grows for ever; and what is sent in a round, if that does."""
+    growing = _growing(outcome)
+    kept, sent = ([each for each in growing if (each.attribute == BYTES) == is_sent] for is_sent in (False, True))
+    for found in (*kept[:1], *sent):
         enough = max(_SOON[-1], ceil(WINDOW / found.per_round))
         if enough * outcome.events <= _EVENTS_MOST:
             looks = tuple(ceil(enough * share) for share in (0.25, 0.5, 1.0))
             every = _growing_at(found.case, looks, max(_round_ns(found.case), _LONG_NS // enough))
-            for most in [each for each in every if each.by >= _STEADY * _STEADY * WINDOW][:1]:
+            alike = [each for each in every if (each.attribute == BYTES) == (found.attribute == BYTES)]
+            for most in [each for each in alike if each.by >= _STEADY * _STEADY * WINDOW][:1]:
                 yield most.attribute, _told(outcome, most)
 
 
@@ -107,7 +112,7 @@ def _growing_in(case: Case, events: int) -> list[Grown]:
         return []
     each_ns = _round_ns(case)
     suspects = {each.attribute for each in _growing_at(case, first, each_ns)}
-    if not suspects:
+    if not suspects - {BYTES}:  # what is sent is kept somewhere; and numbers that get longer are none
         return []
     soon = tuple(each * first[1] // _FIRST[1] for each in _SOON)
     return [each for each in _growing_at(case, soon, each_ns) if each.attribute in suspects]
@@ -171,9 +176,11 @@ def _sizes(model: Model, rounds: int, each_ns: int) -> dict[int, Sizes] | None:
 
     try:
         with lowered(_TIDIED_FROM):
-            simulate(model, until_ns=rounds * each_ns, observe=look, max_window_ns=each_ns)
+            done = simulate(model, until_ns=rounds * each_ns, observe=look, max_window_ns=each_ns)
     except Interrupted:
         raise KeyboardInterrupt from None
     except Exception:  # of the protocol: this is for other judges
         return None
+    sent = int(done.metrics["network"]["bytes"])
+    found.setdefault(ALL, Counter())[BYTES] = sent // rounds  # the same, if each round sends the same
     return found

@@ -43,6 +43,7 @@ _TURNS, _TURNS_OF = {5: ("apart", "hashing"), 7: ("grows",), 15: ("apart", "hash
 _KEPT_MOST = 200  # cases that are branched from
 OnFinding = Callable[[Finding], None]
 OnRun = Callable[[Report], None]
+OnMistake = Callable[[str], None]
 
 
 def hunt(
@@ -64,6 +65,7 @@ def hunt(
     jobs: int = 1,
     on_finding: OnFinding | None = None,
     on_run: OnRun | None = None,
+    on_mistake: OnMistake | None = None,
 ) -> Report:
     """Look for what is wrong with a protocol.
 
@@ -84,6 +86,7 @@ def hunt(
     lines : whether it is watched in some runs which lines of the protocol run; a case that reached new ones is kept
     jobs : so many processes side by side, each with its part of the runs; another number of them finds other things
     on_finding, on_run : told as it goes
+    on_mistake : told in a sentence of what was found, before its case is made smaller, which may take a while
 
     Raises
     ------
@@ -100,9 +103,9 @@ def hunt(
     if jobs > 1:
         from scenarios.hunt.side_by_side import side_by_side
 
-        report = side_by_side(plan, jobs, on_finding, on_run)
+        report = side_by_side(plan, jobs, on_finding, on_run, on_mistake)
     else:
-        report = alone(plan, on_finding, on_run, clock)
+        report = alone(plan, on_finding, on_run, clock, on_mistake)
     own = OwnCode.of(prey.protocol_class)
     report.unexercised = list(unexercised(prey, own, report.covered))
     if report.covered.watched:
@@ -113,10 +116,10 @@ def hunt(
 @settled_in()
 def alone(
     plan: Plan, on_finding: OnFinding | None = None, on_run: OnRun | None = None,
-    clock: Callable[[], float] = time.monotonic,
+    clock: Callable[[], float] = time.monotonic, on_mistake: OnMistake | None = None,
 ) -> Report:  # fmt: skip
     """The part of a hunt that falls to this process."""
-    hunter, watch = _Hunter(plan), Stopwatch(clock)
+    hunter, watch = _Hunter(plan, on_mistake), Stopwatch(clock)
     report = hunter.report
     first, step = plan.share
     try:
@@ -147,8 +150,9 @@ def alone(
 class _Hunter:
     """One run after the other, and what is known from those before."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: Plan, on_mistake: OnMistake | None) -> None:
         self._plan = plan
+        self._on_mistake = on_mistake
         prey = Prey.of(plan.protocol, plan.kind, plan.options, plan.faults, plan.trees_only)
         self._kept = _Kept(prey, plan.seed, plan.schedules)
         self._asked = chosen(plan.judges)
@@ -176,7 +180,10 @@ class _Hunter:
             if mistake.same in self._known:
                 self._known[mistake.same].again += 1
                 continue
+            if self._on_mistake is not None:
+                self._on_mistake(f"run {number}: {mistake.judge} ({mistake.sort}); its case is made smaller")
             found = smaller(number, outcome.case, mistake, self._plan.shrink_seconds)
+            found.seed = self._plan.seed
             self._known[mistake.same] = found
             yield found
 

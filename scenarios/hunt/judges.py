@@ -11,13 +11,12 @@ from typing import NamedTuple
 
 from brokers.errors import InvalidInput
 from brokers.registry import did_you_mean
-from brokers.verdicts import FINDINGS, rules_out
-from protocols.conformance import audit
 from scenarios.hunt.apart import apart
 from scenarios.hunt.budget import budget
 from scenarios.hunt.growth import grows, grows_soon
 from scenarios.hunt.hashing import hashing
-from scenarios.hunt.rest import leaks, quiet
+from scenarios.hunt.healing import faults_left, heals, unhealed
+from scenarios.hunt.rest import left_behind, quiet
 from scenarios.hunt.running import Outcome
 from scenarios.hunt.sameness import cut_as, cut_every_way, cutting, isolation, resuming
 
@@ -63,11 +62,14 @@ def delivery(outcome: Outcome) -> Iterator[tuple[str, str]]:
     """What the kit's audit finds that breaks a promise."""
     if outcome.failed or outcome.overloaded:
         return
-    judged = audit(outcome.tables, outcome.kind, outcome.guarantees)
-    for name in FINDINGS:
-        found = getattr(judged, name)
-        if found.count and rules_out(outcome.guarantees, name):
-            yield name, found.examples[0]
+    for name, mistakes in outcome.audit.breaking.items():
+        if name not in unhealed(outcome):
+            yield name, mistakes.first.told
+
+
+def leaks(outcome: Outcome) -> Iterator[tuple[str, str]]:
+    """What all have left behind, and not since something failed."""
+    yield from (each for each in left_behind(outcome) if each not in faults_left(outcome))
 
 
 JUDGES: dict[str, Judge] = {
@@ -76,6 +78,7 @@ JUDGES: dict[str, Judge] = {
     "delivery": Judge(
         "who must get a publication gets it, once and in order, and nobody else does", delivery
     ),
+    "heals": Judge("once faults are over and made good, all arrives as before, and nothing of them is left", heals),
     "budget": Judge(
         "a publication goes over a link once; of frugal protocols, only where somebody may get it", budget
     ),

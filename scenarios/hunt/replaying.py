@@ -12,6 +12,7 @@ from scenarios.document import read
 from scenarios.hunt.case import Case
 from scenarios.hunt.hashing import close
 from scenarios.hunt.judges import JUDGES, Mistake, chosen, judged, widened
+from scenarios.hunt.origin import changed
 from scenarios.hunt.running import Outcome, run
 from scenarios.loader import load, locate
 
@@ -25,6 +26,7 @@ class Replayed:
     case: Case
     digest: str  # empty where it did not come to its end
     mistakes: list[Mistake]
+    changed: list[str]  # since it was found, in sentences
 
 
 def replay(
@@ -41,6 +43,7 @@ def replay(
     names = judges if judges is not None else [name for name, judge in JUDGES.items() if not judge.late]
     asked = widened(chosen(names))
     case = Case.of(load(file, trust=True))
+    own_name = case.protocol
     if protocol is not None:
         case = case.but(protocol=protocol)
     case = case.but(thresholds=thresholds)
@@ -49,7 +52,9 @@ def replay(
     except InvalidInput as error:
         raise InvalidInput(f"{file}: {error}") from error
     try:
-        return Replayed(case, outcome.digest, judged(outcome, asked) + judged(outcome, asked, dear=True))
+        mistakes = judged(outcome, asked) + judged(outcome, asked, dear=True)
+        own = outcome.digest if protocol in (None, own_name) else ""
+        return Replayed(case, outcome.digest, mistakes, list(changed(locate(file), own)))
     finally:
         close()
 

@@ -13,26 +13,30 @@ import numpy as np
 
 from brokers.contract import NEVER
 from brokers.promises import RELIABLE, excused, lost_unnoticed, unnoticed_ns
-from scenarios.hunt.case import Case
-from scenarios.hunt.running import Outcome, run
+from protocols.measures import LATE_NS
+from scenarios.hunt.running import Outcome, once, run
 
 _CALM_NS = 1_000_000_000  # from the last thing that happens to the end, at least
 _HEALED_NS = 2_000_000_000  # within which who is reliable has made good what was lost, once nothing fails
-_TAIL_NS = 9_000_000_000  # after the end of the run, when there is nothing left to be said
 
 
-def leaks(outcome: Outcome) -> Iterator[tuple[str, str]]:
+@once
+def left_behind(outcome: Outcome) -> list[tuple[str, str]]:
     """Entries, bodies and whatever else brokers tell of themselves that all have left behind."""
+    return list(_left(outcome))
+
+
+def _left(outcome: Outcome) -> Iterator[tuple[str, str]]:
     lost = _lost_for_good(outcome)
     if not _all_gone(outcome, lost) or _nothing(outcome):
         return
-    never = run(_without_what_went(outcome, lost))
+    never = without_what_went(outcome)
     if never.failed:
         return
     names = outcome.model.overlay.names
     usual = [*never.entries]
     if any(outcome.entries) and outcome.case.faults and not lost:  # nor may what failed have left something behind
-        calm = run(never.case.but(faults=(), detect_ns=None))
+        calm = never.calm
         usual = usual if calm.failed else [min(pair) for pair in zip(usual, calm.entries)]
     for broker, left in enumerate(outcome.entries):
         if left > usual[broker] and broker not in lost:
@@ -56,9 +60,9 @@ def leaks(outcome: Outcome) -> Iterator[tuple[str, str]]:
 
 def _lost_for_good(outcome: Outcome) -> set[int]:
     """Brokers that crash and never come back, where the protocol lets go of those, and neighbours are told."""
-    case = outcome.case
-    endless = [each for each in case.faults if each.get("lasts") is None]
-    if case.detect_ns is None or not outcome.guarantees.lets_go or any(each["fault"] != "crash" for each in endless):
+    endless = outcome.endless
+    detected = outcome.case.detect_ns is not None
+    if not detected or not outcome.guarantees.lets_go or any(each["fault"] != "crash" for each in endless):
         return set()
     return {int(broker) for each in endless for broker in each["brokers"]}
 
@@ -70,10 +74,10 @@ def quiet(outcome: Outcome) -> Iterator[tuple[str, str]]:
     late = _late(outcome)
     if not late:
         return
-    never = run(_without_what_went(outcome, set()))
+    never = without_what_went(outcome)
     if not never.failed and late > _late(never):
         yield "restless", (
-            f"{late} messages and timers are handled more than {_TAIL_NS / 1e9:g} s after the end, when all have left; "
+            f"{late} messages and timers are handled more than {LATE_NS / 1e9:g} s after the end, when all have left; "
             f"without them it would be {_late(never)}"
         )  # fmt: skip
 
@@ -85,7 +89,7 @@ def _nothing(outcome: Outcome) -> bool:
 
 
 def _late(outcome: Outcome) -> int:
-    return int((outcome.tables["hops"]["time_ns"] > outcome.case.duration_ns + _TAIL_NS).sum())
+    return int((outcome.tables["hops"]["time_ns"] > outcome.case.duration_ns + LATE_NS).sum())
 
 
 def all_gone(outcome: Outcome) -> bool:
@@ -137,12 +141,13 @@ def _again_ns(outcome: Outcome, faults: Mapping[str, Any]) -> int:
     return NEVER if unnoticed >= NEVER or (ends < 0).any() else int(ends.max(initial=0)) + _HEALED_NS
 
 
-def _without_what_went(outcome: Outcome, lost: set[int]) -> Case:
-    """The case without all that was begun and ended; what cannot be ended, as values, stays."""
-    case, kind = outcome.case, outcome.kind
+@once
+def without_what_went(outcome: Outcome) -> Outcome:
+    """What comes of the case without all that was begun and ended; what cannot be ended, as values, stays."""
+    case, kind, lost = outcome.case, outcome.kind, _lost_for_good(outcome)
     went = kind.interests | kind.revocations
     here = (act for act in case.acts if case.clients[act.client] not in lost)
-    return case.but(acts=tuple(act for act in here if kind.types[act.op] not in went))
+    return run(case.but(acts=tuple(act for act in here if kind.types[act.op] not in went)))
 
 
 def _more(told: Mapping[str, Any], usual: Mapping[str, Any]) -> str:

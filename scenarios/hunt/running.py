@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import gc
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import cached_property
-from typing import Any
+from functools import cached_property, wraps
+from typing import Any, TypeVar
 
 from brokers.engine.batching import Cutting
 from brokers.engine.simulate import MemoryTraces, Result, simulate, tables_of
 from brokers.errors import BrokerlabError, Interrupted, NeverQuiet
 from brokers.promises import Faced, promised
 from brokers.thresholds import lowered
+from protocols.judging import Audit, audit
 from scenarios.hunt.case import Case
 from scenarios.hunt.shared import Shared
 
 _WINDOW_NS = 1 << 50  # all in one, or how fast the machine is would show in the order of rows
 EVENTS_MOST = 20_000  # of one run; those that get quiet have some hundreds
+T = TypeVar("T")
 
 
 @dataclass
@@ -38,6 +40,7 @@ class Outcome:
     events: int = 0
     under_way: int = 0  # messages, at the end
     stained: list[str] = field(default_factory=list)  # what all brokers have in common, and the run changed
+    answered: dict[str, Any] = field(default_factory=dict)  # what was asked of it `once`
 
     @property
     def overloaded(self) -> bool:
@@ -48,6 +51,21 @@ class Outcome:
     def slow(self) -> bool:
         """Whether messages wait for links or brokers."""
         return bool(self.case.cost) or any(edge.bandwidth for edge in self.case.edges)
+
+    @property
+    def endless(self) -> list[Mapping[str, Any]]:
+        """Faults that are never over."""
+        return [each for each in self.case.faults if each.get("lasts") is None]
+
+    @cached_property
+    def calm(self) -> Outcome:
+        """What comes of the same case if nothing fails."""
+        return run(self.case.but(faults=(), detect_ns=None))
+
+    @cached_property
+    def audit(self) -> Audit:
+        """What the kit's audit finds."""
+        return audit(self.tables, self.kind, self.guarantees)
 
     @cached_property
     def guarantees(self) -> Any:
@@ -60,6 +78,19 @@ class Outcome:
         """The kind of the service."""
         spec = self.model.services[0]
         return spec.kind_class(spec.params)
+
+
+def once(ask: Callable[[Outcome], T]) -> Callable[[Outcome], T]:
+    """A question whose answer is kept with the outcome: several judges ask it."""
+
+    @wraps(ask)
+    def asked(outcome: Outcome) -> T:
+        if ask.__name__ not in outcome.answered:
+            outcome.answered[ask.__name__] = ask(outcome)
+        found: T = outcome.answered[ask.__name__]
+        return found
+
+    return asked
 
 
 def run(case: Case, cutting: Cutting | None = None) -> Outcome:
@@ -84,6 +115,7 @@ def run(case: Case, cutting: Cutting | None = None) -> Outcome:
             )
     except NeverQuiet as error:
         outcome.failed, outcome.sort = str(error), "never quiet"
+        outcome.events = len(traces.tables()["hops"]["time_ns"])
         shared.changed()
         return outcome
     except Interrupted:

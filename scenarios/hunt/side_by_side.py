@@ -28,8 +28,9 @@ _GONE = 75  # exit code of a process whose parent is gone
 
 
 def side_by_side(
-    plan: Plan, jobs: int, on_finding: Callable[[Finding], None] | None, on_run: Callable[[Report], None] | None
-) -> Report:
+    plan: Plan, jobs: int, on_finding: Callable[[Finding], None] | None, on_run: Callable[[Report], None] | None,
+    on_mistake: Callable[[str], None] | None = None,
+) -> Report:  # fmt: skip
     """Hunt in so many processes, and put together what they found."""
     refuse_local(plan.protocol, plan.kind or "", "jobs")
     report, watch = Report(plan.protocol, plan.seed), Stopwatch()
@@ -42,6 +43,10 @@ def side_by_side(
             enough = plan.enough is not None and len(report.findings) >= plan.enough
             if not (enough and said["finding"].interrupted):  # it was stopped since there were enough
                 _merge(report, said["finding"], on_finding)
+            return
+        if "mistake" in said:
+            if on_mistake is not None:
+                on_mistake(said["mistake"])
             return
         runs[i] = said.get("runs", runs[i])
         report.runs, report.seconds = sum(runs), watch.seconds
@@ -140,7 +145,7 @@ def work(pipe: Connection) -> None:
             pipe.send({"runs": report.runs, "fresh": len(report.covered.fresh)})
 
     try:
-        report = alone(plan, on_finding, on_run)
+        report = alone(plan, on_finding, on_run, on_mistake=lambda told: pipe.send({"mistake": told}))
     except Exception as error:  # the protocol's, or ours: it is told there
         pipe.send(told(error))
         return

@@ -18,10 +18,13 @@ from brokers.errors import BrokerlabError
 from brokers.registry import load
 from scenarios.commands import shown
 from scenarios.hunt.case import Case
+from scenarios.hunt.expecting import expected
 from scenarios.hunt.found import Covered, Finding, Report
 from scenarios.hunt.judges import JUDGES
 from scenarios.hunt.lines import some
+from scenarios.hunt.origin import origin
 from scenarios.hunt.running import EVENTS_MOST
+from scenarios.hunt.running import run as run_case
 from topology.units import format_duration
 
 _KINDS = ("fault", "message", "timer")
@@ -121,13 +124,16 @@ def scenario_text(finding: Finding, command: str) -> str:
     """The scenario of a finding, with what is expected and fails."""
     data = finding.case.scenario()
     data["title"] = f"{finding.judge} ({finding.sort})"
-    if finding.judge == "delivery":
-        data["expect"] = ["verdict == valid"]
+    asked = expected(finding.judge, finding.sort, run_case(finding.case))
+    if asked.expect:
+        data["expect"] = [asked.expect]
+    if asked.metric:
+        data["services"][0]["metrics"] = [asked.metric]
     if finding.judge == "storm":
         data["engine"] = {"messages_max": EVENTS_MOST}
-    lines = [f"# {finding.told}", f"# {command}", f"# digest {finding.digest}"] if finding.digest else [
-        f"# {finding.told}", f"# {command}",
-    ]  # fmt: skip
+    lines = [f"# {finding.told}", f"# {command}", f"# {origin(finding)}"]
+    lines += [f"# digest {finding.digest}"] if finding.digest else []
+    lines += [f"# it expects nothing, since {asked.why_not}; the command above shows it"] if asked.why_not else []
     return (
         "\n".join(line.replace("\n", " ") for line in lines)
         + "\n"

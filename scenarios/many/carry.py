@@ -26,6 +26,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from brokers import registry
 from brokers.errors import BrokerlabError, EnvironmentProblem, Interrupted, InvalidInput, RunIncomplete
 from scenarios.many import expect, metrics
 from scenarios.many.pool import Answer, answers
@@ -73,7 +74,7 @@ class PointState:
     judged: list[expect.Judged] = field(default_factory=list)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class SweepResult:
     """A sweep that was carried out."""
 
@@ -113,6 +114,16 @@ class SweepResult:
             "failed": [{"point": str(state.point), "error": state.error} for state in self.failed],
             "expect": found,
         }
+
+    def __fspath__(self) -> str:
+        """So that a sweep goes wherever the path of its folder does."""
+        return str(self.path)
+
+    def __repr__(self) -> str:
+        return f"<sweep {self.path.name}: {len(self.finished):,} of {len(self.states):,} points finished>"
+
+    def _repr_html_(self) -> str:
+        return str(registry.load("analysis.frames.showing:sweep_html")(self.path))
 
 
 def sweep(

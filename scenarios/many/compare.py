@@ -21,6 +21,7 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from brokers import registry
 from brokers.engine.manifest import read_bytes
 from brokers.errors import InvalidInput, RunIncomplete
 from scenarios.many import metrics
@@ -29,6 +30,8 @@ from scenarios.many.student import Estimate, difference, estimate
 from scenarios.many.sweep import label_of, value_key
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from brokers.engine.runfolder import RunFolder
 
 CONFIDENCE = 0.95
@@ -86,7 +89,7 @@ class Section:
     rows: tuple[Row, ...]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Comparison:
     """Variants side by side."""
 
@@ -96,6 +99,7 @@ class Comparison:
     runs: tuple[tuple[str, ...], ...]
     sections: tuple[Section, ...]
     notes: tuple[str, ...]
+    variants: tuple[Mapping[str, Any], ...] = ()  # what each varies: path -> value
 
     def as_data(self) -> dict[str, Any]:
         """Plain data, for --json."""
@@ -119,6 +123,34 @@ class Comparison:
             "sections": sections,
             "notes": list(self.notes),
         }
+
+    def as_table(self) -> pa.Table:
+        """A row for each metric and variant: section, metric, variant, mean, half_width, difference, clear."""
+        import pyarrow as pa
+
+        rows = [
+            {
+                "section": section.title, "metric": row.metric, "variant": label,
+                "mean": None if each is None else each.mean,
+                "half_width": None if each is None else each.half_width,
+                "difference": None if change is None else change.estimate.mean,
+                "clear": None if change is None else change.estimate.clear_of_zero,
+            }
+            for section in self.sections for row in section.rows
+            for label, each, change in zip(self.labels, row.estimates, row.differences)
+        ]  # fmt: skip
+        texts, numbers = ("section", "metric", "variant"), ("mean", "half_width", "difference")
+        types = [*((name, pa.string()) for name in texts), *((name, pa.float64()) for name in numbers)]
+        return pa.Table.from_pylist(rows, pa.schema([*types, ("clear", pa.bool_())]))
+
+    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
+        return self.as_table().__arrow_c_stream__(requested_schema)
+
+    def __repr__(self) -> str:
+        return text(self)
+
+    def _repr_html_(self) -> str:
+        return str(registry.load("analysis.frames.showing:comparison_html")(self))
 
 
 def _row_data(row: Row) -> dict[str, Any]:
@@ -155,7 +187,7 @@ def samples_of(
         if not description.is_file():
             alone.append(open_run(path))
             continue
-        points = _points(description)
+        points = points_of(description)
         finished = [point for point in points if point["status"] == FINISHED]
         if not finished:
             raise RunIncomplete(f"{path}: none of the {len(points)} points of this sweep has finished")
@@ -178,7 +210,7 @@ def samples_of(
     return list(unique.values()), notes
 
 
-def _points(description: Path) -> list[dict[str, Any]]:
+def points_of(description: Path) -> list[dict[str, Any]]:
     """The points that a sweep folder lists; what is no such list is refused as a whole."""
     try:
         points = json.loads(read_bytes(description))["points"]
@@ -268,6 +300,7 @@ def compare(
         tuple(tuple(sample.run for sample in each) for each in grouped),
         tuple(_sections(grouped, confidence)),
         tuple(notes),
+        tuple(each[0].variant for each in grouped),
     )
 
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 from itertools import pairwise
 from typing import Annotated, Any
 
@@ -46,20 +45,16 @@ class MovementContext:
         """The numbers of brokers, in the order given, each once; WrongMovement if there is none of a name."""
         found: dict[int, None] = {}
         for i, each in enumerate(references):
-            names = self.overlay.names[: self.overlay.brokers]
-            if isinstance(each, str) and "*" in each and each not in names:
-                fitting = [number for number, name in enumerate(names) if fnmatchcase(name, each)]
-                if not fitting:
-                    raise WrongMovement(f"no broker has a name like {each!r}", (*path, i))
-                found |= dict.fromkeys(fitting)
-                continue
-            found[self.broker(each, (*path, i))] = None
+            found |= dict.fromkeys(self._named(self.overlay.brokers_like, each, (*path, i)))
         return list(found)
 
     def broker(self, reference: Broker, path: tuple[str | int, ...]) -> int:
         """The number of the broker with this name or number; WrongMovement if there is none."""
+        return int(self._named(self.overlay.broker, reference, path))
+
+    def _named(self, named: Callable[[Broker], Any], reference: Broker, path: tuple[str | int, ...]) -> Any:
         try:
-            return int(self.overlay.broker(reference))
+            return named(reference)
         except ValueError as error:
             raise WrongMovement(str(error).removeprefix("broker: "), path) from error
 

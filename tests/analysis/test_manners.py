@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from analysis.spark.audit import audit
 from analysis.spark.audit_text import text
+from protocols.conformance import judge_run
 from protocols.content.subscription import PlainSubscription
 from tests.analysis.runs_of_cases import case_of, run_of
+from tests.planted.announcing import Members, NeverForgotten
 from tests.planted.bridges import BothDeclared
-from tests.planted.registry import LINE, PAIR, PLANTED
+from tests.planted.registry import LINE, PAIR, PLANTED, crash, failing
 from tests.planted.settings import MS, Setting
 from tests.scenarios.planted import ForgetsToWithdraw, TicksForEver
 
@@ -32,7 +36,7 @@ class Again(BothDeclared):
 def test_who_is_right_spends_nothing_too_much_and_leaves_nothing(tmp_path):
     service, told = audited(GONE, PlainSubscription, tmp_path)
     assert service.verdict == "valid"
-    assert service.budget == {"twice": 0, "waste": 0, "examples": {"twice": [], "waste": []}}
+    assert service.budget == {"twice": 0, "waste": 0, "bytes": 0, "examples": {"twice": [], "waste": []}}
     assert service.quiet == {"after_ns": 0, "late": 0} and service.leaks == {"entries": 0, "brokers": 0}
     assert "  budget: 0 over a link again, 0 for nobody; quiet: 0 s after clients and faults; leaks: nothing\n" in told
 
@@ -59,8 +63,24 @@ def test_a_publication_that_goes_over_a_link_again_breaks_the_budget(number, tmp
 
 def test_who_says_that_it_sends_again_is_not_held_to_it(tmp_path):
     service, _ = audited(BY_NUMBER["13d"].setting, Again, tmp_path)
-    assert service.budget == {"twice": None, "waste": None, "examples": {}}
+    assert service.budget == {"twice": None, "waste": None, "bytes": 0, "examples": {}}
     assert "budget" not in service.reason
+
+
+def test_messages_that_grow_with_each_life_break_the_budget_in_bytes_in_audit_and_kit(tmp_path):
+    """The list of members that only grows, of a broker that begins 120 lives; no link carries more messages for it."""
+    again = failing(*(crash(3, 30 + 60 * life, 60 + 60 * life) for life in range(120)))
+    setting = replace(
+        BY_NUMBER["16"].setting, links=((0, 1), (1, 2), (2, 3)), faults=again, duration_ms=7_400, script=((10, 0, "!"),)
+    )
+    (told,) = judge_run(setting.model(NeverForgotten))[1]
+    assert told.startswith("budget: ") and " bytes went in 363 messages over the link 1 -> 0, " in told
+    assert judge_run(setting.model(Members))[1] == []
+    wrong, told = audited(setting, NeverForgotten, tmp_path / "wrong")
+    right, _ = audited(setting, Members, tmp_path / "right")
+    assert (wrong.budget["bytes"], right.budget["bytes"]) == (1, 0)
+    assert "the budget of links (1 with too many bytes)" in wrong.reason
+    assert "; 1 links carried more bytes than there was to tell; " in told
 
 
 def test_what_a_link_doubles_is_not_held_against_who_passes_it_on(tmp_path):

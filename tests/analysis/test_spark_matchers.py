@@ -60,7 +60,7 @@ def told(monkeypatch):
                 patch.setattr(passes, "PIECE_ROWS", 1_000)
             services = audits.audit(path, **more).as_data()["services"]
         for each in services:
-            del each["shares"], each["outages"]  # only tasks tell them
+            del each["shares"], each["outages"], each["heals"]  # only tasks tell them
             for told_of in (each["budget"] or {}, (each["budget"] or {}).get("examples", {})):
                 told_of.pop("waste", None)
         return services

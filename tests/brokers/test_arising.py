@@ -231,8 +231,8 @@ def test_what_is_sent_over_a_closed_link_is_the_fault_of_the_protocol(monkeypatc
         ("{hops: 2, most: 0}", "at least 1"),
         ("{hop: 2}", "unknown key"),
         ("{drawn: 0}", "at least 1"),
-        ("{}", "names no links: say `pairs`, `hops` or `drawn`"),
-        ("{pairs: [], most: 1}", "names no links: say `pairs`, `hops` or `drawn`"),
+        ("{}", "names no links: say `pairs`, `hops`, `drawn` or `all`"),
+        ("{pairs: [], most: 1}", "names no links: say `pairs`, `hops`, `drawn` or `all`"),
     ],
 )
 def test_what_is_wrong_with_latent_links_is_told(said, why):

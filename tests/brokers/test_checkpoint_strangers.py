@@ -149,7 +149,7 @@ def test_a_checkpoint_of_another_format_is_refused(tmp_path):
     facts = run.read("driver.blf")
     del facts["format"]
     folder = run.with_other(tmp_path / "old", "driver.blf", facts)
-    with pytest.raises(RunIncomplete, match="has format 1, and this program reads format 4"):
+    with pytest.raises(RunIncomplete, match="has format 1, and this program reads format 5"):
         run.resume(folder)
 
 

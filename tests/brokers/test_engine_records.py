@@ -64,7 +64,7 @@ def test_a_body_made_for_a_publication_is_delivered_as_that_publication(outside)
 
 
 def test_a_table_that_the_kind_does_not_declare_is_refused(outside):
-    with pytest.raises(ProtocolFault, match=r"writes to the trace table 'forged'.* \(it declares stamps\)"):
+    with pytest.raises(ProtocolFault, match=r"writes to the trace table 'forged'.* \(they declare stamps\)"):
         simulate(model("ledger:Forger"), trace=MemoryTraces("full", tables_of(model())))
 
 

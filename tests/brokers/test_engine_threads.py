@@ -132,8 +132,8 @@ def test_rings_that_are_full_of_what_crosses_grow(monkeypatch, whys):
     digest = simulate(model).digest
     begin = Rings.__init__
 
-    def narrow(rings: Rings, links: int, brokers: int) -> None:
-        begin(rings, links, brokers)
+    def narrow(rings: Rings, *counts: int) -> None:
+        begin(rings, *counts)
         rings.table[:, 1] = 1  # a place each
 
     monkeypatch.setattr(Rings, "__init__", narrow)

@@ -21,7 +21,7 @@ from brokers.contract import BrokerProtocol
 from brokers.errors import InvalidInput
 from scenarios.hunt.hunt import Schedules, hunt
 
-JUDGES = ("fails", "storm", "delivery", "budget", "leaks", "quiet")  # cheap ones: dear ones are asked by turns
+JUDGES = ("fails", "storm", "delivery", "heals", "budget", "leaks", "quiet")  # cheap ones: dear ones are asked by turns
 
 
 class Bug(NamedTuple):

@@ -316,6 +316,8 @@ def test_the_command_says_what_it_found_and_refuses_names_that_are_not_there(out
     assert "did you mean 'flooding'?" in capsys.readouterr().err
     assert main(["no.such:Thing"]) == InvalidInput.exit_code
     assert "no module 'no'" in capsys.readouterr().err
+    assert main(["flooding", "--seeds", "0"]) == InvalidInput.exit_code
+    assert "--seeds: at least 1, or nothing is rehearsed" in capsys.readouterr().err
     assert main(["flooding", "--for", "soon"]) == InvalidInput.exit_code
     assert "--for: " in capsys.readouterr().err
 

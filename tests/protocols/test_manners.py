@@ -33,7 +33,7 @@ def test_no_built_in_protocol_spends_too_much(name, rehearsal):
 )
 def test_who_spends_too_much_is_told_the_first_of_it(protocol, told):
     (said,) = judge_run(rehearse(TREE, protocol))[1]
-    assert said.startswith("publication ") and said.endswith(told)
+    assert said.startswith("budget: publication ") and said.endswith(told)
 
 
 def test_who_says_that_it_sends_again_may():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
@@ -9,7 +11,7 @@ from brokers.registry import load
 from protocols import measures
 from protocols.registry import METRICS
 
-KIND = None
+KIND = SimpleNamespace(announced=frozenset())
 
 
 def columns(**lists):
@@ -39,6 +41,15 @@ def test_what_carries_a_publication_is_told_from_what_does_not():
     assert measures.carried(TABLES, KIND) == 3
     assert measures.control(TABLES, KIND) == 1
     assert measures.control_per_change(TABLES, KIND) == 0.5
+
+
+def test_word_of_a_publication_is_control_and_no_waste():
+    hops = {name: np.append(column, {"link": 4, "body": 100, "time_ns": 25, "broker": 2, "source": 3, "type": 16}[name])
+            for name, column in HOPS.items()}  # fmt: skip
+    tables, kind = {**TABLES, "hops": hops}, SimpleNamespace(announced=frozenset({16}))
+    assert (measures.carried(tables, kind), measures.control(tables, kind)) == (3, 2)
+    assert measures.carried(tables, KIND) == 4
+    assert measures.waste(tables, kind) == measures.waste(TABLES, KIND) < measures.waste(tables, KIND)
 
 
 def test_waste_is_what_led_to_nobody():
@@ -76,3 +87,21 @@ def test_nothing_measured_where_nothing_happened():
 def test_each_is_listed_by_its_own_name():
     for name, entry in METRICS.items():
         assert load(entry.target).name == name
+
+
+def test_what_is_left_is_that_of_the_last_sample():
+    samples = columns(time_ns=[5, 5, 9, 9], entries=[4, 4, 1, 2])
+    assert measures.tables_left({"samples": samples}, KIND) == 3
+    assert measures.tables_left({"samples": {name: each[:0] for name, each in samples.items()}}, KIND) is None
+
+
+def test_how_long_it_goes_on_counts_from_the_last_that_clients_or_faults_did():
+    second = 1_000_000_000
+    tables = {
+        "hops": columns(time_ns=[second, 2 * second, 14 * second, 12 * second], kind=[1, 2, 1, 0]),
+        "publications": columns(time_ns=[second]), "changes": columns(issued_ns=[second // 2]),
+        "faults": columns(begin_ns=[second], end_ns=[3 * second]),
+    }  # fmt: skip
+    assert (measures.quiet_after(tables, KIND), measures.quiet_late(tables, KIND)) == (11.0, 1)
+    assert measures.quiet_late({**tables, "stays": columns(begin_ns=[0], end_ns=[5 * second])}, KIND) == 0  # 9 s
+    assert measures.quiet_after({"hops": columns(time_ns=[3], kind=[0])}, KIND) is None

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import pairwise
+from itertools import accumulate, pairwise
+from random import Random
 
 import networkx as nx
 import pytest
@@ -22,6 +23,7 @@ from protocols.rehearsing import service_of
 from scenarios.loader import loads
 from scenarios.plan import resolve
 from scenarios.problems import ScenarioErrors
+from tests.protocols.plumtree_plainly import Network, Times
 from topology.build import build
 from topology.links import Links
 
@@ -209,6 +211,27 @@ def test_whatever_is_eager_everybody_gets_everything_once(seed, t1_ms, dispatch_
         net.send((seed + 5 * at) % 12, "publish", [0.5, 0, 0, 0], at_ns=SECOND + at * 7 * MS)
     found = net.audit()
     assert found.verdict == VALID and found.forced == found.deliveries == 30 * 12
+
+
+@pytest.mark.parametrize(("seed", "threshold"), [(1, 1), (2, 1), (3, 2), (4, 3)])
+def test_over_drawn_links_it_does_what_its_rules_say_written_plainly(seed, threshold):
+    """Also where the ways that publications come are changed for shorter ones."""
+    random, times = Random(seed), Times(15 * MS, 5 * MS, 2 * MS, threshold)
+    net = network(seed, 25, 0.25, **times._asdict())
+    overlay = net.model().overlay
+    times_of = accumulate((random.choice((30, 400)) * MS for _ in range(30)), initial=SECOND)
+    publications = [(at, random.randrange(25)) for at in times_of]
+    for at, source in publications:
+        net.send(source, "publish", [0.5, 0, 0, 0], at_ns=at)
+    tables = traced(net.model())
+    ends = zip(overlay.link_a.tolist(), overlay.link_b.tolist(), overlay.delay_ns.tolist())
+    plain = Network({pair: delay for a, b, delay in ends for pair in ((a, b), (b, a))}, times)
+    plain.run(publications)
+    assert counted(tables, 0, 1 << 62) == {type_: plain.sent[type_] for type_ in (PUBLISH, IHAVE, PRUNE, GRAFT)}
+    assert plain.changed > 10
+    for broker in range(25):
+        said = {name: other for other, name in enumerate(overlay.names)}
+        assert {said[name] for name in among(net, broker, "eager")} == plain.eager[broker]
 
 
 def test_after_a_crash_everybody_gets_everything_again_as_soon_as_all_are_told():

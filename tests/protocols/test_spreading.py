@@ -93,3 +93,12 @@ def test_nothing_is_measured_where_nothing_was_published():
         spreading.duplicates_per_delivery, spreading.control_bytes, spreading.time_to_all,
     ):  # fmt: skip
         assert measure(tables, KIND) is None
+
+
+def test_metrics_of_one_service_share_what_they_find_and_other_columns_are_looked_at_anew():
+    _, tables = ran("flooding", 1)
+    found = spreading.spread(tables, KIND)
+    assert spreading.spread(dict(tables), KIND) is found
+    fewer = {**tables, "hops": {name: column[:100] for name, column in tables["hops"].items()}}
+    assert sum(spreading.spread(fewer, KIND).copies.values()) < sum(found.copies.values())
+    assert spreading.spread(tables, KIND) == found

@@ -26,7 +26,7 @@ from scenarios.hunt.shrinking import shrink
 from scenarios.hunt.telling import again, scenario_text, write
 from scenarios.running import run as run_scenario
 from tests.planted.races import QuickOvertaken
-from tests.scenarios.planted import FOUND_BY, ForgetsALink, ForgetsToWithdraw
+from tests.scenarios.planted import FOUND_BY, AnswersItself, ForgetsALink, ForgetsToWithdraw
 
 
 @pytest.fixture(scope="module")
@@ -244,6 +244,31 @@ def test_the_command_says_what_it_found_and_leaves_a_folder(tmp_path, capsys):
     assert main(["hunt", "subscription", "--trust", "--replay", str(folder / "scenario.yaml")]) == 0
 
 
+def test_a_finding_names_version_and_seed_and_a_replay_says_what_is_another(tmp_path, capsys):
+    hunted = ["hunt", "tests.scenarios.planted:ForgetsALink", "--runs", "80", "--seed", "1", "--faults", "none"]
+    assert main([*hunted, "--out", str(tmp_path), "--judges", "delivery"]) == 1
+    told = capsys.readouterr()
+    origin = re.search(r"scenario.yaml  # (found by brokerlab (\S+) with seed 1 in run \d+)\n", told.out)
+    assert origin and re.search(r"^run \d+: delivery \(missed\); its case is made smaller$", told.err, re.MULTILINE)
+    (file,) = tmp_path.glob("*/scenario.yaml")
+    text = file.read_text()
+    assert f"\n# {origin[1]}\n" in text
+    again = ["hunt", "tests.scenarios.planted:ForgetsALink", "--replay", str(file), "--judges", "delivery"]
+    assert main(again) == 1 and capsys.readouterr().out.splitlines()[-1].startswith("digest ")
+    file.write_text(re.sub("digest .", "digest 0", text).replace(f"brokerlab {origin[2]} ", "brokerlab 0.0.9 "))
+    assert main([*again, "--json"]) == 1
+    version, digest = json.loads(capsys.readouterr().out)["changed"]
+    assert version == f"it was found by brokerlab 0.0.9, and this is {origin[2]}: it may run otherwise"
+    assert digest.startswith("it does not run as it did when it was found: the digest was 0")
+    assert main([*again[:1], "subscription", "--trust", *again[2:]]) == 0
+    assert "the digest was" not in capsys.readouterr().out  # of another protocol nobody asks that
+
+
+def test_a_hunt_that_met_a_storm_counts_what_was_handled():
+    report = hunt(AnswersItself, runs=40, faults=False, judges=["storm"], enough=1, shrink_seconds=0, lines=False)
+    assert [each.judge for each in report.findings] == ["storm"] and report.covered.events > 15_000
+
+
 def test_what_is_made_smaller_later_leaves_no_explanation_of_what_it_was_before(tmp_path, capsys):
     protocol = "tests.scenarios.planted:ForgetsALink"
     hunted = ["hunt", protocol, "--runs", "80", "--faults", "none", "--judges", "delivery", "--out", str(tmp_path)]
@@ -274,6 +299,11 @@ def test_the_command_answers_in_json_and_with_0_where_it_finds_nothing(tmp_path,
         (["flooding", "--replay", "nothing.yaml"], "there is no file nothing.yaml"),
         (["flooding", "--replay", "quickstart"], "no case of a hunt"),
         (["flooding", "--runs", "1", "--out", f"{__file__}/hunts"], "test_hunt.py is no folder"),
+        (["flooding", "--replay", "quickstart", "--seed", "1"], "--seed: a replay draws nothing"),
+        (["flooding", "--replay", "quickstart", "--for", "3s"], "--for: a replay draws nothing"),
+        (["flooding", "--replay", "quickstart", "--runs", "3"], "--runs: a replay draws nothing"),
+        (["flooding", "--replay", "quickstart", "--jobs", "1"], "--jobs: a replay draws nothing"),
+        (["flooding", "--replay", "quickstart", "--faults", "some"], "--faults: a replay draws nothing"),
         (["flooding", "--replay", "quickstart", "--thresholds", "0"], "--thresholds: at least 1"),
         (["flooding", "--replay", "quickstart", "--set", "remember_s=3"], "those of its scenario"),
     ],

@@ -15,7 +15,7 @@ from protocols.content.reliable.streams import Stream
 from scenarios.hunt import growth
 from scenarios.hunt.case import Act, Case, Edge, Move
 from scenarios.hunt.drawing import Prey, draw, orderly
-from scenarios.hunt.growth import grows, grows_soon
+from scenarios.hunt.growth import BYTES, grows, grows_soon
 from scenarios.hunt.hunt import hunt
 from scenarios.hunt.judges import JUDGES, judged
 from scenarios.hunt.replaying import replay
@@ -23,7 +23,11 @@ from scenarios.hunt.rounds import ends_all, played
 from scenarios.hunt.running import run
 from scenarios.hunt.sizes import ALL, sizes_of
 from scenarios.hunt.telling import write
+from tests.analysis.runs_of_cases import case_of
+from tests.planted.announcing import Members, NeverForgotten
 from tests.planted.leaking import LEAKS, RIGHT, Buries, Recalls
+from tests.planted.registry import crash, failing
+from tests.planted.settings import Setting
 
 MS, S = 1_000_000, 1_000_000_000
 TWINS = [twin for _, _, twin, _ in LEAKS]
@@ -65,6 +69,15 @@ def test_a_leak_is_found_and_the_attribute_is_named(leak, attribute, options):
     outcomes = (run(draw(prey, 1, number)) for number in range(120))
     sort, told = next(found for outcome in outcomes for found in grows(outcome))
     assert sort == attribute and f"{attribute!r} grows for ever" in told
+
+
+@pytest.mark.parametrize("protocol", [NeverForgotten, Members])
+def test_messages_that_get_larger_with_each_round_are_told_though_there_are_no_more_of_them(protocol):
+    lives = failing(*(crash(3, 30 + 60 * life, 60 + 60 * life) for life in range(4)))
+    script = ((10, 0, "+"), (20, 0, "-"), (3_000, 0, "!"))
+    setting = Setting(((0, 1), (1, 2), (2, 3)), (0,), script, lives, duration_ms=6_000)
+    told = dict(grows_soon(run(case_of(setting, protocol))))
+    assert (BYTES in told) == (protocol is NeverForgotten)
 
 
 def test_a_hunt_finds_a_leak_by_itself():

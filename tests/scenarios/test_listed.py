@@ -18,7 +18,7 @@ from scenarios.running import run
 TOPOLOGY: dict[str, Any] = {
     "nodes": 6, "branching": 2, "height": 2, "rows": 3, "columns": 3, "probability": 0.7, "neighbours": 2,
     "rewire": 0.1, "radius": 0.8, "regions": 2, "region_size": 3, "path": "Geant2012",
-    "links": [[0, 1], [1, 2], [2, 3]],
+    "links": [[0, 1], [1, 2], [2, 3]], "dials": 3,
 }  # fmt: skip
 # What it needs besides, where it takes one of several.
 ONE_OF: dict[str, dict[str, Any]] = {"hierarchical": {"region_size": 3}, "clusters": {"size": 4}}
@@ -192,8 +192,8 @@ def test_every_movement_moves_somebody(sort, tmp_path):
 
 def test_every_group_of_the_list_has_a_test_here_or_beside():
     assert set(GROUPS) == {
-        "kinds", "protocols", "topologies", "workloads", "indexes", "faults", "connections", "mobility", "metrics",
-        "scenarios", "judges",  # judges: test_hunt.py
+        "kinds", "protocols", "behaviours", "topologies", "workloads", "indexes", "faults", "connections", "mobility",
+        "metrics", "scenarios", "judges",  # behaviours: test_attackers.py, judges: test_hunt.py
     }  # fmt: skip
 
 

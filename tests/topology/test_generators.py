@@ -29,6 +29,7 @@ SMALL = {
     "random-geometric": {"nodes": 40, "radius": 0.15},
     "waxman": {"nodes": 40},
     "hierarchical": {"regions": 5, "region_size": 6, "region": "random-tree"},
+    "attached": {"nodes": 20, "dials": 3, "further": 4, "links": 10},
     "clusters": {"clusters": [4, 2, 3]},
     "explicit": {"links": [["a", "b"], ["b", "c"]]},
     "file": {"path": "Abilene"},
@@ -41,6 +42,7 @@ RANDOM = [
     "random-geometric",
     "waxman",
     "hierarchical",
+    "attached",
 ]
 LINKS = Links(delay=UniformDelay(low=1_000, high=9_000))
 

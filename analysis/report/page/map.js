@@ -60,15 +60,6 @@ class OverlayMap {
     return found;
   }
 
-  wasted(name, places) {
-    const { model, state } = this, column = model.columns[name], found = new Float64Array(places);
-    if (!column.length) return found;
-    for (let service = 0; service < model.facts.services.length; service++)
-      if (state.service < 0 || service === state.service)
-        for (let place = 0; place < places; place++) found[place] += column[service * places + place];
-    return found;
-  }
-
   // The largest count there is in any stretch, so that colours mean the same at all times.
   most(name, places) {
     const key = `${name} ${this.state.service} ${this.state.whole}`;
@@ -88,17 +79,23 @@ class OverlayMap {
 
   measured() {
     const { model } = this, brokers = model.facts.brokers.length, show = this.state.show;
-    const largest = values => values.reduce((a, b) => Math.max(a, b), 0);
-    if (show === "waste") {
-      const links = this.wasted("waste_links", model.links), at = this.wasted("waste_brokers", brokers);
-      return { links, at, linkMost: largest(links), atMost: largest(at) };
-    }
     if (show === "tables") {
       const at = this.counts("entries", brokers);
       return { links: new Float64Array(model.links), at, linkMost: 0, atMost: this.most("entries", brokers) };
     }
-    const links = this.counts("on_links", model.links), at = this.counts("at_brokers", brokers);
-    return { links, at, linkMost: this.most("on_links", model.links), atMost: this.most("at_brokers", brokers) };
+    const [onLinks, atBrokers] = show === "waste" ? ["waste_links", "waste_brokers"] : ["on_links", "at_brokers"];
+    const links = this.counts(onLinks, model.links), at = this.counts(atBrokers, brokers);
+    return { links, at, linkMost: this.most(onLinks, model.links), atMost: this.most(atBrokers, brokers) };
+  }
+
+  // A link that arises at times is there while it carries something, of whichever service.
+  isThere(link) {
+    const { model, state } = this, { services, stretches } = model.facts, carried = model.columns.on_links;
+    if (state.whole || !model.columns.link_latent[link] || !carried.length) return true;
+    for (let service = 0; service < services.length; service++)
+      for (const each of [link, link + 1])
+        if (carried[(service * model.links + each) * stretches + state.stretch]) return true;
+    return false;
   }
 
   level(value, most) { return most && value ? Math.min(RAMP - 1, 1 + Math.floor(value / most * (RAMP - 1))) : 0; }
@@ -111,7 +108,7 @@ class OverlayMap {
     pen.fillRect(0, 0, this.width, this.height);
     const byLevel = Array.from({ length: RAMP }, () => []);
     for (let link = 0; link < model.links; link += 2) // both directions on one line
-      if (model.columns.link_drawn[link]) byLevel[this.level(Math.max(told.links[link], told.links[link + 1]), told.linkMost)].push(link);
+      if (this.isThere(link)) byLevel[this.level(Math.max(told.links[link], told.links[link + 1]), told.linkMost)].push(link);
     byLevel.forEach((links, level) => {
       pen.strokeStyle = level ? this.ramp[level] : this.colour.line;
       pen.lineWidth = (level ? 1 + level * .7 : .8) * Math.min(1, this.radius / 4);

@@ -13,11 +13,27 @@ import pytest
 
 from analysis.report.gather import WANTED
 from analysis.report.making import report
+from analysis.report.two import ways_of
 from scenarios.cli import main
 
 ROOT = Path(__file__).parents[3]
 DICE = random.Random(4)
 SECTIONS = re.compile(r'<section id="([\w-]+)"')
+LINE = """\
+duration: 3 s
+topology: {kind: line, nodes: 4}
+links: {delay: 10 ms}
+clients: {publishers: {count: 4, placement: even}, subscribers: {count: 8, placement: even}}
+services:
+  - name: news
+    kind: content
+    attributes: 2
+    protocol: flooding
+    workload:
+      - {source: subscribe, clients: subscribers, width: 0.5}
+      - {source: publish, clients: publishers, rate: 10/s}
+trace: {level: full}
+"""
 
 
 def sections(file):
@@ -151,7 +167,7 @@ def test_two_runs_show_where_they_part(made, reported):
     b = made("news", "duration=2 s", "services.news.protocol=flooding")
     file = reported(a, b)
     text = file.read_text("utf-8")
-    assert sections(file) == ["differs", "maps", "charts"]
+    assert sections(file) == ["differs", "maps", "ways", "charts"]
     assert "services.news.protocol" in text and "The first difference is the" in text
     assert 'class="first"' in text
     assert 'class="more"' in text and 'class="less"' in reported(b, a).read_text("utf-8")
@@ -167,6 +183,29 @@ def test_runs_of_different_overlays_have_no_map(made, reported):
     assert "The two runs are of different overlays" in text
 
 
+def test_of_two_runs_of_a_case_the_ways_that_differ_are_told(tmp_path):
+    """The line is in two for a while, so half of its clients miss what comes from beyond."""
+    from scenarios.running import run
+
+    (tmp_path / "line.yaml").write_text(LINE, encoding="utf-8")
+    cut = "faults={schedule: [{fault: partition, sets: [[b2, b3]], at: 1 s, lasts: 1 s}]}"
+    runs = [run(tmp_path / "line.yaml", engine="inline", overrides=more, out=tmp_path).folder for more in ([], [cut])]
+    ways = ways_of(runs, False)
+    assert ways and {each.only_in for each in ways} == {"A"}
+    assert all("The first broker at which the ways differ is b" in each.said[0] for each in ways)
+    text = report([each.path for each in runs], tmp_path / "both.html").read_text("utf-8")
+    assert "Ways that differ" in text and all(each.said[0][:60] in text for each in ways)
+    maps = re.findall(r'aria-label="B less A: messages, ([^"]+)".*?<figcaption>(\S+) messages over links', text)
+    got = [each.read("hops").to_pydict() for each in runs]
+    change = [sum(link >= 0 and kind == 1 for link, kind in zip(hops["link"], hops["kind"])) for hops in got]
+    assert len(maps) == 6 and sum(int(told.replace(",", "")) for _, told in maps) == change[1] - change[0] < 0
+
+
+def test_of_two_runs_of_other_cases_no_ways_are_told(made):
+    runs = [made("news", "duration=2 s"), made("news", "duration=2 s", "seed=99")]
+    assert ways_of(runs, False) == []
+
+
 def test_a_sweep_shows_means_intervals_and_differences(swept, capsys):
     folder = swept("500 ms", 2)
     assert main(["report", str(folder)]) == 0
@@ -177,6 +216,27 @@ def test_a_sweep_shows_means_intervals_and_differences(swept, capsys):
     assert main(["report", str(folder), "--baseline", "covering"]) == 0
     assert "differences from protocol=covering" in (folder / "report.html").read_text("utf-8")
     capsys.readouterr()
+
+
+def test_two_things_that_vary_are_the_axes_of_a_grid(made, tmp_path):
+    points, measured = [], {}
+    for protocol in ("flooding", "covering"):
+        for nodes in (4, 6, 8):
+            run = made("news", "duration=500 ms", f"topology.nodes={nodes}", f"services.news.protocol={protocol}")
+            shutil.copytree(run.path, tmp_path / "runs" / run.path.name)
+            values = {"services.news.protocol": protocol, "topology.nodes": nodes}
+            points.append({"values": values, "status": "finished", "run": f"runs/{run.path.name}"})
+            measured[str(nodes), protocol] = run.manifest["engine"]["metrics"]["network"]["events"]
+    (tmp_path / "sweep.json").write_text(json.dumps({"points": points[:-1]}))
+    text = report([tmp_path]).read_text("utf-8")
+    (grid,) = re.findall(r'<svg[^>]*aria-label="events \(count\)".*?</svg>', text)
+    cells = re.findall(r"<title>(\d), (\w+): ([\d,]+)</title>", grid)
+    told = {(nodes, protocol): int(value.replace(",", "")) for nodes, protocol, value in cells}
+    del measured["8", "covering"]  # which has not finished
+    assert told == measured
+    levels = {key: int(level) for key, level in zip(told, re.findall(r'class="q(\d)"', grid))}
+    assert levels[max(told, key=told.__getitem__)] == 7 and levels[min(told, key=told.__getitem__)] == 0
+    assert "nodes down, protocol across" in grid
 
 
 def test_the_picture_is_a_whole_svg_with_every_broker(quickstart, tmp_path):

@@ -121,12 +121,15 @@ def test_waste_is_what_a_look_at_each_copy_says(made):
     source = found.network.source.tolist()
     sent_on = {(hop["body"], source[hop["link"]]) for hop in hops if hop["link"] >= 0}
     delivered = {(row["publication"], row["broker"]) for row in run.read("deliveries").to_pylist()}
-    seen, wasted = set(), np.zeros(found.network.source.size, int)
+    seen, wasted, over_time = set(), np.zeros(found.network.source.size, int), np.zeros(found.stretches, int)
     for hop in sorted(hops, key=lambda hop: hop["time_ns"]):
         place = (hop["body"], hop["broker"])
         if hop["link"] >= 0 and (place in seen or (place not in sent_on and place not in delivered)):
             wasted[hop["link"]] += 1
+            over_time[int(hop["time_ns"] * (found.stretches / found.span_ns))] += 1
         seen.add(place)
     assert wasted.sum() > 0
-    assert got["waste_links"].tolist() == wasted.tolist()
+    by_link = got["waste_links"].reshape(-1, found.stretches)
+    assert by_link.sum(1).tolist() == wasted.tolist()
     assert got["waste_brokers"].sum() == wasted.sum()
+    assert by_link.sum(0).tolist() == over_time.tolist() and np.count_nonzero(over_time) > 3

@@ -155,6 +155,41 @@ def test_messages_under_way_are_on_their_links(page, quickstart):
     assert page("brokerlab.map.dots") == under_way > 50
 
 
+def test_waste_of_all_stretches_is_that_of_the_whole_run(page):
+    page("brokerlab.select(-1, -1), brokerlab.setTime(0, true)")
+    whole = page("Array.from(brokerlab.map.counts('waste_links', brokerlab.model.links))")
+    page("brokerlab.setTime(0, false)")
+    by_stretch = page(
+        "Array.from({length: brokerlab.facts.stretches}, (_, at) => { brokerlab.state.stretch = at;"
+        " return Array.from(brokerlab.map.counts('waste_links', brokerlab.model.links)); })"
+    )
+    assert [sum(each) for each in zip(*by_stretch)] == whole and sum(whole) > 0
+    assert sum(any(stretch) for stretch in by_stretch) > 1
+    page("brokerlab.setTime(0, true)")
+
+
+def test_links_that_arise_are_in_the_page_if_they_did_and_drawn_when_they_did(made, reported, opened):
+    run = made("plumtree", "duration=3 s")
+    page = opened(reported(run))
+    links = run.read("links").sort_by("link").to_pylist()
+    arose = [each for each in links if not each["latent"] or each["messages"] or links[each["link"] ^ 1]["messages"]]
+    for end in ("from", "to"):
+        assert page(f"Array.from(brokerlab.model.columns.link_{end})") == [each[end] for each in arose]
+    assert len(arose) < len(links)
+    page("brokerlab.setTime(0, false)")
+    for stretch in (0, page("brokerlab.facts.stretches - 1")):
+        shown = page(f"(brokerlab.state.stretch = {stretch}, Array.from({{length: brokerlab.model.links / 2}},"
+                     " (_, at) => brokerlab.map.isThere(2 * at)))")  # fmt: skip
+        carried = page("Array.from(brokerlab.map.counts('on_links', brokerlab.model.links))")
+        latent = [each["latent"] for each in arose]
+        assert shown == [
+            not latent[2 * at] or carried[2 * at] + carried[2 * at + 1] > 0 for at in range(len(shown))
+        ]
+    assert not all(shown)
+    page("brokerlab.setTime(0, true)")
+    assert page("brokerlab.map.isThere(0)") and page.is_quiet()
+
+
 def test_every_control_does_what_it_says(page):
     view = page.page
     page("brokerlab.select(-1, -1), brokerlab.setTime(0, true)")

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analysis.report.svg import Axis, Interval, Line, Shade, intervals, lines, stacked, ticks
+from analysis.report.svg import Axis, Interval, Line, Shade, grid, intervals, lines, stacked, ticks
 
 HOSTILE = "</svg><script>alert(1)</script>\"'&"
 SVG = "{http://www.w3.org/2000/svg}"
@@ -26,6 +26,13 @@ def test_lines_are_one_path_a_series_and_hostile_names_are_text():
     assert classes(svg, "rect") == ["shade"]
     assert root.find(f".//{SVG}script") is None
     assert HOSTILE in root.get("aria-label")
+
+
+def test_a_grid_has_a_cell_for_each_value_and_hostile_names_are_text():
+    cells = {(0, 0): ("1", 0.0), (1, 0): ("2", 0.5), (1, 1): (HOSTILE, 1.0)}
+    svg = grid(HOSTILE, (HOSTILE, ["a", HOSTILE]), ("across", [HOSTILE, "b"]), cells)
+    assert classes(svg, "rect") == ["q0", "q4", "q7"]
+    assert ElementTree.fromstring(svg).find(f".//{SVG}script") is None
 
 
 def test_a_point_is_drawn_where_it_is():

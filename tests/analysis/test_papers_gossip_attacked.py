@@ -1,0 +1,76 @@
+"""Claims about attackers and send queues in `brokerlab reproduce gossip`: what would break each of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import pytest
+
+from analysis.papers import gossip_attacked
+from analysis.papers.claims import Claim
+from analysis.papers.experiment import Run
+from scenarios.loader import load
+from scenarios.plan import resolve
+
+NAMES = ("unscored", "silent", "cold-boot", "covert-flash")
+FOUND = {"delivered": 1.0, "latency ms": 60.0, "score": -12.0, "in meshes": 0.04, "most in meshes": 0.95}
+QUEUES = [
+    {"m": 2, "publications": 200, "lost": 300, "in no mesh": 2, "lost in a mesh": 0, "dropped": 600},
+    {"m": 6, "publications": 200, "lost": 0, "in no mesh": 0, "lost in a mesh": 0, "dropped": 0},
+]
+
+
+def attacks(**wrong: tuple[str, float]):
+    rows = {name: {"service": name, **FOUND} for name in NAMES}
+    rows["unscored"] |= {"in meshes": 0.97, "latency ms": 600.0}
+    for name, (key, value) in wrong.items():
+        rows[name.replace("_", "-")][key] = value
+    return {"attacks": list(rows.values())}
+
+
+def broken(claims: Iterable[Claim]) -> list[str]:
+    return [
+        claim.key for claim in claims
+        if not all(figure.bound is None or figure.bound.has(figure.value) for figure in claim.figures.values())
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("wrong", "key"),
+    [
+        ({}, []),
+        ({"silent": ("delivered", 0.999)}, ["all-delivered"]),
+        ({"unscored": ("in meshes", 0.5)}, ["eclipse"]),
+        ({"cold_boot": ("in meshes", 0.3)}, ["eclipse"]),
+        ({"cold_boot": ("latency ms", 500.0)}, ["eclipse-latency"]),
+        ({"silent": ("in meshes", 0.4)}, ["silent"]),
+        ({"covert_flash": ("in meshes", 0.9)}, ["flash"]),
+        ({"silent": ("score", -13.0)}, ["silent-score"]),
+    ],
+)
+def test_each_claim_breaks_by_what_it_is_about(wrong, key):
+    assert broken(gossip_attacked.judge_attacks(attacks(**wrong))) == key
+
+
+def test_losses_above_m_2_or_in_a_mesh_break_the_claims_of_queues():
+    assert broken(gossip_attacked.judge_queues({"queues": QUEUES})) == []
+    for m, key, claim in ((6, "lost", "queues-of-32"), (2, "lost in a mesh", "who-loses")):
+        wrong = [{**row, key: 5} if row["m"] == m else row for row in QUEUES]
+        assert broken(gossip_attacked.judge_queues({"queues": wrong})) == [claim]
+
+
+def test_the_full_size_is_that_of_the_test(monkeypatch):
+    asked = {}
+
+    def resolved(scenario):
+        asked["model"] = resolve(scenario)
+        raise StopIteration
+
+    monkeypatch.setattr(gossip_attacked, "resolve", resolved)
+    with pytest.raises(StopIteration):
+        gossip_attacked.attacks(Run(3, True, lambda text: None))
+    model = asked["model"]
+    assert (model.overlay.brokers, model.duration_ns) == (1250, 180_000_000_000)
+    assert [len(service.attackers[0].brokers) for service in model.services] == [250] * 4
+    assert set(model.overlay.degree[1000:].tolist()) == {100}
+    assert len(load(gossip_attacked.SCENARIO).services) == 4
