@@ -495,6 +495,7 @@ class ShardProtocol(ABC):
     resends: ClassVar[bool] = False  # whether a publication may rightly go over a link once more
     # Types of its messages whose body stands for a publication, so that losing one excuses, and does not carry it.
     announces: ClassVar[frozenset[int]] = frozenset()
+    relents_ns: ClassVar[int] = 0  # within what time it sends no more publications where they are dropped; 0: never
     requires: ClassVar[Mapping[str, Any]] = {}  # what the parameters of its kind have to say
     hears_faults: ClassVar[bool] = False  # whether `handle` gets events of the kind FAULT
     # Whether `handle` gets them for brokers that come back without what they knew, and forgets it (the word of a
@@ -502,6 +503,9 @@ class ShardProtocol(ABC):
     forgets: ClassVar[bool] = False
     opens: ClassVar[bool] = False  # whether its brokers may open latent links
     sees_load: ClassVar[bool] = False  # whether its brokers get their events one at a time, and see their load
+    # How long after it brokers are told that a message of theirs found no place in front of a link, which is a timer of
+    # the type `brokers.limits.TOLD`; 0: they are not.
+    drops_told_ns: ClassVar[int] = 0
     compiled: ClassVar[Handler | None] = None  # decides as `handle` does, in compiled code, on what it can
 
     def __init__(self, env: ShardEnv) -> None:
@@ -651,12 +655,14 @@ class BrokerProtocol(ABC):
     opens: ClassVar[bool] = False  # whether it opens latent links, and is told of them (`brokers.arising`)
     watches: ClassVar[bool] = False  # whether it is told of latent links that go down while they are closed, too
     sees_load: ClassVar[bool] = False  # whether it reads `node.load`; its brokers get their events one at a time
+    drops_told_ns: ClassVar[int] = 0  # how long after it `on_drop` is told of a message that found no place; 0: never
     timer_min_ns: int = NEVER
     hands_over: ClassVar[bool] = False  # whether it heeds `env.sessions`
     frugal: ClassVar[bool] = False  # on a tree a publication goes over a link only if somebody behind may get it
     resends: ClassVar[bool] = False  # whether a publication may rightly go over a link once more
     # Types of its messages whose body stands for a publication, so that losing one excuses, and does not carry it.
     announces: ClassVar[frozenset[int]] = frozenset()
+    relents_ns: ClassVar[int] = 0  # within what time it sends no more publications where they are dropped; 0: never
     requires: ClassVar[Mapping[str, Any]] = {}  # what the parameters of its kind have to say
     state_version: ClassVar[int] = 1  # goes up when `load` would misread what `state` gave before
     own_tables: ClassVar[Mapping[str, Table]] = {}  # trace tables beside those of its kind, written by `node.record`
@@ -733,6 +739,12 @@ class BrokerProtocol(ABC):
     def wants_load(cls, options: Any) -> bool:
         """Whether brokers read `node.load` with these options; by default as `sees_load` says."""
         return cls.sees_load
+
+    def on_drop(self, message: Message) -> None:  # noqa: B027
+        """A message of this broker's found no place in front of `message.link`; needs `drops_told_ns`.
+
+        `type`, `body` and `cause` are those that it was sent with; the time is now.
+        """
 
     def on_standing(self, id: int, client: int, broker: int, row: Floats) -> None:
         """Set up the table for an interest that stands at time 0 (`subscriptions: settled`)."""

@@ -5,8 +5,8 @@ Three questions, three tools:
 - Is handling a batch the same as handling its events one by one? `variants` are the ways of running one
   model that must give one trace; `check_digests` runs them and tells the first event that differs.
 - Does it deliver what it declares? `audit` goes through a full trace by brute force (`protocols/judging.py`), and
-  `judge_run` asks besides what was spent too much (`protocols/manners.py`), and what did not heal
-  (`protocols/healing.py`).
+  `judge_run` asks besides what was spent too much (`protocols/manners.py`), what was sent to be dropped
+  (`protocols/dropping.py`), and what did not heal (`protocols/healing.py`).
 - What does one broker say to the next? `join` connects a few real brokers for a unit test (`protocols/joining.py`).
 
 `python -m protocols.conformance package.module:Class` (or `'exec:./program'`) asks the first two on a few small
@@ -34,11 +34,22 @@ from brokers.programs.spelling import is_program, shown
 from brokers.promises import Faced, promised
 from brokers.registry import load
 from brokers.verdicts import VALID
+from protocols.dropping import unrelenting
 from protocols.healing import not_healed
 from protocols.joining import Delivery, Hop, Joined, join, overlay_of
 from protocols.judging import Audit, audit
 from protocols.manners import over_budget
-from protocols.rehearsing import REHEARSALS, Dice, Rehearsal, Script, columns, rehearse, service_of, target_of
+from protocols.rehearsing import (
+    REHEARSALS,
+    Dice,
+    Rehearsal,
+    Script,
+    columns,
+    rehearsals_for,
+    rehearse,
+    service_of,
+    target_of,
+)
 from topology.units import QuantityError, parse_duration
 
 __all__ = [
@@ -233,6 +244,8 @@ def judge_run(model: Model, service: int = 0) -> tuple[Audit, list[str]]:
     owed = promised(protocol, spec.options, model.overlay, Faced.of(model.faults, model.overlay))
     found = audit(tables, kind, owed, service)
     over = [f"budget: {told}" for _, told in over_budget(tables, kind, owed, protocol, model.overlay, service)]
+    if not any(spec.cost.values()) and not model.faults:
+        over += [f"drops: {told}" for _, told in unrelenting(tables, kind, protocol, service)]
     return found, over + [f"heals: {told}" for _, told in not_healed(found, tables, kind, service)]
 
 
@@ -264,7 +277,7 @@ def _rehearsed(
     passed = True
     if is_program(protocol):
         protocol = target_of(protocol)
-    for rehearsal in REHEARSALS:
+    for rehearsal in rehearsals_for(protocol):
         if trees_only and not rehearsal.tree:
             continue
         for seed in seeds:

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from brokers.contract import MESSAGE, Kind
+from brokers.faults import NO_PLACE_AHEAD
 from brokers.metrics import Metric, Together
 from topology.distances import distances, neighbours
 
@@ -135,6 +136,22 @@ def stretch(tables: Tables, kind: Kind) -> float | None:
     return float(np.mean(found)) if found else None
 
 
+def dropped(tables: Tables, kind: Kind) -> int:
+    """Messages that found no place in front of a link."""
+    return int(_ahead(tables).size)
+
+
+def dropped_worst(tables: Tables, kind: Kind) -> int:
+    """The same in front of that link, in one direction, where most were: those of one broker to one neighbour."""
+    return int(np.unique(_ahead(tables), return_counts=True)[1].max(initial=0))
+
+
+def _ahead(tables: Tables) -> NDArray[Any]:
+    """The links in front of which messages found no place, each as often as one did."""
+    losses = tables["losses"]
+    return losses["link"][losses["reason"] == NO_PLACE_AHEAD]
+
+
 def _carrying(tables: Tables, kind: Kind) -> NDArray[np.bool_]:
     hops = tables["hops"]
     known: NDArray[np.bool_] = np.isin(hops["body"], tables["publications"]["publication"])
@@ -156,5 +173,10 @@ CONTROL_PER_CHANGE = Metric(
     "control.per_change", Together.APART, measure="protocols.measures:control_per_change",
     reads={**_HOPS, "changes": ("change",)},
 )  # fmt: skip
+_LOSSES = {"losses": ("link", "reason")}
+DROPPED = Metric("links.dropped", Together.SUM, measure="protocols.measures:dropped", reads=_LOSSES)
+DROPPED_WORST = Metric(
+    "links.dropped_worst", Together.LARGEST, measure="protocols.measures:dropped_worst", reads=_LOSSES
+)
 WASTE = Metric("waste", Together.APART, measure="protocols.measures:waste", reads=_WAYS)
 STRETCH = Metric("stretch", Together.APART, measure="protocols.measures:stretch", reads=_DELAYS)

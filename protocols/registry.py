@@ -43,6 +43,8 @@ METRICS: dict[str, Entry] = {
     ),
     "links.carried": Entry("protocols.measures:CARRIED", "messages over links that carried publications (level full)"),
     "links.control": Entry("protocols.measures:CONTROL", "messages over links that carried none (level full)"),
+    "links.dropped": Entry("protocols.measures:DROPPED", "messages that found no place in front of links"),
+    "links.dropped_worst": Entry("protocols.measures:DROPPED_WORST", "the most of them to one neighbour of one broker"),
     "control.per_change": Entry("protocols.measures:CONTROL_PER_CHANGE", "the same for each change (level full)"),
     "waste": Entry(
         "protocols.measures:WASTE", "share of the messages that carried publications, to nobody in the end (level full)"

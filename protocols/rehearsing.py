@@ -19,6 +19,7 @@ from brokers.contract import NEVER, Emission, SourceContext
 from brokers.engine.model import Model, ServiceSpec, SourceSpec
 from brokers.errors import InvalidInput
 from brokers.kinds import all_that, kinds_of, kinds_told, unmet
+from brokers.limits import NO_LIMITS, Limits
 from brokers.programs.spelling import is_program, is_target
 from brokers.registry import did_you_mean
 from topology import draws
@@ -150,6 +151,7 @@ class Rehearsal:
     duration_ns: int = 300_000_000
     publications: int = 150
     settled: bool = False
+    limits: Limits = NO_LIMITS
 
     @property
     def tree(self) -> bool:
@@ -192,6 +194,17 @@ REHEARSALS = (
     ),
 )
 
+NARROW = Rehearsal(
+    "a tree of narrow links, each with room for two messages", "random-tree", {"nodes": 8},
+    {**_UNIFORM, "jitter": 3_000_000, "bandwidth": 40_000}, limits=Limits(messages=2),
+)  # fmt: skip
+
+
+def rehearsals_for(protocol: str | type) -> tuple[Rehearsal, ...]:
+    """All rehearsals, and one more for those who are told of what their links drop."""
+    told = names.load_as("protocols", target_of(protocol)).drops_told_ns
+    return (*REHEARSALS, NARROW) if told else REHEARSALS
+
 
 def rehearse(
     rehearsal: Rehearsal, protocol: str | type, seed: int = 1, clients: int = 14, **service: Any
@@ -231,6 +244,7 @@ def rehearse(
         {"all": (0, clients)},
         [replace(spec, settled=rehearsal.settled, sources=[source])],
         sample_every_ns=50_000_000,
+        limits=rehearsal.limits,
         messages_max=MESSAGES_MOST * max(1, rehearsal.publications // 100, rehearsal.duration_ns // 300_000_000),
     )
 

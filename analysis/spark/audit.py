@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from analysis.spark import audit_text, manners, outages, sessions, stood
+from analysis.spark import audit_text, drops, manners, outages, sessions, stood
 from analysis.spark.compared import Compared, compare, excused_of, few
 from analysis.spark.comparing import SAMPLE_STEPS, Judged
 from analysis.spark.heeded import Heeded
@@ -115,6 +115,7 @@ class ServiceAudit:
     quiet: dict[str, int] | None = None  # how long it went on after clients and faults; None: not asked
     heals: dict[str, int] | None = None  # what came of publications once all was owed again; None: not asked
     leaks: dict[str, int] | None = None  # what brokers know where nothing stands any more; None: something does
+    drops: dict[str, int] | None = None  # how long publications went on to find no place in front of a link; None: none
     missed: Finding = field(default_factory=lambda: Finding(True))
     unwanted: Finding = field(default_factory=lambda: Finding(True))
     duplicated: Finding = field(default_factory=lambda: Finding(True))
@@ -263,6 +264,7 @@ def _audited(trace: Trace, sample: int | None, rows: int) -> list[ServiceAudit]:
                 found[number].quiet = manners.quiet(each, acted[number])
     for service in trace.services:
         found[service.number].leaks = manners.leaks(trace, service)
+        found[service.number].drops = drops.of(trace, service)
         _handed(trace, service, found[service.number])
     return found
 

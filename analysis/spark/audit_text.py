@@ -69,6 +69,9 @@ def _manners(service: ServiceAudit) -> Iterator[str]:
     if service.leaks is not None:
         entries, brokers = service.leaks["entries"], service.leaks["brokers"]
         yield f"leaks: {f'{entries:,} entries at {brokers:,} brokers' if entries else 'nothing'}"
+    if service.drops is not None:
+        longest, links = service.drops["longest_ns"] / 1e9, service.drops["links"]
+        yield f"drops: for up to {longest:.3g} s in front of one link, and lasting in front of {links:,}"
 
 
 def _healed(heals: dict[str, int]) -> str:

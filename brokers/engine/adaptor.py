@@ -13,13 +13,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from brokers.arising import OpeningNode
+from brokers.arising import CLOSE, OPEN, OpeningNode
 from brokers.attackers import AttackSpec
 from brokers.columns import BadState, Column, check_columns, taken_over
 from brokers.contract import (
     FAULT,
     MESSAGE,
     NEVER,
+    TIMER,
     Batch,
     BrokerProtocol,
     Interests,
@@ -31,6 +32,7 @@ from brokers.contract import (
 from brokers.engine.plainstate import NotPlain, Reader, Writer, acceptable, kept_by
 from brokers.errors import ProtocolFault
 from brokers.faults import KEPT, RESTART, STORED
+from brokers.limits import TOLD, of_dropped
 from brokers.node import Body, Node, Outgoing, Run, messages_of
 from brokers.out import Out
 from brokers.store import Store
@@ -68,7 +70,9 @@ class PlainAdaptor(ShardProtocol):
         self._runs = runs and getattr(protocol, "on_run", None) is not None and not self._opening
         self._all = not server_only
         self.hears_faults = any(_hears(each, env.options) for each in both)  # type: ignore[misc]
-        self._faults = self.hears_faults or env.forgetful or self._opening  # whether there are any among events
+        self.drops_told_ns = protocol.drops_told_ns  # type: ignore[misc]
+        # Whether there are any among events that are neither messages nor timers of a protocol.
+        self._others = self.hears_faults or env.forgetful or self._opening or self.drops_told_ns > 0
 
     def _broker(self, broker: int, stored: Store | None = None) -> Any:
         """A broker that knows nothing but what is stored, or the server."""
@@ -161,9 +165,9 @@ class PlainAdaptor(ShardProtocol):
         if (self._runs and batch.size >= RUN_FROM) or not self._all:
             self._handle_stretches(batch)
         else:
-            brokers, faults = self.brokers, self._faults
+            brokers, others = self.brokers, self._others
             for broker, message in zip(batch.broker.tolist(), messages_of(self.env, batch, 0, batch.size)):
-                if faults:
+                if others:
                     self._tell(broker, message)
                 else:
                     brokers[broker].on_message(message)
@@ -195,8 +199,8 @@ class PlainAdaptor(ShardProtocol):
                 self._tell_all(broker, messages_of(self.env, batch, begin, end))
 
     def _tell_all(self, broker: int, messages: list[Message]) -> None:
-        """Messages of one broker, in order, and faults among them."""
-        if not self._faults:
+        """Messages of one broker, in order, and what else it is told among them."""
+        if not self._others:
             told = self.brokers[broker].on_message
             for message in messages:
                 told(message)
@@ -205,7 +209,12 @@ class PlainAdaptor(ShardProtocol):
                 self._tell(broker, message)
 
     def _tell(self, broker: int, message: Message) -> None:
-        """One message, timer or fault."""
+        """One message, timer or fault, or that a message was dropped."""
+        if message.kind == TIMER and message.type == TOLD and self.drops_told_ns:
+            link, type_ = of_dropped(message.word)
+            if type_ not in (OPEN, CLOSE):  # which adaptors say to each other
+                self.brokers[broker].on_drop(message._replace(link=link, type=type_, word=0))
+            return
         if self._opening:
             heard = self.brokers[broker].node.heard(message)
             if heard is None:

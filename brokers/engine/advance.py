@@ -321,17 +321,24 @@ def _make_room(world):
         return OUTBOX
     for s in range(first, last):
         if rings[link[s], R_COUNT] + most > rings[link[s], R_CAPACITY]:
-            lacking = grow(link, (first, last), rings, world.arena, world.arena_used, world.ring_wanted, times)
-            if lacking > 0:
+            if grow(link, (first, last), rings, world.arena, world.arena_used, world.ring_wanted, times) > 0:
                 return RINGS
             break
+    if world.limited[4]:  # a broker may be told of each
+        told = world.send_number  # which nobody needs yet
+        for s in range(first, last):
+            told[s] = world.facts.shape[0] + world.narrow[N_BROKER, world.send_event[s]]
+        if grow(told, (first, last), rings, world.arena, world.arena_used, world.ring_wanted, 1) > 0:
+            return RINGS
     timers, narrow, ring_of = world.timers, world.narrow, world.timer_number
     first, last = course[TIMED], answered[TIMERS]
     for t in range(first, last):
         ring_of[t] = world.facts.shape[0] + narrow[N_BROKER, timers[T_EVENT, t]]
+    told_most = answered[SENDS] - course[SENT] if world.limited[4] else 0  # which come into the same rings
     for t in range(first, last):
-        if rings[ring_of[t], R_COUNT] + last - first > rings[ring_of[t], R_CAPACITY]:
-            lacking = grow(ring_of, (first, last), rings, world.arena, world.arena_used, world.ring_wanted, 1)
+        if rings[ring_of[t], R_COUNT] + last - first + told_most > rings[ring_of[t], R_CAPACITY]:
+            times = 1 + told_most
+            lacking = grow(ring_of, (first, last), rings, world.arena, world.arena_used, world.ring_wanted, times)
             return RINGS if lacking > 0 else OK
     return OK
 

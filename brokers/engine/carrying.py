@@ -140,8 +140,23 @@ def _make_room(world, event, link, timers):
             break
     for t in range(timers.columns):
         ring_of[t] = links + narrow[N_BROKER, timers[T_EVENT, t]]
+    if world.limited[4]:
+        return _room_to_tell(world, event, timers.columns)
     for t in range(timers.columns):
         if rings[ring_of[t], R_COUNT] + timers.columns > rings[ring_of[t], R_CAPACITY]:
             room = (0, timers.columns)
             return grow(ring_of, room, rings, world.arena, world.arena_used, world.ring_wanted, 1) == 0
     return True
+
+
+@njit(forceinline=True, cache=True)
+def _room_to_tell(world, event, timers):
+    """For timers, and for each send that its broker may be told of; twice for either is enough for both together."""
+    told = world.send_number  # which nobody needs yet
+    for s in range(event.size):
+        told[s] = world.facts.shape[0] + world.narrow[N_BROKER, event[s]]
+    lacking = grow(told, (0, event.size), world.rings, world.arena, world.arena_used, world.ring_wanted, 2)
+    if lacking == 0:
+        set_ = world.timer_number
+        lacking = grow(set_, (0, timers), world.rings, world.arena, world.arena_used, world.ring_wanted, 2)
+    return lacking == 0

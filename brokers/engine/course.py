@@ -274,11 +274,14 @@ class Course:
         bench, links = self._shard.bench, self._shard.links
         timed = bench.timers[L.T_EVENT, bench.course[L.TIMED] : bench.answered[compiled.TIMERS]]
         links.rings.reserve(links.timer_rings(bench.narrow[L.N_BROKER, timed].astype(np.int64)))
-        waiting = bench.send_link[bench.course[L.SENT] : bench.answered[compiled.SENDS]]
+        which = slice(bench.course[L.SENT], bench.answered[compiled.SENDS])
+        waiting = bench.send_link[which]
         if self._shard.outages.any:
             waiting = np.repeat(waiting, 2)  # each may arrive twice
         links.rings.reserve(waiting)
         links.outbox.reserve(waiting.size)
+        if self._shard.crowding.tells:
+            links.rings.reserve(links.timer_rings(bench.narrow[L.N_BROKER, bench.send_event[which]].astype(np.int64)))
 
     def _change_over(self, end: int) -> None:
         """From rounds to one event at a time, or the other way."""

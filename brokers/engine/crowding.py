@@ -86,11 +86,15 @@ _STATE = {
 class Crowding:
     """The limits of a model, and how full it is."""
 
-    def __init__(self, limits: Limits, brokers: int, links: int, alone: bool) -> None:
-        """`alone`: brokers get their events one at a time, since protocols look at their load."""
+    def __init__(self, limits: Limits, brokers: int, links: int, alone: bool, tells: bool) -> None:
+        """`alone`: brokers get their events one at a time, since protocols look at their load.
+
+        `tells`: some are told of what finds no place in front of their links.
+        """
+        self.tells = tells
         self.any = bool(limits)
         places = np.array([*limits.places, *[0] * (brokers - len(limits.places))], np.int64)
-        self._limited = np.array([self.any, limits.full == OLDEST, limits.full == REFUSE, alone])
+        self._limited = np.array([self.any, limits.full == OLDEST, limits.full == REFUSE, alone, tells])
         self._first = np.concatenate(([0], np.cumsum(places)))
         self.done = np.zeros(int(self._first[-1]), np.int64)  # when the last messages of each were done, as in a ring
         self.at = np.zeros(brokers, np.int64)  # which place of the ring is next

@@ -28,6 +28,7 @@ class Served(ShardProtocol):
         self.kind = protocol.kind  # type: ignore[misc]
         self.rest = protocol(env)
         self.office = PlainAdaptor(env, protocol, server_only=True)
+        self.drops_told_ns = protocol.drops_told_ns  # type: ignore[misc]
         self._here = bool(env.local[env.server])
 
     def timer_min_by_broker(self) -> Ints:

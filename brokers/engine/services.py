@@ -139,11 +139,14 @@ class Services:
         self._batches = [Batch() for _ in costs]
         declared = [protocol.timer_min_by_broker() for protocol in self.protocols]
         self.timer_min = np.array(declared, np.int64).reshape(-1, local.size)  # by service and broker
+        told = [protocol.drops_told_ns if model.limits.ahead else 0 for protocol in self.protocols]
+        self.drops_told = np.array(told, np.int64)  # by service
 
     def arrays(self) -> dict[str, Any]:
         """What kernels see; inputs, bodies and causes are replaced when there are more of them."""
         return {
-            "cost_model": self.cost_model, "timer_min": self.timer_min, "charging": self._charging,
+            "cost_model": self.cost_model, "timer_min": self.timer_min, "drops_told": self.drops_told,
+            "charging": self._charging,
             "client_broker": self._client_broker, "moving": np.array([self.moving]), "leaves": self._leaves,
             **self.inputs.arrays(),
             **{name: getattr(owner, attribute) for name, (owner, attribute) in self.growing().items()},
@@ -156,8 +159,9 @@ class Services:
         }  # fmt: skip
 
     def shortest_timer_ns(self) -> Ints:
-        """By broker, the shortest delay of a timer that any service sets."""
-        return self.timer_min.min(axis=0, initial=NEVER)
+        """By broker, the shortest delay of a timer that any service sets, or that tells of what was dropped."""
+        told = self.drops_told[self.drops_told > 0].min(initial=NEVER)
+        return np.minimum(self.timer_min.min(axis=0, initial=NEVER), told)
 
     def name(self, service: int) -> str:
         return self.model.services[service].name

@@ -5,7 +5,7 @@
     serve        when each broker is done with each event
     account      digests and counts; what brought an event has arrived
     number       what each broker sends and sets, in the order of its events
-    travel       when each send arrives, if it does
+    travel       when each send arrives, if it does; of those that find no place their brokers may be told
     hand over    sends into the rings of their links, or into the outbox
     set timers   into the rings of their brokers
 
@@ -111,6 +111,7 @@ from brokers.engine.outages import (
 from brokers.engine.rings import insert, packed, push
 from brokers.faults import AWAY, CRASHED, DOUBLED, NO_PLACE_AHEAD, ON_LINK
 from brokers.fingerprint import GOLDEN, OTHER, absorb, draw, scramble
+from brokers.limits import TOLD
 
 OK, LATE_MESSAGE, TIMER_TOO_SOON, WRONG_LINK, BAD_COST = range(5)
 
@@ -272,6 +273,11 @@ def _travel(world, event, link, sends, detail):
             if no_room_ahead(world, over, leaves, link_state[over, L_FREE], waiting_ns):
                 link_state[over, L_DROPPED] += 1
                 _lose(world, s, leaves, NO_PLACE_AHEAD)
+                if world.drops_told[narrow[N_SERVICE, i]] > 0:
+                    type_, cause = np.int64(narrow[N_TYPE, i]), np.int64(narrow[N_CAUSE, i])
+                    if detail.shape[1]:
+                        type_, cause = detail[S_TYPE, s], detail[S_CAUSE, s]
+                    _tell_of_drop(world, s, i, over, leaves, type_, body, cause)
                 continue
         if bandwidth > 0:
             transmission = slowed(world, wear, _transmission(length, bandwidth))
@@ -317,6 +323,25 @@ def _lose(world, s, leaves, reason):
     """A send does not arrive."""
     _note(world, s, leaves, reason)
     world.arrival[s] = -1
+
+
+@njit(cache=True)
+def _tell_of_drop(world, s, i, over, dropped, type_, body, cause):
+    """Tell a broker of a send that found no place, by a timer with the number of that send."""
+    b, came, service = np.int64(world.narrow[N_BROKER, i]), world.wide[W_TIME, i], world.narrow[N_SERVICE, i]
+    time = dropped + world.drops_told[service]
+    if world.faulty[0]:
+        time = up_at(world.downs_first, world.downs, b, time)
+        if time == NEVER or falls(world, b, came, dropped) or forgotten(world, b, came, time):
+            return
+    if cause >= 0:
+        world.causes[cause, C_SENT] += 1
+    if body >= 0:
+        world.body_refs[body] += 1
+    word, carried = np.int64(over) | (np.int64(type_) << 32), packed(body, TOLD, service)
+    insert(world.rings, world.arena, world.facts.shape[0] + b, time, world.send_number[s], word, carried, cause)
+    world.next_time[b] = min(world.next_time[b], time)
+    world.course[BESIDE] += 1
 
 
 @njit(forceinline=True, cache=True)

@@ -142,7 +142,8 @@ class Shard:
                 "links.latent.all: where links are described nothing is counted that waits, so neither `queues` nor a "
                 "protocol that sees its load goes with it; list candidates with `hops` or `drawn` instead"
             )
-        self.crowding = Crowding(model.limits, assignment.size, self.links.count, alone)
+        tells = bool(self.services.drops_told.any())
+        self.crowding = Crowding(model.limits, assignment.size, self.links.count, alone, tells)
         self.services.loads = LoadsOfShard(
             self.queues.broker_state, self.links.link_state, self.outages, self.crowding
         )
@@ -377,6 +378,8 @@ class Shard:
         self.links.rings.reserve(self.links.rings_over(links))
         self.links.outbox.reserve(links.size)
         brokers: Ints = self.bench.narrow[L.N_BROKER, timers.event].astype(np.int64)
+        if self.crowding.tells:  # each send may come back, and kernels ask for twice the room of either
+            brokers = np.repeat(np.concatenate([brokers, self.bench.narrow[L.N_BROKER, sends.event]]), 2)
         self.links.rings.reserve(self.links.timer_rings(brokers))
 
     def _note(self, answers: Answers) -> None:

@@ -70,7 +70,7 @@ _FIELDS = {
     "wear": TABLE,
     # queues with so many places
     "limited": FLAGS,  # whether there are any; whether what has waited longest gives way; whether links wait;
-    # whether brokers get their events one at a time
+    # whether brokers get their events one at a time; whether some are told of what finds no place in front of links
     "places_first": INTS,  # the places of broker b are those from places_first[b] on
     "done": INTS,  # when the last messages were done, a place each, in turn
     "done_at": INTS,
@@ -88,6 +88,7 @@ _FIELDS = {
     # services
     "cost_model": REALS_TABLE,
     "timer_min": TABLE,
+    "drops_told": INTS,  # by service, how long after a drop in front of a link its broker is told; 0: it is not
     "charging": FLAGS,  # whether any service has a cost model
     "client_broker": NARROW,
     "moving": FLAGS,  # whether any client comes and goes

@@ -18,6 +18,7 @@ import numpy as np
 from brokers.bodies import Bodies, named
 from brokers.contract import FAULT, MESSAGE, TIMER, Batch, ShardEnv
 from brokers.errors import ProtocolFault
+from brokers.limits import TOLD, of_dropped
 
 KINDS = {FAULT: "fault", MESSAGE: "message", TIMER: "timer"}
 SAFE = 1 << 53
@@ -27,10 +28,11 @@ _KEPT_MAX = 50_000  # bodies that are kept as text
 class Writer:
     """Makes frames for one program."""
 
-    def __init__(self, env: ShardEnv, packs: bool) -> None:
-        """`packs`: whether it asked for msgpack."""
+    def __init__(self, env: ShardEnv, packs: bool, told: bool = False) -> None:
+        """`packs`: whether it asked for msgpack; `told`: and to be told of what links drop."""
         self._env = env
         self._packs = packs
+        self._told = told
         self._known: dict[int, tuple[int, Any]] = {}  # body -> its generation, and what is written of it
 
     def frame(self, data: Mapping[str, Any]) -> bytes:
@@ -67,9 +69,14 @@ class Writer:
         origin = np.where(body >= 0, env.bodies.broker[body], -1)
         cause = env.causes.keys(batch.cause.astype(np.int64)) if (batch.cause >= 0).any() else batch.cause
         kind = [KINDS[each] for each in batch.kind.tolist()]
-        ids = (self._ids(each) for each in (named(env.bodies.key, body), batch.word, cause))
+        type_, link, word = batch.type, batch.link, batch.word
+        if self._told and (dropped := (batch.kind == TIMER) & (type_ == TOLD)).any():
+            kind = ["dropped" if each else kind[at] for at, each in enumerate(dropped.tolist())]
+            over, was = of_dropped(word)
+            link, type_, word = np.where(dropped, over, link), np.where(dropped, was, type_), np.where(dropped, 0, word)
+        ids = (self._ids(each) for each in (named(env.bodies.key, body), word, cause))
         columns = (each.tolist() for each in (batch.broker, batch.time))
-        after = (each.tolist() for each in (batch.type, batch.link, client, origin))
+        after = (each.tolist() for each in (type_, link, client, origin))
         return [range(batch.size), *columns, kind, *after, *ids]
 
     def _ids(self, column: Any) -> list[Any]:

@@ -40,6 +40,7 @@ class Hello(_Said):
     trees_only: bool = False
     timer_min_ns: Annotated[int, Field(ge=1, le=NEVER)] = NEVER  # no timer is ever shorter; without it: none is set
     faults: bool = False  # whether it is told of links that go down and up, and of restarts
+    drops_told_ns: Annotated[int, Field(ge=0, lt=NEVER)] = 0  # after what time it is told of what links drop; 0: never
     settled: bool = False  # whether it takes `stand`
     state: bool = False  # whether it takes `state` and `load`
     state_version: Annotated[int, Field(ge=1, lt=2**31)] = 1

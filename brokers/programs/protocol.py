@@ -71,7 +71,7 @@ class Program(ShardProtocol):
         with self._blaming("when it was started"):
             self._process = Process(self.command, self.folder)
             self._greet(self._process)
-        self._writer = Writer(env, self.hello.format == "msgpack")
+        self._writer = Writer(env, self.hello.format == "msgpack", self.drops_told_ns > 0)
         self._actions = Actions(env, self.hello.timer_min_ns)
         self._timers = self._begin()
 
@@ -330,6 +330,7 @@ def class_of(target: str) -> type[Program]:
     guarantees: Guarantees = hello.guarantees
     attributes = {
         "kind": hello.kind, "guarantees": guarantees, "hears_faults": hello.faults, "forgets": hello.faults,
+        "drops_told_ns": hello.drops_told_ns,
         "state_version": hello.state_version, "name": name, "command": tuple(command), "folder": folder,
         "hello": hello, "__module__": "program", "__qualname__": name, "__doc__": f"The program {name}.",
     }  # fmt: skip

@@ -172,6 +172,7 @@ class HandOver:
             if message.type == END:
                 for key in self.broker.node.body(message) or ():
                     self._note(self.stay(id_), key)
+                self._forget_over(message.time)  # what came along may be of publishers that left long ago
                 self._ended(message, id_)
             else:
                 node = self.broker.node

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from brokers.contract import Ints
 from brokers.indexes.space import array
+from brokers.thresholds import usual_room
 from protocols.context.asides import enter_cells
 
 _BY_ROW = {"low": np.float64, "high": np.float64, "level": np.int64, "by": np.int64}
@@ -18,10 +19,11 @@ class Ranges:
     """Rows found by value * links + link; `escalating.py` says what is in them."""
 
     def __init__(self) -> None:
-        self.keys: Ints = array((64,), np.int64, -1)
-        self.slots: NDArray[np.int32] = array((64,), np.int32)
+        room = usual_room(64)
+        self.keys: Ints = array((room,), np.int64, -1)
+        self.slots: NDArray[np.int32] = array((room,), np.int32)
         self.count = np.zeros(1, np.int64)
-        self.of: dict[str, NDArray[Any]] = {name: np.zeros(64, dtype) for name, dtype in _BY_ROW.items()}
+        self.of: dict[str, NDArray[Any]] = {name: np.zeros(room, dtype) for name, dtype in _BY_ROW.items()}
 
     def columns(self) -> dict[str, NDArray[Any]]:
         """As the record names them."""

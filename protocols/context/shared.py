@@ -17,6 +17,7 @@ from brokers.indexes.context.contract import checked_profile
 from brokers.indexes.ids import IdMap
 from brokers.indexes.space import array
 from brokers.records import Held
+from brokers.thresholds import usual_room
 from protocols.context.asides import cells_of, enter_cells, match
 from protocols.context.bunches import Bunches
 from protocols.context.kind import CONTEXTS_MAX, PUBLISH, SUBSCRIBE, UPDATE, Context, value_word
@@ -103,10 +104,11 @@ class Shared:
         self.at_home, self.naming = Bunches(brokers), Bunches(64)
         self.number_of = IdMap()  # of a value, by its name
         self.words = np.empty(64, np.int64)  # by number: its name
-        self.cell_keys, self.cell_slots = array((64,), np.int64, -1), array((64,), np.int32)
+        room = usual_room(64)
+        self.cell_keys, self.cell_slots = array((room,), np.int64, -1), array((room,), np.int32)
         self.cell_count = np.zeros(1, np.int64)
         for name, dtype in BY_CELL.items():
-            setattr(self, name, np.zeros(64, dtype))
+            setattr(self, name, np.zeros(room, dtype))
         for name, dtype in _BY_BODY.items():
             setattr(self, name, np.full(64, -1, dtype))
         self.values = np.empty((0, self.kind.attributes))

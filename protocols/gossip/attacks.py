@@ -115,7 +115,7 @@ class IhaveFlood(Attacker):
             for link in self.others(topic, set()):
                 for _ in range(self.attack.messages):
                     ids = [-1 - (self.draw("flood") >> 1) for _ in range(self.attack.ids)]
-                    self.send_told(message, link, [[list(topic), ids]])
+                    self.send_ihave(message, link, [[list(topic), ids]])
 
 
 class Grasping(Silent):

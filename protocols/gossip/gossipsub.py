@@ -11,6 +11,7 @@ Rules:
   lack (IWANT).
 - Backoff has two clocks. Whoever was pruned is judged by the exact expiry if it grafts; this broker grafts nobody of
   whom it has an entry, and entries are swept every 15 heartbeats, two heartbeats late: 62 to 77 s after a prune.
+- What queues dropped of GRAFT and PRUNE, SUBSCRIBE and UNSUBSCRIBE is said again (`resending.py`).
 - 1.1: a score for each neighbour (`scores.py`). 1.2: IDONTWANT before validation, if a payload is large.
 
 Theory. Over a static symmetric mesh of E links between n brokers one publication costs 2E - (n - 1) - a payloads, if no
@@ -38,8 +39,10 @@ from brokers.contract import NEVER, TIMER, Guarantees, Message
 from brokers.faults import CLOSED, LINK_DOWN, LINK_UP, OPENED, RESTART
 from brokers.node import Body
 from protocols.gossip.options import Options
+from protocols.gossip.resending import Resending
 from protocols.gossip.scores import IGNORED, INVALID, RECORDS, VALID, Scores, Topic
 from protocols.gossip.talking import (
+    ALL,
     ANSWER,
     DECAY,
     GRAFT,
@@ -53,7 +56,6 @@ from protocols.gossip.talking import (
     PRUNE,
     VALIDATED,
     Kept,
-    Talking,
     topic_in,
 )
 from protocols.gossip.watching import TABLES, watch
@@ -63,7 +65,7 @@ from topology import draws
 SWEEP_TICKS, SLACK_HEARTBEATS = 15, 2  # entries of backoff go so often, and so long after they expired
 
 
-class GossipSub(Talking):
+class GossipSub(Resending):
     """One broker."""
 
     kind: ClassVar[str] = "topics"
@@ -203,6 +205,7 @@ class GossipSub(Talking):
             neighbours.discard(link)
         self.topics = {topic: neighbours for topic, neighbours in self.topics.items() if neighbours}
         self.unwanted.pop(link, None)
+        self.forget_dropped(link)
         if self.scores is not None:
             self.scores.went(link, now)
 
@@ -211,14 +214,13 @@ class GossipSub(Talking):
         if message.word == HELLO:
             self.disconnect(message.link, message.time)
             self.connect(message, message.link, message.link in self.dialled, ANSWER)
-        for topic in map(tuple, self.node.body(message)):
-            there = self.topics.setdefault(topic, set())
-            if message.type == JOINED:
-                there.add(message.link)
-            else:
-                there.discard(message.link)
-                if not there:
-                    del self.topics[topic]
+        told = list(map(tuple, self.node.body(message)))
+        for topic in told if message.type == JOINED else ():
+            self.topics.setdefault(topic, set()).add(message.link)
+        if message.word == ALL:
+            self.forget_topics(message.link, sorted(self.topics.keys() - told))
+        elif message.type == LEFT:
+            self.forget_topics(message.link, told)
 
     def join(self, message: Message, topic: Topic) -> None:
         """Take over the fanout, and fill up."""
@@ -415,7 +417,8 @@ class GossipSub(Talking):
         for topic in sorted(self.fanout):
             self.tell_of(gossip, topic, self.fanout[topic])
         for link in self.ordered(set(gossip)):
-            self.send_told(message, link, gossip[link])
+            self.send_ihave(message, link, gossip[link])
+        self.say_again(message)
         self.frozen = None
         self.shift(message.time)
         if self.goes_on(message, self.said.heartbeat):

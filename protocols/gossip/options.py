@@ -109,6 +109,11 @@ class Scoring(Section):
     ] = 0.0
     behaviour_threshold: Annotated[Amount, Field(description="P7: so much is forgiven")] = 0.0
     behaviour_decay: Annotated[Decay, Field(description="P7: its factor at each decay")] = 0.5
+    slow_weight: Annotated[
+        Penalty, Field(description="of messages that were dropped in front of a link to it, beyond a threshold")
+    ] = 0.0
+    slow_threshold: Annotated[Amount, Field(description="so many of them are forgiven")] = 0.0
+    slow_decay: Annotated[Decay, Field(description="their factor at each decay")] = 0.2
     decay_every: Annotated[
         PositiveDuration, Field(ge=_MS, examples=["100 ms", "400 ms"], description="counters decay so often")
     ] = SECOND
@@ -247,6 +252,14 @@ class Options(Section):
 
     payload: Annotated[Size, Field(le=1 << 40, description="bytes of a publication beside its name")] = 0
     id_bytes: Annotated[Count, Field(description="bytes of an id in control messages")] = 40
+    announce_ticks: Annotated[
+        Whole,
+        Field(
+            examples=[1, 3],
+            description="all own topics are said to all neighbours again every so many ticks, for who lost a word of "
+            "them; 0: never",
+        ),
+    ] = 0
     validation: Annotated[
         Duration, Field(examples=["5 ms", "30 ms"], description="what comes is delivered and passed on after so long")
     ] = 0

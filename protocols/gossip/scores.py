@@ -9,6 +9,8 @@ Rules:
 - What lacks when a neighbour leaves the mesh goes to P3b. P4 is the square of invalid payloads.
 - P6 is the square of the neighbours at one address beyond what is tolerated; P7 of grafts too early and of promises
   that were broken, beyond what is.
+- A slow peer: what was dropped in front of it, beyond a threshold, counts one by one. That is not of the specification:
+  rust-libp2p and nim-libp2p have it, go-libp2p does not.
 - At each decay every counter goes down by its factor, and is 0 once it is small.
 - Of a neighbour that is gone a score above 0 is forgotten. Any other is kept for a while, and does not decay.
 """
@@ -45,6 +47,7 @@ class Neighbour:
 
     topics: dict[Topic, InTopic] = field(default_factory=dict)
     behaviour: float = 0.0
+    slow: float = 0.0
     gone_until_ns: int = -1  # until when it is remembered although it is gone; -1: it is there
 
 
@@ -86,7 +89,8 @@ class Scores:
         if 0 < scoring.cap < total:
             total = scoring.cap
         p5, p6, p7 = self._beyond_topics(link, known)
-        return total + p5 + p6 + p7
+        slow = scoring.slow_weight * max(0.0, known.slow - scoring.slow_threshold)
+        return total + p5 + p6 + p7 + slow
 
     def parts(self, link: int) -> tuple[dict[Topic, Parts], Parts]:
         """What a score is made of: P1 to P4 by topic, with P3b after P3, and P5 to P7. Weighted, and not capped."""
@@ -204,6 +208,11 @@ class Scores:
         if link in self.neighbours:
             self.neighbours[link].behaviour += times
 
+    def dropped(self, link: int) -> None:
+        """A message to a neighbour found no place."""
+        if link in self.neighbours:
+            self.neighbours[link].slow += 1
+
     # ---- decay -------------------------------------------------------------------------------------------
 
     def decay(self, now: int, remembered_ns: int) -> None:
@@ -224,6 +233,7 @@ class Scores:
                     did.quanta = (now - did.grafted_ns) // says.mesh_quantum
                     did.active = did.active or now - did.grafted_ns > says.rate_activation
             known.behaviour = self._less(known.behaviour, scoring.behaviour_decay)
+            known.slow = self._less(known.slow, scoring.slow_decay)
         for id_ in _old(self.arrivals.items(), now - remembered_ns):
             del self.arrivals[id_]
 

@@ -4,8 +4,9 @@ What happens is decided in `kernels`, whose arrays are kept here. They grow here
 its number here: topics, publications, subscriptions of clients. Most of that is done before a window (`prepare`), the
 rest when the handler comes to it (`_aside`).
 
-It is written for links and neighbours that stay: where something fails, where links are latent and where a broker that
-is pruned is told of others (px), where scores are traced and where some attack, `GossipSub` runs in its place.
+It is written for links and neighbours that stay. Where something fails, where links are latent, where a broker that is
+pruned is told of others (px), where scores are traced or topics announced again, where brokers are told of drops and
+where some attack, `GossipSub` runs in its place.
 """
 
 from __future__ import annotations
@@ -96,7 +97,8 @@ class GossipShard(ShardProtocol):
 
     @classmethod
     def suits(cls, options: Any, overlay: Any) -> bool:
-        return not options.px and not options.watch_ticks and not overlay.has_latent
+        asked = options.px or options.watch_ticks or options.announce_ticks
+        return not asked and not overlay.has_latent
 
     def __init__(self, env: ShardEnv) -> None:
         super().__init__(env)
@@ -598,7 +600,7 @@ class GossipShard(ShardProtocol):
         scores = {names[env.links.target[link]]: _score_at(held, broker, link) for link in links if self.scoring}
         return {
             "mesh": mesh, "neighbours": neighbours, "backing off": backing_off, "cached": int(a["cached"][broker]),
-            "scores": scores,
+            "scores": scores, "dropped": {},
         }  # fmt: skip
 
 

@@ -20,7 +20,8 @@ from topology import draws
 
 JOINED, LEFT, GRAFT, PRUNE, IHAVE, IWANT, IDONTWANT = range(FIRST_PROTOCOL_TYPE, FIRST_PROTOCOL_TYPE + 7)
 HEARTBEAT, DECAY, VALIDATED = range(FIRST_PROTOCOL_TYPE + 7, FIRST_PROTOCOL_TYPE + 10)  # timers
-HELLO, ANSWER = 1, 2  # the word of a JOINED to a neighbour that is there anew
+HELLO, ANSWER = 1, 2  # the word of a JOINED to a neighbour that is there anew,
+ALL = 3  # and of one that names all that the sender has joined
 FRAME_BYTES, LEVEL_BYTES, TIME_BYTES, PEER_BYTES = 4, 8, 8, 40
 
 
@@ -46,6 +47,7 @@ class Talking(BrokerProtocol):
     frozen: dict[int, float] | None
     direct: set[int]
     remade: ClassVar[tuple[str, ...]] = ("keys",)
+    state_version: ClassVar[int] = 2
 
     @classmethod
     def misfits(cls, options: Any, overlay: Any, params: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -70,25 +72,29 @@ class Talking(BrokerProtocol):
 
     def send_topics(self, message: Message, link: int, type: int, topics: list[Topic], word: int = 0) -> None:
         size = FRAME_BYTES + sum(map(topic_bytes, topics))
-        self.node.send(message, link, type, [list(topic) for topic in topics], word, size)
+        self.send_out(message, link, type, [list(topic) for topic in topics], size, word)
 
     def send_ids(self, message: Message, link: int, type: int, ids: list[int]) -> None:
-        self.node.send(message, link, type, ids, size=FRAME_BYTES + len(ids) * self.node.options.id_bytes)
+        self.send_out(message, link, type, ids, FRAME_BYTES + len(ids) * self.node.options.id_bytes)
 
-    def send_told(self, message: Message, link: int, told: list[Any]) -> None:
-        """IHAVE: of some topics, which ids there are."""
+    def send_ihave(self, message: Message, link: int, told: list[Any]) -> None:
+        """Of some topics, which ids there are."""
         size = sum(topic_bytes(topic) + len(ids) * self.node.options.id_bytes for topic, ids in told)
-        self.node.send(message, link, IHAVE, told, size=FRAME_BYTES + size)
+        self.send_out(message, link, IHAVE, told, FRAME_BYTES + size)
 
     def send_payload(self, message: Message, link: int, body: Body) -> None:
-        self.node.send(message, link, PUBLISH, body, size=self.payload_bytes(body))
+        self.send_out(message, link, PUBLISH, body, self.payload_bytes(body))
 
     def payload_bytes(self, body: Body) -> int:
         return int(self.node.env.bodies.size[body.handle]) + self.node.options.payload
 
     def send_backoff(self, message: Message, topic: Topic, link: int, backoff_ns: int, px: list[int]) -> None:
         size = FRAME_BYTES + topic_bytes(topic) + TIME_BYTES + len(px) * PEER_BYTES
-        self.node.send(message, link, PRUNE, [*topic, backoff_ns, px], size=size)
+        self.send_out(message, link, PRUNE, [*topic, backoff_ns, px], size)
+
+    def send_out(self, message: Message, link: int, type: int, body: Any, size: int, word: int = 0) -> None:
+        """All that a broker says goes out here."""
+        self.node.send(message, link, type, body, word, size)
 
     # ---- who is who ------------------------------------------------------------------------------------------
 
@@ -115,6 +121,14 @@ class Talking(BrokerProtocol):
     def ordered(self, links: set[int]) -> list[int]:
         """By neighbour."""
         return [link for link in self.links if link in links]
+
+    def forget_topics(self, link: int, topics: list[Topic]) -> None:
+        """A neighbour is not among those of some topics any more."""
+        for topic in topics:
+            if topic in self.topics:
+                self.topics[topic].discard(link)
+                if not self.topics[topic]:
+                    del self.topics[topic]
 
     def is_direct(self, link: int) -> bool:
         far = self.node.neighbour(link)

@@ -17,6 +17,7 @@ from scenarios.faults.entry import (
     OnLinks,
     OrForGood,
     all_between,
+    between_brokers,
     cut_both,
 )
 from topology.links import Bursts, loss_form
@@ -92,6 +93,9 @@ class DegradeOf(Entry):
     """Links that are worse than they were. Bursts begin anew where another fault of the link begins or ends."""
 
     class Params(ForATime, OnLinks):
+        brokers: Annotated[
+            Brokers | None, Field(description="all links of these, by name or number, in the place of `link`")
+        ] = None
         loss: Annotated[
             Wear, Field(description="the share of messages lost beside what the link loses, or a section: bursts")
         ] = 0.0
@@ -105,6 +109,8 @@ class DegradeOf(Entry):
         def _something(self) -> Any:
             if not self.loss and not self.twice and not self.delay and self.slower == 1:
                 raise ValueError("say what is worse: loss, twice, delay or slower")
+            if self.brokers is not None and (self.link is not None or self.way != "both"):
+                raise ValueError("`brokers` means all their links in both directions; leave out `link` and `way`")
             return self
 
     def schedule(self) -> Iterator[Fault]:
@@ -115,8 +121,15 @@ class DegradeOf(Entry):
             worn = worn._replace(loss=bursts.good, begins=bursts.begins, ends=bursts.ends, bad=bursts.bad)
         else:
             worn = worn._replace(loss=worse.loss)
-        for link in worse.directed(self.context):
+        for link in worse.directed(self.context) if worse.brokers is None else self._of_brokers():
             yield worn._replace(link=link)
+
+    def _of_brokers(self) -> Iterator[int]:
+        """All directed links of the brokers that are named."""
+        named = set(self.brokers())
+        for link, a, b in between_brokers(self.context.overlay):
+            if a in named or b in named:
+                yield from (2 * link, 2 * link + 1)
 
 
 class PartitionOf(Entry):

@@ -4,7 +4,7 @@ A run tells at which instants brokers handled what a change caused, and when tha
 the same but for one or two of these:
 
 - a publication that the change answers is sent so that it comes to that broker 1 ns before, at, or after such an
-  instant, or between it and the next of the change;
+  instant, or between it and the next of the change; or several are, each at an instant of its own;
 - another change, of an overlapping interest if there is one, is moved there with all that is done to its thing;
 - what was begun ends while it is under way, or what ended begins anew at once;
 - one message is late: it alone, and what its link carries behind it, comes past the next events of its target;
@@ -157,6 +157,14 @@ def _publication(a: _Aiming) -> Shot:
     return Shot(a.case.but(acts=(*a.case.acts, act)), Target(act, moment.broker, time))
 
 
+def _publications(a: _Aiming) -> Shot:
+    """Several, each at a moment of its own: one run asks about all of them."""
+    for _ in range(3 + a.dice.below(6)):
+        a.shot = _publication(a)
+        a.case = a.shot.case
+    return a.shot
+
+
 # ---- changes -----------------------------------------------------------------------------------------
 
 
@@ -302,7 +310,8 @@ def _to_fault(a: _Aiming) -> Shot:
 
 _ENTRIES_MOST = 6
 _WAYS: tuple[Callable[[_Aiming], Shot], ...] = (
-    _publication, _publication, _publication, _change, _change, _change, _short_life, _again, _late, _priorities, _slow,
+    _publication, _publication, _publications, _publications, _change, _change, _change, _short_life, _again, _late,
+    _priorities, _slow,
 )  # fmt: skip
 _WITH_FAULTS = (_fault, _to_fault, _to_fault)
 

@@ -73,6 +73,8 @@ def _watched(plain: Any, watch: _Watch) -> Any:
             watch.begun(self)
             return list(timers)
 
+    if plain.drops_told_ns:
+        Watched.on_drop = lambda self, message: watch.around(self, message, super(Watched, self).on_drop)
     if plain.on_fault is not None:
         Watched.on_fault = lambda self, message: watch.around(self, message, super(Watched, self).on_fault)
     return Watched

@@ -34,11 +34,14 @@ from scenarios.hunt.features import (
 )
 from scenarios.hunt.networks import Fits, draw_network, fits_of, on_trees
 from scenarios.hunt.options import draw_options, made_options, options_model
+from scenarios.hunt.pressure import under_pressure
 from scenarios.problems import explain
 
 MS = 1_000_000
 _SCALE = 1 << 30
 _LENGTHS_MS = (40, 300, 300, 1_500, 6_000)
+_HURRIES_MS = (1, 5, 20)  # as long as a message takes over a link or a few
+_LOWERED = (0, 2, 8)
 _BUSY = 25  # one case in so many has many publications, and is long
 REST_NS = 1_500 * MS  # longer than what is on its way takes, on links as they are drawn
 _PROBES = 1 << 22  # numbers that no rehearsal gives
@@ -119,10 +122,11 @@ def draw(prey: Prey, seed: int, number: int) -> Case:
     """The case of this number. What the program refuses to run is drawn again, with less in it."""
     for attempt in range(8):
         dice = Dice(seed, number * 8 + attempt, "hunt")
-        case = _drawn(prey, dice, plain=attempt > 4)
+        case = _drawn(prey, dice, Dice(seed, number * 8 + attempt, "hunt/more"), plain=attempt > 4)
         if runs(case):
             return case
-    case = _drawn(replace(prey, faults=False), Dice(seed, number * 8, "hunt"), plain=True)
+    dice = Dice(seed, number * 8, "hunt")
+    case = _drawn(replace(prey, faults=False), dice, dice, plain=True)
     case.model  # noqa: B018 - InvalidInput that says what the program has against it
     return case
 
@@ -175,7 +179,8 @@ def share(dice: Dice) -> float:
     return dice.below(_SCALE) / _SCALE
 
 
-def _drawn(prey: Prey, dice: Dice, plain: bool) -> Case:
+def _drawn(prey: Prey, dice: Dice, more: Dice, plain: bool) -> Case:
+    """A case; `more` draws what came later, so that the rest is drawn as it was."""
     seed = 1 + dice.below(_SCALE)
     brokers, edges = draw_network(prey.fits, prey.faults, plain, dice)
     length = one_of(dice, _LENGTHS_MS[:3] if prey.kind_class.server else _LENGTHS_MS) * MS
@@ -195,6 +200,7 @@ def _drawn(prey: Prey, dice: Dice, plain: bool) -> Case:
     )
     script = _script(prey, rehearsal, nodes, len(clients), params, seed)
     acts = _alike(prey, _thinned(prey, script, dice, busy), dice)
+    acts = acts if plain else _hurried(acts, more)
     faults, detect = _faults(prey, edges, brokers, length, dice) if prey.faults and not plain else ((), None)
     options = (
         dict(prey.options)
@@ -208,7 +214,7 @@ def _drawn(prey: Prey, dice: Dice, plain: bool) -> Case:
         duration_ns=length, seed=seed, params=said, options=options, faults=faults,
         detect_ns=detect, cost={"base": 2e6, "per_match": 5e4} if costly else {}, settled=settled,
         view=one_of(dice, ("auto", "auto", "message", "run")), tables=one_of(dice, ("auto", "auto", "own")),
-        latent=needed_latent(prey.protocol_class, made),
+        latent=needed_latent(prey.protocol_class, made), thresholds=None if plain else _thresholds(more),
     )  # fmt: skip
     if not plain:
         moves = draw_moves(len(clients), brokers, length, dice)
@@ -216,6 +222,8 @@ def _drawn(prey: Prey, dice: Dice, plain: bool) -> Case:
             moves=moves, session=draw_session(prey.protocol_class, dice) if moves else {},
             queues=draw_queues(brokers, edges, costly, dice), latent=draw_latent(prey.protocol_class, made, dice),
         )  # fmt: skip
+        if prey.protocol_class.drops_told_ns and dice.below(2):
+            case = under_pressure(case, script, prey.kind_class, prey.protocol_class, dice)
     return at_rest(prey, case, script, dice)
 
 
@@ -296,6 +304,21 @@ def _bunched(acts: list[Act], dice: Dice) -> list[Act]:
     end = max(act.at for act in acts)
     step = max(1, end // one_of(dice, (2, 3, 6)))
     return [act._replace(at=act.at if act.at == 0 else max(1, act.at - act.at % step)) for act in acts]
+
+
+def _hurried(acts: list[Act], dice: Dice) -> list[Act]:
+    """Sometimes everything happens while what was first is still under way."""
+    if dice.below(6) or not acts:
+        return acts
+    end, all_in = max(act.at for act in acts), one_of(dice, _HURRIES_MS) * MS
+    if end <= all_in:
+        return acts
+    return [act._replace(at=1 + act.at * all_in // end if act.at > 0 else act.at) for act in acts]
+
+
+def _thresholds(dice: Dice) -> int | None:
+    """Sometimes tables tidy themselves, and grow, from the first."""
+    return None if dice.below(6) else int(one_of(dice, _LOWERED))
 
 
 # ---- coming to rest ----------------------------------------------------------------------------------

@@ -16,6 +16,7 @@ from scenarios.hunt.budget import budget
 from scenarios.hunt.growth import grows, grows_soon
 from scenarios.hunt.hashing import hashing
 from scenarios.hunt.healing import faults_left, heals, unhealed
+from scenarios.hunt.pressure import drops
 from scenarios.hunt.rest import left_behind, quiet
 from scenarios.hunt.running import Outcome
 from scenarios.hunt.sameness import cut_as, cut_every_way, cutting, isolation, resuming
@@ -82,6 +83,7 @@ JUDGES: dict[str, Judge] = {
     "budget": Judge(
         "a publication goes over a link once; of frugal protocols, only where somebody may get it", budget
     ),
+    "drops": Judge("who says so stops sending publications where they are dropped", drops),
     "leaks": Judge("nothing is left once all that was begun has ended", leaks),
     "quiet": Judge("no messages or timers go on once all that was begun has ended", quiet),
     "isolation": Judge("a run changes nothing that all brokers have in common: classes, modules", isolation),

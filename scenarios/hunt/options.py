@@ -20,7 +20,7 @@ from protocols.rehearsing import Dice
 _UNITS = {"_ns": 1, "_us": 1_000, "_ms": 1_000_000, "_s": 1_000_000_000}
 _TIMES_NS = (40_000_000, 100_000_000, 250_000_000, 500_000_000)  # the longest shorter than a case rests
 _LONG_NS = (100_000_000, 4_000_000_000, 20_000_000_000)  # of what is said in seconds
-_WHOLES = (1, 2, 3, 5, 8, 13)
+_WHOLES = (0, 1, 2, 3, 5, 13)  # what lies beyond a bound becomes the bound
 _TRIES = 20
 _SHARE = 3  # an option in so many is said
 

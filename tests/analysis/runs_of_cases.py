@@ -27,6 +27,7 @@ def run_of(case: Case, folder: Path) -> Path:
 
 def case_of(setting: Setting, protocol: type) -> Case:
     """A setting as a case; of faults crashes and cuts that end."""
+    thin = {link: setting.bits for link in setting.links if set(link) & set(setting.slow)}
     acts, faults = [], []
     asked: dict[int, int] = {}
     number = [0] * len(setting.clients)
@@ -46,7 +47,8 @@ def case_of(setting: Setting, protocol: type) -> Case:
     detect = setting.faults.detect_ns
     return Case(
         protocol=f"{protocol.__module__}:{protocol.__qualname__}", kind="content", brokers=setting.brokers,
-        edges=tuple(Edge(a, b, int(setting.delay_ms * MS)) for a, b in setting.links), clients=setting.clients,
+        edges=tuple(Edge(a, b, int(setting.delay_ms * MS), bandwidth=thin.get((a, b), 0)) for a, b in setting.links),
+        clients=setting.clients, queues={"links": {"messages": setting.room}} if setting.room else {},
         acts=tuple(acts), duration_ns=int(setting.duration_ms * MS), faults=tuple(faults),
         detect_ns=None if detect >= NEVER else detect,
     )  # fmt: skip

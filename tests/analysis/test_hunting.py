@@ -10,9 +10,10 @@ import textwrap
 import pytest
 
 from analysis.bench.hunting import __main__ as program
+from analysis.bench.hunting import judges as judging
 from analysis.bench.hunting import rows as figures
 from analysis.bench.hunting.active import ROOT
-from analysis.bench.hunting.attempts import CRASHED, FOUND, SURVIVED, TIMED_OUT, Attempt, attempt
+from analysis.bench.hunting.attempts import CRASHED, FOUND, SURVIVED, TIMED_OUT, Answer, Attempt, attempt
 from analysis.bench.hunting.by_hand import MISTAKES, made_by_hand
 from analysis.bench.hunting.equivalent import EQUIVALENT
 from analysis.bench.hunting.places import (
@@ -25,6 +26,12 @@ from analysis.bench.hunting.places import (
     sample,
 )
 from analysis.bench.hunting.rules import RULES, Mutant, mutants
+from analysis.bench.hunting.spoiling import BREAKS, Clear, Judged, spoilt
+from protocols.conformance import audit
+from protocols.content.manifest import CONTENT
+from protocols.rehearsing import Dice
+from scenarios.hunt.drawing import Prey, draw
+from scenarios.hunt.running import run
 
 FLOODING = "protocols/content/flooding.py"
 SOURCE = textwrap.dedent('''
@@ -149,6 +156,20 @@ def test_protocols_that_take_in_a_file_are_asked():
     assert protocols_using("brokers/tables.py", known) == list(known)
 
 
+def test_of_many_protocols_those_that_name_a_function_are_asked_first():
+    known = {name: entry.target for name, entry in CONTENT.protocols.items()}
+    assert "reliable" in protocols_using("protocols/routes.py", known, "Routes.towards")
+    assert "reliable" not in protocols_using("protocols/routes.py", known)
+
+
+def test_what_no_protocol_and_no_judge_takes_in_is_left_to_its_own_tests():
+    groups = {place.file: place.group for place in places()}
+    assert groups["protocols/topics/retained.py"] == "topics"
+    assert groups["protocols/topics/judge_retained.py"] == "judges"
+    assert groups["protocols/content/reliable/broker.py"] == "content" and "gossip" in groups.values()
+    assert not {"protocols/topics/measures.py", "protocols/spatial/explaining.py"} & set(groups)
+
+
 def test_equivalent_mutants_are_there_and_say_why():
     every = {each.id for place in places() for each in mutants_of(place.file)}
     assert set(EQUIVALENT) <= every
@@ -213,10 +234,80 @@ def test_a_finder_that_does_not_work_makes_no_mutant_count_as_found(capsys):
 
 
 def test_finders_find_nothing_in_the_tree_as_it_is():
-    from analysis.bench.hunting.finders import judges, kit
+    from analysis.bench.hunting.finders import kit
 
-    assert judges(["flooding"], 1, 1.0) is None
     assert kit(["flooding"], 1, 1.0) is None
+    assert judging.judges(["covering", "topk-gather", "topics", "channels"], 1, 3.0) is None
+
+
+def test_what_has_a_line_in_the_log_is_not_looked_for_again(tmp_path, monkeypatch, capsys):
+    """A call that was stopped is gone on with; another seed is another question."""
+    looked = []
+
+    def attempts(wanted, finder, seed, seconds, jobs):
+        looked.append([each.id for each in wanted])
+        return [Attempt(each, FOUND, "missed", 1.0, 2.0) for each in wanted]
+
+    monkeypatch.setattr(program, "attempts", attempts)
+    monkeypatch.setattr(program, "searched", lambda *_: Answer(SURVIVED, "", 0.0, 0.0))  # the tree as it is
+    log = tmp_path / "log"
+    for count, seed in (("2", "1"), ("3", "1"), ("2", "5")):
+        assert program.main(["--mutants", count, "--seed", seed, "--log", str(log)]) == 0
+    every = [each.id for each in sample(3, 1)]
+    assert looked == [every[:2], every[2:], [each.id for each in sample(2, 5)]]
+    assert "found 3 of 3" in capsys.readouterr().out
+
+
+# ---- judges --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("finding", BREAKS)
+def test_a_judge_that_overlooks_one_finding_is_found(finding, monkeypatch):
+    def overlooking(tables, kind, guarantees):
+        found = audit(tables, kind, guarantees)
+        getattr(found, finding).count = 0
+        return found
+
+    monkeypatch.setattr(judging, "audit", overlooking)
+    told = judging.judges(["subscription"], 1, 10.0)
+    assert told and "a run with" in told
+
+
+def test_a_judge_that_accuses_who_is_right_or_takes_what_was_sure_for_free_is_found(monkeypatch):
+    def strict(tables, kind, guarantees):
+        found = audit(tables, kind, guarantees)
+        found.missed.add("something")
+        return found
+
+    def lenient(tables, kind, guarantees):
+        found = audit(tables, kind, guarantees)
+        found.free += 1
+        return found
+
+    for wrong, said in ((strict, "a right run is invalid"), (lenient, "nothing is free")):
+        monkeypatch.setattr(judging, "audit", wrong)
+        assert said in (judging.judges(["subscription"], 1, 10.0) or "")
+
+
+@pytest.mark.parametrize(
+    ("protocol", "ways"),
+    [
+        ("topk-gather", {"another rank", "another score", "another tie", "a rank lost", "a rank twice"}),
+        ("channels", {"an answer lost", "an answer twice", "other objects", "other marks", "a query of nobody"}),
+        ("topics", {"nobody chosen", "a stranger chosen", "a delivery lost", "one of two late"}),
+        ("spatial-flooding", {"a delivery lost", "a delivery to a stranger too", "one of two early"}),
+    ],
+)
+def test_rows_of_every_table_are_spoilt(protocol, ways):
+    spoilt_so, prey = set(), Prey.of(protocol)
+    for number in range(120):
+        outcome = run(judging.apart(draw(prey, 1, number)))
+        if outcome.tables:
+            judged = Judged(outcome.tables, outcome.kind, outcome.guarantees)
+            spoilt_so |= {each.how for each in spoilt(judged, Clear(judged), Dice(1, number, "test"))}
+        if ways <= spoilt_so:
+            return
+    assert ways <= spoilt_so
 
 
 def test_the_group_hunt_tells_of_speed_of_planted_bugs_and_of_mutants():

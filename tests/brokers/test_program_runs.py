@@ -12,14 +12,17 @@ from brokers.columns import BadState
 from brokers.engine.batching import Cutting
 from brokers.engine.simulate import FileTraces, MemoryTraces, simulate, tables_of
 from brokers.errors import InvalidInput, ProtocolFault
+from brokers.faults import NO_PLACE_AHEAD
 from brokers.programs.spelling import spelled
 from protocols.conformance import REHEARSALS, Variant, audit_run, check_digests, join, rehearse
+from protocols.rehearsing import NARROW
 from tests.brokers.program_cases import LANGUAGES, example, naughty, telling
 from tests.brokers.test_engine_checkpoint import continued, folder_for, stopped_at, undisturbed
 from tests.brokers.test_forgetting import forgetting
 from tests.brokers.test_outages import some_of_everything
 
 TREE, TIES, STRAINED, LOSSY, SETTLED, RING, CYCLES = REHEARSALS
+SORRY = 19  # what `telling` sends once more
 FEW = [
     Variant("one event at a time", Cutting("one")),
     Variant("batches up to the horizon"),
@@ -50,6 +53,17 @@ def test_the_example_starts_with_subscriptions_that_stand():
 @pytest.mark.parametrize("rehearsal", [TREE, TIES], ids=["tree", "ties"])
 def test_every_way_of_running_a_program_gives_one_trace(rehearsal):
     assert check_digests(rehearse(rehearsal, telling()), FEW) == []
+
+
+def test_a_program_is_told_of_what_its_links_drop_in_every_way_of_running(tmp_path):
+    model = rehearse(NARROW, telling())
+    assert check_digests(model, FEW) == []
+    traces = MemoryTraces("full", tables_of(model))
+    simulate(model, trace=traces)
+    tables = traces.tables()
+    told = tables["losses"]["type"][tables["losses"]["reason"] == NO_PLACE_AHEAD]
+    again = (tables["hops"]["type"] == SORRY).sum() + (told == SORRY).sum()
+    assert again == (told != SORRY).sum() > 50
 
 
 def test_faults_do_the_same_to_a_program_in_every_way_of_running():

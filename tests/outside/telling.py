@@ -6,16 +6,20 @@ Every broker pings its neighbours every 7 ms with what it has counted; who is pi
 import json
 import sys
 
-PUBLISH, SUBSCRIBE, UNSUBSCRIBE, TICK, PING, PONG = 0, 1, 2, 16, 17, 18
+PUBLISH, SUBSCRIBE, UNSUBSCRIBE, TICK, PING, PONG, SORRY = 0, 1, 2, 16, 17, 18, 19
 MS = 1_000_000
 HELLO = {
     "hello": 1, "kind": "content", "trees_only": True, "timer_min_ns": 3 * MS, "state": True, "faults": True,
-    "promises": {"fifo_per_publisher": False},
+    "drops_told_ns": 3 * MS, "promises": {"fifo_per_publisher": False},
 }  # fmt: skip
 
 
 def act(event, mine, links, until):
     n, type_, link = event["n"], event["type"], event["link"]
+    if event["kind"] == "dropped":
+        assert link in links and event["client"] == -1 and event["word"] == 0, event
+        mine["told"] += 1
+        return [["send", n, link, SORRY, type_]] if type_ != SORRY else []
     if event["kind"] == "fault":
         mine["told"] += 1
         if type_ == 2 and event["word"] > 0:  # it is up again, and knows nothing
@@ -30,6 +34,8 @@ def act(event, mine, links, until):
     if type_ == PING:
         assert int(event["word"]) == 2**60 + event["body"]["count"], event
         return [["send_row", n, link, PONG, event["word"], [event["body"]["count"], None]], ["cost", n, 700]]
+    if type_ == SORRY:
+        return []
     if type_ == PONG:
         assert event["body"] == [int(event["word"]) - 2**60, None], event
         return []

@@ -7,6 +7,7 @@ ones remember what they have seen, or know by a tag or an election that a copy i
 
 from __future__ import annotations
 
+from collections import deque
 from typing import Any, ClassVar
 
 from brokers.contract import FIRST_PROTOCOL_TYPE, TIMER, BrokerProtocol, Guarantees, Message
@@ -25,7 +26,7 @@ class Bridge(BrokerProtocol):
 
     def __init__(self, node: Any) -> None:
         super().__init__(node)
-        self.seen: list[int] = []
+        self.seen: deque[int] = deque(maxlen=1_000)  # whatever goes round is back by then
 
     def on_message(self, message: Message) -> None:
         node = self.node

@@ -13,6 +13,7 @@ from pydantic import BaseModel
 from brokers.contract import Message
 from brokers.faults import LINK_DOWN, LINK_UP
 from protocols.gossip.hyparview import HyParView
+from protocols.gossip.hyparview_flooding import HyParViewFlooding
 from protocols.gossip.members import Fixed
 from protocols.gossip.plumtree import Options, Plumtree
 from tests.planted.settings import Ran
@@ -102,3 +103,24 @@ def phantoms(ran: Ran) -> str | None:
         if places > neighbours:
             return f"broker {broker} has {neighbours} neighbours, and {places} places are taken"
     return None
+
+
+# ---- 23: back-pressure turns into discovery --------------------------------------------------------------
+
+
+class Views(HyParViewFlooding):
+    """What finds no place in front of a link is lost, and that is all."""
+
+    drops_told_ns = MS
+    opens, watches = False, False
+
+
+class Rediscovering(Views):
+    """Takes a full queue for a neighbour that is gone: drops it, asks a spare one, and joins anew."""
+
+    def on_drop(self, message: Message) -> None:
+        members: Any = self.members
+        if message.link in members.active or message.link in members.asked:
+            members._gone(message, message.link)
+            members.refused.discard(message.link)
+        members._join(message)

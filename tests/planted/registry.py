@@ -2,7 +2,8 @@
 
 Numbers, and the threads in which somebody met the bug, are those of the list of public bug reports that this corpus
 follows. What is checked goes by letters: M a forced delivery is missing, R that after healing, D a duplicate, W waste,
-L a leak, Q not quiet, B the message budget, S what two neighbours believe of each other.
+L a leak, Q not quiet, B the message budget, S what two neighbours believe of each other, P publications that go on to
+be dropped in front of a full queue.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from dataclasses import dataclass
 
 from brokers.contract import BrokerProtocol
 from brokers.faults import KEPT, LOST, NEVER, Crash, Cut, Schedule
-from tests.planted import announcing, bridges, clusters, counting, gossip, lives
+from tests.planted import announcing, bridges, clusters, counting, gossip, lives, meshes, slow
 from tests.planted.settings import (
     MS,
     Check,
@@ -22,6 +23,7 @@ from tests.planted.settings import (
     missing,
     one_sided,
     over_budget,
+    pressing,
     too_many,
     twice,
     waste,
@@ -182,10 +184,34 @@ PLANTED = (
         Setting(RING, (0,), ((10, 0, "+"),)), ALL,
     ),
     Planted(
+        "19", "full queue, never pruned", "ethlambda#589",
+        slow.Unscored, slow.Scoring, ("queues",), {"P": pressing},
+        Setting(PAIR, (0,), ((10, 0, "!"), (20, 0, "!"), (45, 0, "!"), (70, 0, "!")), slow=(1,), room=1), ALL,
+    ),
+    Planted(
         "20", "one slow peer blocks all", "go-spacemesh#2647",
         bridges.Blocking, bridges.Dropping, ("queues",), {"M": late},
         Setting(
             ((0, 1), (0, 2)), (0, 2), ((10, 1, "+"), (50, 0, "!"), (51, 0, "!")), slow=(1,), duration_ms=400
+        ), ALL,
+    ),
+    Planted(
+        "22", "connected before the mesh", "js-libp2p-gossipsub#109",
+        meshes.MeshFirst, meshes.MeshAndOthers, ("timers",), {"M": missing},
+        Setting(PAIR, (0, 1), ((10, 0, "+"), (50, 1, "+"), (60, 0, "!"))), MESHES,
+    ),
+    Planted(
+        "23", "back-pressure turns into discovery", "iroh-gossip#47",
+        gossip.Rediscovering, gossip.Views, ("queues",), {"B": endless, "Q": endless},
+        Setting(
+            RING, (0,), ((1500, 0, "!"), (1500, 0, "!")), slow=(0, 1, 2), bits=20_000, room=1, duration_ms=2_000
+        ), ALL,
+    ),
+    Planted(
+        "24", "bounded book-keeping", "jvm-libp2p#513",
+        slow.Bounded, slow.Pressing, ("queues",), {"P": pressing},
+        Setting(
+            ((0, 1), (0, 2)), (0,), ((10, 0, "!"), (20, 0, "!"), (45, 0, "!"), (70, 0, "!")), slow=(1, 2), room=1
         ), ALL,
     ),
     Planted(
@@ -197,8 +223,6 @@ PLANTED = (
     ),
 )  # fmt: skip
 
-_GOSSIP = "needs gossip: scores, heartbeats or lists of neighbours; joins with it"
 ABSENT = {
     "15": "next hops follow from tables here, so of its rule bug 1 is left; a test tries that in all 24 orders",
-    "19": _GOSSIP, "22": _GOSSIP, "23": _GOSSIP, "24": _GOSSIP,
 }  # fmt: skip

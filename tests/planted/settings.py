@@ -21,7 +21,9 @@ from brokers.engine.model import Model
 from brokers.engine.simulate import MemoryTraces, simulate, tables_of
 from brokers.errors import NeverQuiet
 from brokers.faults import NEVER, NOTHING, Crash, Cut, Schedule
+from brokers.limits import Limits
 from protocols.conformance import join, overlay_of
+from protocols.dropping import unrelenting
 
 MS = 1_000_000
 RANGE, VALUES = [0, 0.2, 0.8], [0.5, 0.0, 0.0, 0.0]
@@ -37,6 +39,8 @@ class Setting:
     faults: Schedule = NOTHING
     entries: int = 0  # of a scenario's schedule that say these faults
     slow: tuple[int, ...] = ()  # brokers whose links carry little
+    bits: int = 1_000  # which that is, per second
+    room: int = 0  # for so many messages in front of each link; 0: for all
     duration_ms: float = 400
     delay_ms: float = 1
 
@@ -66,10 +70,11 @@ class Setting:
                 net.send(client, "unsubscribe", word=asked[client], at_ns=at_ns)
             number[client] += 1
         model = replace(
-            net.model(), faults=self.faults, duration_ns=int(self.duration_ms * MS), messages_max=20_000
-        )
+            net.model(), faults=self.faults, duration_ns=int(self.duration_ms * MS), messages_max=20_000,
+            limits=Limits(messages=self.room),
+        )  # fmt: skip
         if self.slow:
-            bits = [1_000 if set(link) & set(self.slow) else 0 for link in self.links]
+            bits = [self.bits if set(link) & set(self.slow) else 0 for link in self.links]
             model = replace(model, overlay=overlay_of(self.links, delay_ns, bandwidth_bps=bits))
         return model
 
@@ -215,6 +220,12 @@ def late(ran: Ran) -> str | None:
     took = int((deliveries["time_ns"][mine] - ran.probe[1]).max(initial=0))
     bound = int(ran.setting.delay_ms * MS) * len(ran.setting.links)
     return f"the probe took {took / MS:g} ms" if took > bound else None
+
+
+def pressing(ran: Ran) -> str | None:
+    """Publications go on to be dropped in front of a link."""
+    spec = ran.model.services[0]
+    return next((told for _, told in unrelenting(ran.tables, spec.kind_class(spec.params), spec.protocol_class)), None)
 
 
 Check = Callable[[Ran], str | None]

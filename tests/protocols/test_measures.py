@@ -37,6 +37,13 @@ TABLES = {
 }
 
 
+def test_drops_are_counted_by_neighbour_and_losses_are_none():
+    losses = columns(link=[4, 5, 4, 4, 2], reason=[4, 4, 0, 4, 3])
+    assert measures.dropped({"losses": losses}, KIND) == 3
+    assert measures.dropped_worst({"losses": losses}, KIND) == 2
+    assert measures.dropped_worst({"losses": columns(link=[], reason=[])}, KIND) == 0
+
+
 def test_what_carries_a_publication_is_told_from_what_does_not():
     assert measures.carried(TABLES, KIND) == 3
     assert measures.control(TABLES, KIND) == 1

@@ -45,6 +45,10 @@ def scenario(*entries: str, detect: str = "never"):
             "{fault: degrade, link: [b0, b2], way: there, at: 1 s, lasts: 1 s, loss: 5 %, delay: 2 ms}",
             [Worn(2, S, 2 * S, 0.05, 0.0, 2 * MS, 1.0)],
         ),
+        (
+            "{fault: degrade, brokers: [b6, 3], at: 1 s, lasts: 1 s, slower: 7}",
+            [Worn(link, S, 2 * S, slower=7.0) for link in (4, 5, 10, 11)],
+        ),
         ("{fault: partition, sets: [[b1, b3, b4]], at: 1 s, lasts: 1 s}", [Cut(0, S, 2 * S), Cut(1, S, 2 * S)]),
         ("{fault: isolate, brokers: [b6], at: 1 s, lasts: 1 s}", [Cut(10, S, 2 * S), Cut(11, S, 2 * S)]),
         (
@@ -81,6 +85,7 @@ def test_faults_know_their_entry_and_degrading_without_a_link_means_all():
         ("{fault: pause, brokers: [0], at: 1 s}", "lasts"),
         ("{fault: slow, brokers: [0], at: 1 s, lasts: 1 s, factor: 0.5}", "factor"),
         ("{fault: degrade, at: 1 s, lasts: 1 s}", "say what is worse"),
+        ("{fault: degrade, brokers: [1], link: [0, 1], at: 1 s, lasts: 1 s, loss: 0.1}", "leave out `link` and `way`"),
         ("{fault: degrade, at: 1 s, lasts: 1 s, loss: 2}", "a fraction lies between 0 and 1"),
         ("{fault: partition, sets: [[0], [0]], at: 1 s}", "broker 0 is in two of the sets"),
         ("{fault: partition, sets: [[0, 1, 2, 3, 4, 5, 6]], at: 1 s}", "sets: all brokers are in one set"),

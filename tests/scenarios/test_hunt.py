@@ -182,17 +182,28 @@ def test_options_are_drawn_by_type_and_bounds():
     )
 
 
+def test_some_cases_are_over_at_once_or_have_low_thresholds_and_most_do_not():
+    cases = [draw(Prey.of("covering", faults=False), 3, number) for number in range(80)]
+    early = [[act.at for act in case.acts if 0 < act.at < 1.5e9] for case in cases]  # before it comes to rest
+    hurried = [max(each) <= 21e6 for each in early if len(each) > 2]
+    lowered = [case.thresholds is not None for case in cases]
+    assert len(hurried) > 40
+    for each in (hurried, lowered):
+        assert 0.05 < sum(each) / len(each) < 0.5
+
+
 def test_lowered_thresholds_hold_within_and_not_after():
     with thresholds.lowered(3):
-        assert thresholds.usually(1024) == 3
-    assert thresholds.usually(1024) == 1024
+        assert thresholds.usually(1024) == 3 and thresholds.usual_room(64) == 2
+    assert thresholds.usually(1024) == 1024 and thresholds.usual_room(64) == 64
 
 
-def test_lowered_thresholds_show_in_no_digest():
+@pytest.mark.parametrize("name", ["subscription", "context-edge"])
+def test_lowered_thresholds_show_in_no_digest(name):
     assert InterestStore is not None
     for number in range(8):
-        case = draw(Prey.of("subscription", faults=False), 4, number)
-        assert run(case.but(thresholds=1)).digest == run(case).digest
+        case = draw(Prey.of(name, faults=False), 4, number)
+        assert run(case.but(thresholds=1)).digest == run(case.but(thresholds=None)).digest
 
 
 def test_a_withdrawal_that_is_forgotten_is_a_leak_and_the_right_protocol_has_none():

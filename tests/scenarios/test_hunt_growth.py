@@ -133,15 +133,19 @@ def test_a_stream_forgets_what_it_asked_for_once_it_has_all_of_it():
         assert stream.to_ask() == [] and list(stream.asked) == []
 
 
-def test_what_was_noted_of_stays_is_forgotten_once_they_are_long_over():
-    """Found by the judge: the last publications of whoever ever published, noted for each stay of a subscriber."""
+@pytest.mark.parametrize("back", [(), (Move(0, 600 * MS), Move(0, 610 * MS, 0))], ids=["away", "and back"])
+def test_what_was_noted_of_stays_is_forgotten_once_they_are_long_over(back):
+    """Found by the judge: the last publications of whoever ever published, noted for each stay of a subscriber.
+
+    Where the subscriber came back, what was noted was handed on whenever somebody would have looked through it.
+    """
     acts = (
         Act(1 * MS, 0, "subscribe", 0, None, (0.0, 0.2, 0.8)),
         Act(100 * MS, 1, "publish", None, None, (0.5, 0.0, 0.0, 0.0)),
         Act(500 * MS, 1, "publish", None, None, (0.5, 0.0, 0.0, 0.0)),
         Act(900 * MS, 0, "unsubscribe", 0),
     )
-    moves = (Move(0, 200 * MS), Move(0, 210 * MS, 1), Move(1, 300 * MS), Move(1, 320 * MS, 0))
+    moves = (Move(0, 200 * MS), Move(0, 210 * MS, 1), Move(1, 300 * MS), Move(1, 320 * MS, 0), *back)
     edges = (Edge(0, 1, MS), Edge(1, 2, MS))
     outcome = run(case(brokers=3, edges=edges, clients=(0, 2), acts=acts, moves=moves, session={"keep": 50 * MS}))
     assert growth.is_asked(outcome) and [sort for sort, _ in grows_soon(outcome)] == ["handing.last"]  # for a while

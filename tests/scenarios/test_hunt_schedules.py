@@ -9,7 +9,7 @@ import pytest
 
 from brokers.engine.simulate import FileTraces, simulate, tables_of
 from scenarios.cli import main
-from scenarios.hunt.aiming import aimed
+from scenarios.hunt.aiming import aim, aimed
 from scenarios.hunt.case import Act, Case, Edge
 from scenarios.hunt.drawing import Prey, draw
 from scenarios.hunt.hunt import hunt
@@ -82,6 +82,14 @@ def test_most_of_what_is_aimed_comes_where_and_when_it_was_aimed(name):
             at = (hops["broker"] == shot.target.broker) & (hops["time_ns"] == shot.target.time)
             met, every = met + bool(at.any()), every + 1
     assert every > 10 and met >= every // 2
+
+
+def test_one_run_asks_about_several_moments_at_once():
+    prey = Prey.of("subscription", faults=False)
+    base = draw(prey, 5, 1)
+    seen = moments(run(base))
+    more = [len(shot.acts) - len(base.acts) for shot in (aim(prey, base, seen, 7, i) for i in range(40)) if shot]
+    assert 1 in more and max(more) >= 3
 
 
 def test_a_run_tells_when_messages_left_and_what_answers_what():

@@ -10,6 +10,7 @@ import sys
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from analysis.bench.hunting.attempts import (
     CRASHED,
@@ -17,6 +18,7 @@ from analysis.bench.hunting.attempts import (
     KIT,
     SURVIVED,
     TIMED_OUT,
+    Answer,
     Attempt,
     attempts,
     searched,
@@ -40,7 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--only", nargs="+", metavar="ID", help="these, by their ids")
     parser.add_argument("--finder", default=KIT, help=f"module:function that looks (default: {KIT})")
     parser.add_argument("--list", action="store_true", help="tell which would be taken, and look for none")
-    parser.add_argument("--log", type=Path, help="append a line of JSON for each")
+    parser.add_argument("--log", type=Path, help="append a line of JSON for each, and look for none that has one")
     given = parser.parse_args(arguments)
     if given.mutants < 1 or given.jobs < 1 or given.seed < 0:
         parser.error("--mutants and --jobs are at least 1, --seed at least 0")
@@ -52,17 +54,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if given.list:
         print("\n".join(each.told() for each in wanted))
         return 0
-    unchanged = searched(wanted[0].file, "", given.finder, given.seed, 1.0)
-    if unchanged.outcome != SURVIVED:  # or every mutant would count as found
+    known = _known(given, wanted)
+    found = [*known.values()]
+    left = [each for each in wanted if each.id not in known]
+    if known:
+        print(f"{len(known)} of {len(wanted)} are in {given.log} already", flush=True)
+    unchanged = searched(wanted[0].file, "", given.finder, given.seed, 1.0) if left else None
+    if unchanged is not None and unchanged.outcome != SURVIVED:  # or every mutant would count as found
         parser.error(f"--finder: the tree as it is is {unchanged.outcome} by {given.finder}: {unchanged.told}")
-    found = []
-    for each in attempts(wanted, given.finder, given.seed, given.seconds, given.jobs):
+    for each in attempts(left, given.finder, given.seed, given.seconds, given.jobs):
         found.append(each)
         print(f"{each.outcome:9} {each.cpu_s:6.1f} s  {each.mutant.told()}", flush=True)
         if each.told:
             print(f"          {each.told[:160]}", flush=True)
         if given.log:
-            _logged(given.log, each)
+            _logged(given, each)
     print(summary(found))
     return 1 if any(each.outcome in (SURVIVED, TIMED_OUT) and not each.is_equivalent for each in found) else 0
 
@@ -79,13 +85,32 @@ def _named(ids: Sequence[str]) -> list[Mutant]:
     return [each for place in places() for each in mutants_of(place.file) if each.id in ids]
 
 
-def _logged(log: Path, found: Attempt) -> None:
+def _logged(given: argparse.Namespace, found: Attempt) -> None:
     row = {
         "id": found.mutant.id, "mutant": found.mutant.told(), "outcome": found.outcome, "told": found.told,
-        "cpu_s": found.cpu_s, "wall_s": round(found.wall_s, 1), "equivalent": found.is_equivalent,
+        "cpu_s": found.cpu_s, "wall_s": round(found.wall_s, 1), "equivalent": found.is_equivalent, **_asked(given),
     }  # fmt: skip
-    with log.open("a", encoding="utf-8") as file:
+    with given.log.open("a", encoding="utf-8") as file:
         file.write(json.dumps(row, ensure_ascii=False) + "\n")
+
+
+def _asked(given: argparse.Namespace) -> dict[str, Any]:
+    """What a line of a log has to say for its answer to be that of this call."""
+    return {"finder": given.finder, "seed": given.seed, "seconds": given.seconds}
+
+
+def _known(given: argparse.Namespace, wanted: Sequence[Mutant]) -> dict[str, Attempt]:
+    """What a log says of these mutants, by their ids: a call that was stopped is gone on with."""
+    if given.log is None or not given.log.exists():
+        return {}
+    mutants = {each.id: each for each in wanted}
+    found = {}
+    for line in given.log.read_text(encoding="utf-8").splitlines():
+        row = json.loads(line)
+        if row["id"] in mutants and _asked(given).items() <= row.items():
+            answer = (row[name] for name in Answer._fields)
+            found[row["id"]] = Attempt(mutants[row["id"]], *answer)
+    return found
 
 
 def summary(found: Sequence[Attempt]) -> str:

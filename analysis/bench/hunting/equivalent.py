@@ -19,8 +19,6 @@ EQUIVALENT: dict[str, str] = {
     "4ee69c06": "the record follows its columns at every call in place of only after one was replaced: time",
     # protocols/spatial/shard.py, RankingShard.prepare
     "5d844f4c": "what was not made ready, the compiled handler leaves to `handle`, which does the same: time",
-    # protocols/topk/ranked.py, RankPublishParameters._weights
-    "9758b481": "refuses what a user says wrong of a workload; what is accepted runs as before, and no protocol asks",
     # protocols/content/covering.py, Covering._learn
     "703b7e86": "fills rows of slots that nobody has; a slot that is given gets its row written in the next lines",
     # protocols/topk/snapshots.py, Snapshots.hear
@@ -28,7 +26,7 @@ EQUIVALENT: dict[str, str] = {
     # protocols/context/shared.py, Shared.learn
     "59a9c352": "a counter that nothing but a test reads",
     # protocols/context/ranges.py, Ranges.__init__
-    "da593da3": "the first room of an array that grows when it is full",
+    "421e2877": "a room of 65 is taken down to the power of two below it, which is the 64 that it was",
     # protocols/context/asides.py, Asides.__init__
     "cdae0429": "the first room of arrays that grow when they are full",
     # protocols/topk/snapshots.py, Snapshots._tidy
@@ -51,4 +49,17 @@ EQUIVALENT: dict[str, str] = {
     "efdff906": "a body that was just made is read again when it comes, and says the same: time",
     # protocols/content/subscription.py, Subscription.tidy
     "f69fc154": "a withdrawal takes the bits back link by link, and a slot is given up only after: it has none left",
+    # brokers/tables.py, InterestStore.__init__
+    "9beb90e2": "an array of two numbers in place of one, of which the first alone is ever read or written",
+    # protocols/spatial/summarised_shard.py, SummarisedShard.__init__
+    "abfed892": "the next call of the same function asks for the record, which sets the number of axes anew",
+    # protocols/context/escalated.py, PlainEscalated.__init__
+    "6341c545": "what brokers tell people of how often they widened begins at one; nothing goes by it",
+    # protocols/channels/answers.py, body_of and received
+    "c89f55c3": "NumPy takes any negative number for the side of an array that follows from the others",
+    "4dac5366": "NumPy takes any negative number for the side of an array that follows from the others",
+    # protocols/topk/scored.py, Scored.late_matches
+    "40967e76": "asked by protocols of this kind that keep interests in `node.table`; of those built in none does",
+    # protocols/channels/channels.py, Channels.load
+    "74b0043c": "refuses what no run wrote into a checkpoint; what a run wrote is read the same in the next lines",
 }

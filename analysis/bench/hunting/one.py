@@ -11,7 +11,7 @@ import sys
 import time
 
 from analysis.bench.hunting.active import activate
-from analysis.bench.hunting.places import mutants_of, place_of, protocols_using
+from analysis.bench.hunting.places import by_turns, mutants_of, place_of, protocols_using
 from analysis.bench.hunting.rules import Mutant
 
 
@@ -36,12 +36,12 @@ def _found(file: str, mutant: Mutant | None, finder: str, seed: int, seconds: fl
         protocols = [file]
         if ":" not in file:
             place = place_of(file)
-            names = {
-                name: entry.target
-                for kind in manifests() if kind.name in place.kinds for name, entry in kind.protocols.items()
-            }  # fmt: skip
-            protocols = protocols_using(file, names)
-            look = load("analysis.bench.hunting.finders:judges") if place.judges else look
+            kinds = [kind for kind in manifests() if kind.name in place.kinds]
+            names = {name: entry.target for kind in kinds for name, entry in kind.protocols.items()}
+            protocols = protocols_using(file, names, mutant.function if mutant else "")
+            if place.judges:  # who judges is asked about all that they judge
+                protocols = by_turns(iter(kind.protocols) for kind in kinds)
+                look = load("analysis.bench.hunting.judges:judges")
     except Exception as error:  # the mutant cannot even be imported
         if mutant is None:
             raise

@@ -1,17 +1,22 @@
 """Where mutants are made, which protocols would show them, and which are taken.
 
-A group is what is routed by one kind's protocols, what all of them share, or what judges. A sample goes round the
-groups, the files of each, and the functions of each file, so that no large file crowds out a small one.
+A group is what one kind's protocols take in, or those of several kinds, what all of them share, or what judges. What
+neither a protocol nor a judge takes in decides on nothing that a run comes to: explanations, measures, workloads, and
+what the audit asks in Spark or NumPy have tests of their own. A sample goes round the groups, the files of each, and
+the functions of each file, so that no large file crowds out a small one.
 """
 
 from __future__ import annotations
 
 import ast
 import hashlib
+import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
-from typing import NamedTuple
+from itertools import islice
+from pathlib import Path
+from typing import NamedTuple, TypeVar
 
 from analysis.bench.hunting.active import ROOT, module_of
 from analysis.bench.hunting.by_hand import RULE, made_by_hand
@@ -20,12 +25,14 @@ from analysis.bench.hunting.rules import Mutant, mutants
 KINDS = ("content", "topk", "spatial", "context", "channels", "topics")
 SHARED = ("brokers/tables.py", "protocols/routes.py")
 JUDGES = ("protocols/judging.py", "protocols/standing.py", "brokers/verdicts.py", "brokers/promises.py")
-# What a kind has beside its protocols: what it is, what its clients do, and its rule in Spark and in NumPy.
+FOLDERS = {**{kind: (kind,) for kind in KINDS}, "gossip": ("content", "topics"), "practice": ("content", "topics")}
+# What a kind is, and what its clients do, though protocols take it in.
 _BESIDE = frozenset({
-    "__init__", "audit", "kind", "manifest", "matching", "rehearsal", "replay", "publish", "subscribe", "updates",
-    "expected", "cases", "objects", "profiles", "map_queries", "database", "rows", "words", "tree",
+    "__init__", "kind", "manifest", "rehearsal", "replay", "publish", "subscribe", "updates", "expected", "cases",
+    "objects", "profiles", "map_queries", "database", "rows", "words", "tree", "advertise", "matching",
 })  # fmt: skip
 _PROTOCOLS_MOST = 4  # that are asked about one mutant
+T = TypeVar("T")
 
 
 class Place(NamedTuple):
@@ -41,16 +48,32 @@ class Place(NamedTuple):
 def places() -> tuple[Place, ...]:
     """All files of which mutants are made."""
     found = []
-    for kind in KINDS:
-        for path in sorted((ROOT / "protocols" / kind).glob("*.py")):
+    for folder, kinds in FOLDERS.items():
+        routing, judging = (_taken_in_by(targets) for targets in _targets(kinds))
+        for path in sorted((ROOT / "protocols" / folder).rglob("*.py")):
             file = path.relative_to(ROOT).as_posix()
-            if path.stem == "judge":
-                found.append(Place("judges", file, (kind,), True))
-            elif path.stem not in _BESIDE:
-                found.append(Place(kind, file, (kind,), False))
+            if path.stem in _BESIDE:
+                continue
+            if module_of(file) in routing:
+                found.append(Place(folder, file, kinds, False))
+            elif module_of(file) in judging:
+                found.append(Place("judges", file, kinds, True))
     found += [Place("shared", file, KINDS, False) for file in SHARED]
     found += [Place("judges", file, KINDS, True) for file in JUDGES]
     return tuple(found)
+
+
+def _targets(kinds: Sequence[str]) -> tuple[list[str], list[str]]:
+    """The "module:Class" of the protocols of these kinds, and of their judges."""
+    from brokers.kinds import manifests  # not before a mutant is active
+
+    mine = [kind for kind in manifests() if kind.name in kinds]
+    protocols = [entry.target for kind in mine for entry in kind.protocols.values()]
+    return protocols, [kind.judge for kind in mine if kind.judge]
+
+
+def _taken_in_by(targets: Iterable[str]) -> frozenset[str]:
+    return frozenset(module for target in targets for module in _taken_in(target.partition(":")[0]))
 
 
 def place_of(file: str) -> Place:
@@ -77,27 +100,23 @@ def sample(count: int, seed: int, kernels: bool = False) -> list[Mutant]:
     for place in sorted(places(), key=lambda each: _drawn(seed, each.file)):
         ways = [each for each in mutants_of(place.file) if each.in_kernel == kernels and each.rule != RULE]
         groups.setdefault(place.group, []).append(_by_function(ways, seed, used))
-    found: list[Mutant] = []
-    turns = [_turns(files) for _, files in sorted(groups.items())]
-    while turns and len(found) < count:
-        for turn in list(turns):
-            mutant = next(turn, None)
-            if mutant is None:
-                turns.remove(turn)
-            else:
-                found.append(mutant)
-    return found[:count]
+    found = _turns([_turns(files) for _, files in sorted(groups.items())])
+    return list(islice(found, count))
 
 
-def _turns(files: list[Iterator[Mutant]]) -> Iterator[Mutant]:
-    """One of each file in turn, until all are at their ends."""
-    while files:
-        for file in list(files):
-            mutant = next(file, None)
-            if mutant is None:
-                files.remove(file)
-            else:
-                yield mutant
+def by_turns(each: Iterable[Iterator[T]]) -> list[T]:
+    """The first of each, then the second of each, and so on."""
+    return list(_turns(list(each)))
+
+
+def _turns(each: list[Iterator[T]]) -> Iterator[T]:
+    """One of each in turn, until all are at their ends."""
+    while each:
+        for one in list(each):
+            try:
+                yield next(one)
+            except StopIteration:
+                each.remove(one)
 
 
 def _by_function(ways: Sequence[Mutant], seed: int, used: Counter[str]) -> Iterator[Mutant]:
@@ -123,11 +142,21 @@ def _drawn(seed: int, *names: str) -> bytes:
 # ---- who uses a file -----------------------------------------------------------------------------------
 
 
-def protocols_using(file: str, protocols: dict[str, str]) -> list[str]:
-    """Of these protocols, name to "module:Class", those whose code takes in the file; all, if none says so."""
-    module = module_of(file)
-    using = [name for name, target in protocols.items() if module in _taken_in(target.partition(":")[0])]
-    return (using or list(protocols))[:_PROTOCOLS_MOST]
+def protocols_using(file: str, protocols: dict[str, str], function: str = "") -> list[str]:
+    """Of these protocols, name to "module:Class", those whose code takes in the file; all, if none says so.
+
+    Those whose code names the function, which not all that take in a file do, come first.
+    """
+    module, named = module_of(file), function.rpartition(".")[2]
+    taken_in = {name: _taken_in(target.partition(":")[0]) for name, target in protocols.items()}
+    using = [name for name in protocols if module in taken_in[name]] or list(protocols)
+    naming = [name for name in using if named and any(_names(each, named) for each in taken_in[name] - {module})]
+    return list(dict.fromkeys([*naming, *using]))[:_PROTOCOLS_MOST]
+
+
+@cache
+def _names(module: str, function: str) -> bool:
+    return bool(re.search(rf"\b{function}\(", _path(module).read_text(encoding="utf-8")))
 
 
 @cache
@@ -143,9 +172,13 @@ def _taken_in(module: str) -> frozenset[str]:
 
 @cache
 def _imports(module: str) -> frozenset[str]:
-    path = ROOT.joinpath(*module.split(".")).with_suffix(".py")
-    if not path.is_file():
-        return frozenset()
-    tree = ast.parse(path.read_bytes())
-    named = {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.module}
-    return frozenset(each for each in named if each.startswith("protocols."))
+    tree = ast.parse(_path(module).read_bytes())
+    asked = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.module]
+    named = {node.module or "" for node in asked}
+    named |= {f"{node.module}.{each.name}" for node in asked for each in node.names}  # which may be modules
+    return frozenset(each for each in named if each.startswith("protocols.") and _path(each).is_file())
+
+
+def _path(module: str) -> Path:
+    path = ROOT.joinpath(*module.split("."))
+    return path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
