@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import tempfile
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +13,10 @@ import numpy as np
 from brokers.contract import NEVER
 from brokers.engine.model import Model, ServiceSpec, SourceSpec
 from brokers.engine.simulate import simulate
+from brokers.errors import Interrupted
+from scenarios.loader import load
+from scenarios.plan import resolve
+from scenarios.running import resume, run
 from topology.build import build
 from topology.links import Links
 
@@ -24,6 +29,22 @@ _GEOMETRIC: tuple[tuple[str, dict[str, Any]], ...] = (
     ("random-geometric", {"nodes": 12, "radius": 0.4}),
     ("waxman", {"nodes": 12}),
 )
+# Neighbours with scores that miss much of what others say that they have: promises are open wherever it stops.
+_GOSSIP: dict[str, Any] = {
+    "name": "gossip", "duration": "2 s", "topology": {"kind": "ring", "nodes": 6},
+    "links": {"delay": "2 ms", "loss": 0.3}, "clients": {"all": {"count": 6, "placement": "even"}},
+    "services": [{
+        "name": "talk", "kind": "topics", "wildcards": False, "protocol": "gossipsub",
+        "options": {
+            "d": 2, "d_lo": 1, "d_hi": 3, "d_out": 0, "d_score": 1, "heartbeat": "50 ms", "first_heartbeat": "10 ms",
+            "scoring": {"topic": {"first_weight": 1.0}, "decay_every": "20 ms"},
+        },
+        "workload": [
+            {"source": "topic-subscribe", "clients": "all", "filter": "1"},
+            {"source": "topic-publish", "clients": "all", "topics": 1, "depth": 1, "rate": "20/s", "start": "100 ms"},
+        ],
+    }],
+}  # fmt: skip
 _PROTOCOLS = ("flooding:Flooding", "subscription:Subscription", "covering:Covering")
 
 
@@ -40,22 +61,27 @@ def run_each() -> None:
 
 def interrupt_and_resume() -> None:
     """A run that goes on from a checkpoint, on another number of shards."""
-    from brokers.errors import Interrupted
-    from scenarios.running import resume, run
-
     for name, milliseconds in (("churn", 2_000), ("nearest", 400)):
+        _interrupted(name, milliseconds)
+    with tempfile.TemporaryDirectory(prefix="bl-") as folder:
+        path = Path(folder) / "gossip.json"
+        path.write_text(json.dumps(_GOSSIP), encoding="utf-8")
+        _interrupted(str(path), 2_000)
+        simulate(resolve(load(path)), observe=lambda shards: shards.shards[0].services.protocols[0].describe(0))
 
-        def interrupt(now_ns: int, events: int, under_way: int, at_ns: int = milliseconds * _MS * 3 // 4) -> None:
-            if now_ns > at_ns:
-                raise KeyboardInterrupt
 
-        overrides = (f"duration={milliseconds} ms", "engine.checkpoint_every=50 ms", "engine.window_max=50 ms")
-        with tempfile.TemporaryDirectory(prefix="bl-") as folder:
-            try:
-                run(name, engine="inline", actors=2, overrides=overrides, out=folder, progress=interrupt)
-            except Interrupted:
-                (unfinished,) = (path for path in Path(folder).iterdir() if path.is_dir() and not path.is_symlink())
-                resume(unfinished, engine="inline", actors=1)
+def _interrupted(scenario: str, milliseconds: int) -> None:
+    def interrupt(now_ns: int, events: int, under_way: int) -> None:
+        if now_ns > milliseconds * _MS * 3 // 4:
+            raise KeyboardInterrupt
+
+    overrides = (f"duration={milliseconds} ms", "engine.checkpoint_every=50 ms", "engine.window_max=50 ms")
+    with tempfile.TemporaryDirectory(prefix="bl-") as folder:
+        try:
+            run(scenario, engine="inline", actors=2, overrides=overrides, out=folder, progress=interrupt)
+        except Interrupted:
+            (unfinished,) = (path for path in Path(folder).iterdir() if path.is_dir() and not path.is_symlink())
+            resume(unfinished, engine="inline", actors=1)
 
 
 def reweigh() -> None:

@@ -53,7 +53,9 @@ class LinkRows(NamedTuple):
 
 
 def link_rows(run: Path) -> LinkRows | None:
-    """Those of a finished run; read once per process while its parts stay as they are."""
+    """Those of a finished run; read once per process while its parts stay as they are. None: it has no such table."""
+    if not (run / "tables" / "links").is_dir():
+        return None
     parts = sorted((run / "tables" / "links").glob("*.parquet"))
     return _read(run, tuple(parts), tuple(part.stat().st_mtime_ns for part in parts))
 
