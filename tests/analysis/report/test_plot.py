@@ -185,6 +185,12 @@ def test_runs_of_unequal_length_share_their_stretches_of_time(made, tmp_path):
 # ---- the report's figures --------------------------------------------------------------------------------
 
 
+def with_commands(text):
+    """Figures and the commands beneath them, of those that have one."""
+    figures_of = re.findall(r"<figure>.*?</figure>", text, re.S)
+    return [match.groups() for each in figures_of if (match := FIGURE.search(each))]
+
+
 def paths_in(svg):
     """What lines and bars are drawn."""
     return re.findall(r'<path class="(?:series|f|l|more|less|same)[^>]*? d="([^"]+)"', svg)
@@ -212,7 +218,7 @@ def agrees(svg, command):
 
 def test_every_figure_of_a_run_has_its_command_which_is_true(quickstart, reported, tmp_path, capsys):
     text = reported(quickstart).read_text("utf-8")
-    found = FIGURE.findall(text)
+    found = with_commands(text)
     assert len(found) == text.count("<figure>") == len(COMMAND.findall(text)) >= 9
     for number, (svg, command) in enumerate(found):
         assert agrees(svg, command), command
@@ -229,7 +235,7 @@ def test_every_figure_of_two_runs_and_of_a_sweep_has_its_command_which_is_true(
     assert main(["report", str(sweep), "--out", str(tmp_path / "sweep.html")]) == 0
     for file in (reported(a, b), tmp_path / "sweep.html"):
         text = file.read_text("utf-8")
-        found = FIGURE.findall(text)
+        found = with_commands(text)
         small = _PERIODS * text.count("<h3>Over time</h3>")  # maps by stretches of time have none
         assert len(found) == text.count("<figure>") - small >= 5
         for svg, command in found:
