@@ -15,6 +15,7 @@ from analysis.spark.graph import Network
 
 _NAMED_MOST = 60
 LEVELS = 8
+_SIZE = 520.0  # of a map of differences
 
 
 def map_parts(
@@ -44,11 +45,9 @@ def map_parts(
     return parts + _names(network, x, y)
 
 
-def difference_map(
-    name: str, where: Places, network: Network, links: Any, brokers: Any, first: int = -1, size: float = 520.0
-) -> str:
+def difference_map(name: str, where: Places, network: Network, links: Any, brokers: Any, first: int = -1) -> str:
     """What is more is orange and solid, what is less blue and dashed; wider where it is more so."""
-    x, y = _scaled(where, size, 0.0)
+    x, y = _scaled(where, _SIZE, 0.0)
     both = np.asarray(links)[::2] + np.asarray(links)[1::2] if network.links else np.zeros(0)
     level = levels_of(np.abs(both))
     parts = [text(8, 14, name, class_="title")]
@@ -71,7 +70,7 @@ def difference_map(
         parts.append(
             tag("circle", class_="first", cx=f"{x[first]:.1f}", cy=f"{y[first]:.1f}", r=_radius(network) + 7)
         )
-    return document(name, "", parts + _names(network, x, y), size, size)
+    return document(name, "", parts + _names(network, x, y), _SIZE, _SIZE)
 
 
 def _title(said: str) -> str:

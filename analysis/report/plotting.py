@@ -43,6 +43,7 @@ class Asked(NamedTuple):
     each: bool = False
     trust: bool = False
     notice: Callable[[str], None] = lambda sentence: None
+    part: int | None = None
 
 
 class Plotted(NamedTuple):
@@ -62,7 +63,7 @@ def plot(
     paths: Sequence[str | PathLike[str]], kinds: Sequence[str], out: str | PathLike[str] | None = None, *,
     style: str = "paper", data: bool = False, service: str | None = None, metric: str | None = None,
     baseline: str | None = None, band: str = STUDENT, each: bool = False, trust: bool = False,
-    notice: Callable[[str], None] = lambda sentence: None,
+    notice: Callable[[str], None] = lambda sentence: None, part: int | None = None,
 ) -> list[Plotted]:  # fmt: skip
     """Draw figures of runs; gives the files.
 
@@ -80,6 +81,7 @@ def plot(
     each : a line for each run in place of a band
     trust : let runs name code from outside
     notice : told what was left out
+    part : of a map of two runs: of the whole time this sixth alone, from 1 on
     """
     target = str(f"{KIND}.pdf" if out is None else out)
     form = _form(target)
@@ -93,7 +95,7 @@ def plot(
             raise InvalidInput(f"--kind: no kind {kind!r}; {did_you_mean(kind, known())}; --list explains them")
     if len(chosen) > 1 and KIND not in target:
         raise InvalidInput(f"-o: {len(chosen)} kinds need a name each; put {KIND} into it, as in {KIND}.pdf")
-    asked = Asked(paths, service, metric, baseline, band, each, trust, notice)
+    asked = Asked(paths, service, metric, baseline, band, each, trust, notice, part)
     found = []
     for made in figures(asked, chosen, lenient=ALL in kinds):
         file = Path(target.replace(KIND, made.kind))
@@ -151,7 +153,7 @@ def figures(asked: Asked, kinds: Sequence[str], lenient: bool = False) -> Iterat
             asked.notice(f"left out {kind}: {error}")
         else:
             there.append(kind)
-    tables = {table for kind in there for table in (*KINDS[kind].tables, "losses", "faults")}
+    tables = {table for kind in there for table in (*_tables_of(kind, asked), "losses", "faults")}
     span = max(map(span_of, flat)) if len(flat) > 1 else None
     gathered = [
         Group(label, [gather(run, HOPS_MOST, trust=asked.trust, tables=tables, span_ns=span) for run in members])
@@ -174,8 +176,14 @@ def _check(kind: str, runs: Sequence[RunFolder], asked: Asked) -> None:
         raise InvalidInput(f"--kind {kind}: it is of one run{several} (got {len(runs)})")
     if asked.metric is not None and kind != _MAP:
         raise InvalidInput(f"--metric goes with {', '.join(OF_METRICS)} and {_MAP}")
+    if asked.part is not None and (kind != _MAP or len(runs) != 2 or not 1 <= asked.part <= two.PERIODS):
+        raise InvalidInput(f"--part: a map of two runs has parts 1 to {two.PERIODS} (got {asked.part})")
     for run in runs:
-        run.check(KINDS[kind].tables)
+        run.check(_tables_of(kind, asked))
+
+
+def _tables_of(kind: str, asked: Asked) -> tuple[str, ...]:
+    return KINDS[kind].tables if asked.part is None else (*KINDS[kind].tables, "hops")
 
 
 def _figure(kind: str, groups: Sequence[Group], asked: Asked) -> Figure | None:
@@ -193,6 +201,8 @@ def _differences(found: Sequence[Gathered], metric: str, asked: Asked) -> Figure
     if not two.same_overlay(a, b):
         raise InvalidInput("--kind map: the two runs are of different overlays; there is no map of their differences")
     where = places(found[0].run, a, trust=asked.trust)
+    if asked.part is not None:
+        return two.difference_in(found, where, asked.part)
     parted = two.broker_of(diff(found[0].run.path, found[1].run.path), a.brokers)
     return two.difference(found, where, metric, parted)
 

@@ -14,7 +14,6 @@ from analysis.report.charts import Chart, chart, command
 from analysis.report.figures import KINDS, METRICS_OF_MAPS, Drawn, Figure, column_of, map_figure
 from analysis.report.gather import Array, Gathered, gather, span_of
 from analysis.report.joining import Group, joined
-from analysis.report.maps import difference_map
 from analysis.report.page import badge, dictionary, figures, listed, page, paragraph, table
 from analysis.report.places import Places, places
 from analysis.report.summary import NOT_AUDITED, name_of, summary
@@ -29,7 +28,7 @@ from scenarios.many.metrics import number_text
 from scenarios.many.sweep import value_text
 
 _ROWS_MOST = 300
-_PERIODS, _SMALL_MOST, _SMALL_PX = 6, 400, 380.0  # of maps over time: how many, brokers, and how wide
+PERIODS, _SMALL_MOST = 6, 400  # of maps over time: how many, of how many brokers at most
 _WAYS_MOST = 4  # of each run
 _KINDS = ("latency", "latency-tail", "deliveries", "payload", "control")
 _BROKER = re.compile(r"\bbroker (\d+)\b")
@@ -132,21 +131,27 @@ def _over_time(found: Sequence[Gathered], where: Places) -> str:
     network = found[0].network
     if network.brokers > _SMALL_MOST or not all("on_links" in each.counts for each in found):
         return ""
-    links, brokers = (_by_period(found, name) for name in ("on_links", "at_brokers"))
-    width_ns = found[0].span_ns / _PERIODS
     charts = []
-    for at in range(_PERIODS):
-        name = f"{time(at * width_ns)} to {time((at + 1) * width_ns)}"
-        svg = difference_map(f"B less A: messages, {name}", where, network, links[at], brokers[at], size=_SMALL_PX)
-        said = f"{int(links[at].sum()):+,} messages over links in B, {int(np.abs(links[at]).sum()):,} more or fewer."
-        charts.append(Chart(svg, said))
+    for part in range(1, PERIODS + 1):
+        made = difference_in(found, where, part)
+        charts.append(chart(made, command([each.run.path for each in found], "map", part=str(part))))
     return f"<h3>Over time</h3>{figures(charts, small=True)}"
+
+
+def difference_in(found: Sequence[Gathered], where: Places, part: int) -> Figure:
+    """The map of messages of one of as many stretches of time, from 1 on."""
+    links, brokers = (_by_period(found, name)[part - 1] for name in ("on_links", "at_brokers"))
+    width_ns = found[0].span_ns / PERIODS
+    name = f"{time((part - 1) * width_ns)} to {time(part * width_ns)}"
+    said = f"{int(links.sum()):+,} messages over links in B, {int(np.abs(links).sum()):,} more or fewer."
+    drawn = Drawn(where, found[0].network, links, brokers, True)
+    return map_figure(f"B less A: messages, {name}", drawn, said)
 
 
 def _by_period(found: Sequence[Gathered], name: str) -> Array:
     """B less A of all services, by period and place."""
     change = found[1].counts[name].sum(0) - found[0].counts[name].sum(0)
-    parts = np.array_split(np.arange(change.shape[1]), _PERIODS)
+    parts = np.array_split(np.arange(change.shape[1]), PERIODS)
     return np.stack([change[:, part].sum(1) for part in parts])
 
 

@@ -41,6 +41,9 @@ def command(arguments: list[str]) -> int:
         "--band", default="student",
         help="around the mean of several runs: student, bootstrap, range or none (default: %(default)s)",
     )  # fmt: skip
+    result.add_argument(
+        "--part", type=int, metavar="N", help="of a map of two runs: of the whole time the N-th sixth alone"
+    )
     result.add_argument("--each", action="store_true", help="a line for each run, no bands")
     add_trust(result)
     result.add_argument("--json", action="store_true", help="[{kind, file, said}]")
@@ -59,7 +62,7 @@ def command(arguments: list[str]) -> int:
     made = load("analysis.report.plotting:plot")(
         options.runs, options.kind, options.out, style=options.style, data=options.data, service=options.service,
         metric=options.metric, baseline=options.baseline, band=options.band, each=options.each, trust=options.trust,
-        notice=lambda sentence: print(f"brokerlab: {sentence}", file=sys.stderr),
+        notice=lambda sentence: print(f"brokerlab: {sentence}", file=sys.stderr), part=options.part,
     )  # fmt: skip
     if options.json:
         print(json.dumps([{"kind": each.kind, "file": str(each.path), "said": each.said} for each in made], indent=2))
