@@ -77,7 +77,7 @@ def test_a_target_is_only_known_in_its_own_group():
 def test_a_name_that_is_not_there_is_told_with_the_nearest():
     with pytest.raises(InvalidInput, match="no protocol named 'floding'; did you mean 'flooding'"):
         names.find("protocols", "floding")
-    with pytest.raises(InvalidInput, match="no registry 'judges'; known: behaviours, connections, faults, indexes, kinds"):
+    with pytest.raises(InvalidInput, match="no registry 'judges'; known: behaviours, connections, faults, indexes"):
         names.table("judges")
 
 
