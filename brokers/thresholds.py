@@ -1,7 +1,8 @@
-"""Sizes from which tables tidy themselves or grow, and a knob that lowers all of them.
+"""Sizes from which tables and indexes tidy themselves, plan anew or grow, and a knob that lowers all that ask here.
 
-Neither ever shows in what a protocol sends. But it is done from sizes on that small runs do not reach, so the
-conformance kit and `brokerlab hunt` lower them, for runs in this process: `with lowered(4): ...`. Nothing else does.
+Nothing of that ever shows in what a protocol sends. But it is done from sizes on that small runs do not reach, so
+`brokerlab hunt`, with which the kit ends, lowers them for runs in its process: `with lowered(4): ...`.
+Those ask here that decide in Python: tables, `cells`, `htree`, `sliced`, contexts; no threshold within a kernel does.
 """
 
 from __future__ import annotations

@@ -20,6 +20,7 @@ from brokers.indexes.content.contract import Floats
 from brokers.indexes.content.store import RangeStore, in_order
 from brokers.indexes.contract import Ids, claim
 from brokers.indexes.intrinsics import prefetch
+from brokers.thresholds import usually
 
 HELD_MIN = 512  # for fewer it does not matter
 FORGET_EVENTS = 4096  # events that none was scanned for: the copy is dropped
@@ -81,7 +82,7 @@ class Beside:
 
     def due(self, held: int, ranges: int, events: int, compared: int) -> bool:
         """Whether a copy pays by now, after these events for which the index compared so many."""
-        if held < HELD_MIN:
+        if held < usually(HELD_MIN):
             return False
         self._wasted_ns += max(0.0, COMPARED_NS * compared - SCAN_NS * held * events)
         return self._wasted_ns >= held * (COPY_NS + COPY_RANGE_NS * ranges)
@@ -130,7 +131,7 @@ class Beside:
             self._unused = self._changes = 0
         else:
             self._unused += len(scans)
-            if self._unused > FORGET_EVENTS:
+            if self._unused > usually(FORGET_EVENTS):
                 self._drop()
         return scans
 
@@ -161,7 +162,7 @@ class Beside:
     def _changed(self, count: int) -> None:
         assert self._store is not None
         self._changes += count
-        if self._changes > FORGET_CHANGES * len(self._store) + HELD_MIN:
+        if self._changes > FORGET_CHANGES * len(self._store) + usually(HELD_MIN):
             self._drop()
 
     def _drop(self) -> None:

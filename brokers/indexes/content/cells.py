@@ -44,6 +44,7 @@ from brokers.indexes.content.contract import (
 from brokers.indexes.content.store import in_order
 from brokers.indexes.contract import DuplicateId, Ids, WorkCounters, checked_ids, claim
 from brokers.indexes.ids import IdMap
+from brokers.thresholds import usually
 
 EXPECTED_MIN = 64  # no plan is made for fewer
 OUTGROWN = 4  # times the expected number: time for a new plan
@@ -275,8 +276,8 @@ class CellBitset(ContentIndex):
                     self._turn(Blocks(plan, blocks.ranges, 1, 1))
             except StopIteration:
                 self._cutting = None
-        elif held > OUTGROWN * expected or (expected > EXPECTED_MIN and SHRUNK * held < expected):
-            if held <= AT_ONCE:
+        elif held > OUTGROWN * expected or (expected > usually(EXPECTED_MIN) and SHRUNK * held < expected):
+            if held <= usually(AT_ONCE):
                 self._lay_out(np.empty(0, np.int64), np.empty((0, 0)))
             else:
                 self._cutting = self._planned_anew(blocks, PLAN_ROWS)
@@ -302,7 +303,8 @@ class CellBitset(ContentIndex):
         """Cells and classes for so many of what is held, and for those that came."""
         sample = self._sample(blocks, rows)
         yield None
-        yield from replan(sample, sample[:0] if came is None else came, self.attributes, max(EXPECTED_MIN, len(self)))
+        expected = max(usually(EXPECTED_MIN), len(self))
+        yield from replan(sample, sample[:0] if came is None else came, self.attributes, expected)
 
     def _came(self, blocks: Blocks) -> Floats:
         """Those that came last, and are held still."""
@@ -326,7 +328,7 @@ class CellBitset(ContentIndex):
                 slots = blocks.slots()
                 parts.append((blocks.records.rows[slots, 0], blocks.rows(slots)))
         every, all_rows = np.concatenate([part[0] for part in parts]), _stacked([part[1] for part in parts])
-        plan = make_plan(all_rows, self.attributes, max(EXPECTED_MIN, len(every)))
+        plan = make_plan(all_rows, self.attributes, max(usually(EXPECTED_MIN), len(every)))
         built = build(plan, every, all_rows)
         slots = built.slots()
         self._slot_of = IdMap()

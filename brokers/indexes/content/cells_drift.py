@@ -37,6 +37,7 @@ from brokers.indexes.content.cells_plan import (
 )
 from brokers.indexes.content.contract import Floats
 from brokers.indexes.contract import Ids
+from brokers.thresholds import usually
 
 CHECKED_SHARE = 32  # as many inserts as one in so many of what is held are looked at together
 CHECKED_MIN = 512
@@ -87,7 +88,7 @@ class Watch:
     def due(self, entered: int, held: int) -> bool:
         """Whether it is time for a look, after that many inserts more."""
         self._entered += entered
-        if self._entered < max(CHECKED_MIN, held * self._patience // CHECKED_SHARE):
+        if self._entered < max(usually(CHECKED_MIN), held * self._patience // CHECKED_SHARE):
             return False
         self._since += self._entered
         self._entered = 0
@@ -99,7 +100,7 @@ class Watch:
         if self._usual is None:  # what comes may well lie closer together than all that is held
             self._usual = np.clip(found, usual, CLOSER_MOST * usual)
         crowded = found > CROWDED * self._usual + CROWDED_MORE
-        if (crowded & (self.seen.sum(axis=1) >= ENDS_MIN)).any():
+        if (crowded & (self.seen.sum(axis=1) >= usually(ENDS_MIN))).any():
             return True
         self.seen[:] = 0
         return False
@@ -116,7 +117,7 @@ class Watch:
 
     def astray(self, plan: Layout, came: Floats) -> bool:
         """Whether other classes pay for what came. O(rows * columns)."""
-        if len(came) < ASTRAY_ROWS_MIN:
+        if len(came) < usually(ASTRAY_ROWS_MIN):
             return False
         attribute, cell = quantised(came, plan.border_from, plan.borders)
         told = told_apart(attribute, cell, classify(attribute, cell, *plan.routes), plan.columns, plan.weight)
@@ -185,7 +186,7 @@ def expected_ends(held: Floats, recent: Floats, share: float = 1.0) -> tuple[Flo
 
     What came of late goes on for this share of the way that values took while half of what is held was replaced.
     """
-    if len(recent) < RECENT_ENDS_MIN or not len(held):
+    if len(recent) < usually(RECENT_ENDS_MIN) or not len(held):
         return None
     with np.errstate(over="ignore", invalid="ignore"):
         # What is held came half a replacement ago on average.

@@ -54,6 +54,7 @@ from brokers.indexes.content.htree_store import SingleStore
 from brokers.indexes.content.htree_tree import Codes, Paths, Places, Slots, Tree
 from brokers.indexes.content.store import in_order
 from brokers.indexes.contract import BadEvent, Ids, WorkCounters, claim
+from brokers.thresholds import usually
 
 TUNE_FROM = 1024  # held; fewer are looked through
 TUNE_EVERY = 4  # times as many as at the last build
@@ -114,7 +115,7 @@ class HTree(ContentIndex):
         self._habit, self._scan = np.zeros(4, np.int64), RoomyScan()
         self._domain_wish = checked_domain(domain)
         self._store = SingleStore(self.attributes)
-        self._tune_at = 1 if self._wishes.shaped else TUNE_FROM
+        self._tune_at = 1 if self._wishes.shaped else usually(TUNE_FROM)
         self._places = Places()
         self._seen = np.zeros(self.attributes, np.uint8)  # attributes that anyone constrained
         self._start(learn(self._domain_wish, self.attributes, np.empty(0, np.int64), np.empty(0)),
@@ -136,7 +137,8 @@ class HTree(ContentIndex):
         """Add subscriptions. O(levels + k) each, amortised over the builds."""
         fresh, checked = self._store.check_new(ids, rows)
         slots = self._store.insert(fresh, checked)
-        if len(self) >= self._tune_at and (len(self) <= AT_ONCE or not self._follows or 2 * len(fresh) > len(self)):
+        at_once = len(self) <= usually(AT_ONCE) or not self._follows or 2 * len(fresh) > len(self)
+        if len(self) >= self._tune_at and at_once:
             self._rebuild(None)
             return
         self._enter(slots, self._watch.seen)
@@ -222,7 +224,7 @@ class HTree(ContentIndex):
         """Why the tree should be built again with `tune`; empty if it need not. O(levels)."""
         reasons = []
         report = self.report()
-        if self._built >= TUNE_FROM and TUNE_EVERY * len(self) < self._built:
+        if self._built >= usually(TUNE_FROM) and TUNE_EVERY * len(self) < self._built:
             reasons.append(f"{len(self)} subscriptions are held, the tree was built for {self._built}")
         if self._entered >= DRIFT_ROWS_MIN and report.wide_share > self._wide_built + 0.1:
             reasons.append(f"{report.wide_share:.0%} of the indexed ranges are too wide for a cell, "
@@ -283,7 +285,7 @@ class HTree(ContentIndex):
 
     def _rebuild(self, events: Floats | None) -> None:
         slots = np.sort(self._store.items()[1])
-        self._tune_at = max(TUNE_EVERY * len(slots), TUNE_FROM)
+        self._tune_at = max(TUNE_EVERY * len(slots), usually(TUNE_FROM))
         if not len(slots):
             return
         some = slots[:: -(-len(slots) // SAMPLE_ROWS)].copy()  # the kernels are compiled for rows side by side
@@ -400,7 +402,7 @@ class HTree(ContentIndex):
             self._habit[probe.UNASKED] -= 1
             return self._counted(*self._scan.match(store, lows), 0, len(store))
         self._habit[probe.SLOTS] = store.used
-        scans = self._scans and len(store) >= SCAN_HELD_MIN
+        scans = self._scans and len(store) >= usually(SCAN_HELD_MIN)
         self._habit[probe.LIMIT] = len(store) // SCAN_SHARE if scans else 1 << 62
         ptr, work = np.zeros(len(lows) + 1, np.int64), np.zeros(3, np.int64)
         ids = probe.match(

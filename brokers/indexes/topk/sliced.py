@@ -36,6 +36,7 @@ from brokers.indexes.topk.rows import Filters
 from brokers.indexes.topk.slices import BLOCK_SLOTS
 from brokers.indexes.topk.store import Slots, Store, StoredIndex, exclusion, sent_weights
 from brokers.indexes.topk.trials import Trials
+from brokers.thresholds import usually
 
 SEGMENT_SLOTS = 1 << 17
 SEGMENT_SLOTS_MIN = 64
@@ -244,7 +245,7 @@ class Sliced(StoredIndex):
 
     def _sort_worn(self, segments: Slots) -> None:
         for segment in segments.tolist():
-            if self._changed[segment] > max(SORT_MIN, self._sorted[segment] // 2):
+            if self._changed[segment] > max(usually(SORT_MIN), self._sorted[segment] // 2):
                 self._sort(segment)
 
     def _sort(self, segment: int) -> None:
@@ -304,7 +305,7 @@ class Sliced(StoredIndex):
             self._hints, self._hints.view(np.int16),
             store.ids, store.receivers, store.attribute, store.ends, store.weight,
             message.low, message.high, sent, query.prorate, query.threshold, floor, *exclusion(query),
-            query.unit == "receiver", scores, ids, receivers, work, SCAN_WORK * max(LIMIT_MIN, len(self)),
+            query.unit == "receiver", scores, ids, receivers, work, SCAN_WORK * max(usually(LIMIT_MIN), len(self)),
         )
         counters = self.counters
         counters.probed += int(work[0])
