@@ -91,6 +91,14 @@ def test_the_scenario_of_a_finding_has_the_digest_of_the_case_and_fails_again(tm
     )
 
 
+@pytest.mark.parametrize("engine", ["inline", pytest.param("ray", marks=pytest.mark.ray)])
+def test_the_scenario_of_a_finding_has_its_digest_on_every_engine(tmp_path, forgetful_report, engine):
+    (found,) = forgetful_report.findings
+    folder = write(found, tmp_path, "planted")
+    ran = run_scenario(folder / "scenario.yaml", engine=engine, actors=2, out=tmp_path, trust=True)
+    assert ran.digest == found.digest
+
+
 def test_the_scenario_of_a_finding_says_what_fails_and_how_to_see_it(tmp_path, forgetful_report):
     (found,) = forgetful_report.findings
     text = scenario_text(found, again(found, "mine:Mine", tmp_path / "scenario.yaml"))
