@@ -177,7 +177,7 @@ def _check(kind: str, runs: Sequence[RunFolder], asked: Asked) -> None:
     if asked.metric is not None and kind != _MAP:
         raise InvalidInput(f"--metric goes with {', '.join(OF_METRICS)} and {_MAP}")
     if asked.part is not None and asked.metric not in (None, METRICS_OF_MAPS[0]):
-        raise InvalidInput(f"--part: maps by stretches of time are of {METRICS_OF_MAPS[0]} (got --metric {asked.metric})")
+        raise InvalidInput(f"--part: maps by stretches of time are of messages (got --metric {asked.metric})")
     if asked.part is not None and (kind != _MAP or len(runs) != 2 or not 1 <= asked.part <= two.PERIODS):
         raise InvalidInput(f"--part: a map of two runs has parts 1 to {two.PERIODS} (got {asked.part})")
     for run in runs:

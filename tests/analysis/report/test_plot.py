@@ -345,7 +345,7 @@ def test_neither_help_nor_reports_load_matplotlib():
         (["RUN", "--kind", "lost", "-o", "x.csv"], "there is nothing to draw"),
         (["RUN", "--kind", "latency", "--metric", "messages"], "--metric goes with means, differences and map"),
         (["RUN", "--kind", "map", "--part", "2"], "a map of two runs has parts 1 to 6 (got 2)"),
-        (["RUN", "FEW", "--kind", "map", "--part", "2", "--metric", "deliveries"], "by stretches of time are of messages"),
+        (["RUN", "FEW", "--kind", "map", "--part", "2", "--metric", "deliveries"], "of time are of messages"),
         (["RUN", "--kind", "map", "--metric", "bytes"], "a map is of messages or deliveries"),
         (["RUN", "--kind", "means"], "say which metric, as in --metric network.messages"),
         (["RUN", "--kind", "means", "--metric", "network.mesages"], "was not measured; did you mean"),
