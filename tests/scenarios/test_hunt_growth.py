@@ -148,7 +148,7 @@ def test_what_was_noted_of_stays_is_forgotten_once_they_are_long_over(back):
     moves = (Move(0, 200 * MS), Move(0, 210 * MS, 1), Move(1, 300 * MS), Move(1, 320 * MS, 0), *back)
     edges = (Edge(0, 1, MS), Edge(1, 2, MS))
     outcome = run(case(brokers=3, edges=edges, clients=(0, 2), acts=acts, moves=moves, session={"keep": 50 * MS}))
-    assert growth.is_asked(outcome) and [sort for sort, _ in grows_soon(outcome)] == ["handing.last"]  # for a while
+    assert growth.is_asked(outcome) and "handing.last" in [sort for sort, _ in grows_soon(outcome)]  # for a while
     assert list(grows(outcome)) == []
 
 
