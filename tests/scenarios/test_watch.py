@@ -8,6 +8,8 @@ import json
 import os
 import pty
 import re
+import select
+import signal
 import struct
 import subprocess
 import sys
@@ -199,6 +201,15 @@ def test_what_no_run_writes_is_damage(tmp_path, text):
 # ---- on a real terminal ----------------------------------------------------------------------------------
 
 
+PATIENCE_S = 300
+
+
+def at_a_terminal():
+    """What a shell in the foreground does; one whose job is in the background ignores Ctrl-C, and so would we."""
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 class Terminal:
     """A command in a pty of its own."""
 
@@ -210,19 +221,20 @@ class Terminal:
             [sys.executable, "-c", "from scenarios.cli import entry; entry()", *map(str, arguments)], stdin=theirs,
             stdout=theirs, stderr=theirs, start_new_session=True, cwd=environment.pop("cwd"),
             env={**os.environ, "TERM": "xterm", "PYTHONPATH": os.getcwd(), **environment},
-            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+            preexec_fn=at_a_terminal,
         )  # fmt: skip
         self.theirs, self.text = theirs, ""
 
     def until(self, pattern):
         """Read until something was written."""
         while not re.search(pattern, self.text):
+            assert select.select([self.ours], [], [], PATIENCE_S)[0], f"nothing more came after {self.text[-500:]!r}"
             self.text += os.read(self.ours, 1 << 16).decode(errors="replace")
         return self
 
     def end(self):
         """The exit code, once it has ended; and whether the terminal is as it was."""
-        code = self.process.wait()
+        code = self.process.wait(PATIENCE_S)
         os.set_blocking(self.ours, False)
         try:
             while True:
