@@ -21,6 +21,8 @@ ROOT = Path(__file__).parents[1]
 PACKAGES = ("topology", "brokers", "protocols", "scenarios", "analysis")
 
 HEAP = "goes down or up one level of a heap in an array"
+TOPICS = "goes along the topics of a broker, which are chained in their order"
+PROMISES = "goes along what was promised of a publication or a broker, each of which is chained once"
 STRETCH = "goes on to the end of the stretch it looked at, which is further along"
 ENDED_BY = {
     ("analysis/spark/graph.py", "_distances"): HEAP,
@@ -59,9 +61,21 @@ ENDED_BY = {
     ("brokers/planning/sizes.py", "_mark"): "steps through the rows of a block",
     ("protocols/context/sieve.py", "_behind"): STRETCH,
     ("protocols/context/sieve.py", "_culprit"): STRETCH,
+    ("protocols/gossip/kernels.py", "_decay"): TOPICS,
+    ("protocols/gossip/kernels.py", "_deliver"): "goes along the interests in a topic, each of which is chained once",
+    ("protocols/gossip/kernels.py", "_has_room_for_heartbeat"): TOPICS,
+    ("protocols/gossip/kernels.py", "_heartbeat"): TOPICS,
+    ("protocols/gossip/kernels.py", "_hold_to_promises"): PROMISES,
+    ("protocols/gossip/kernels.py", "_keep_promises"): PROMISES,
+    ("protocols/gossip/kernels.py", "_shift"): "takes the oldest out of what was seen",
+    ("protocols/gossip/kernels.py", "_sweep"): TOPICS,
+    ("protocols/gossip/kernels.py", "promise"): PROMISES,
+    ("protocols/gossip/kernels.py", "score_of"): TOPICS,
+    ("protocols/gossip/kernels.py", "seat_of"): TOPICS,
     ("protocols/routes.py", "_shortest_paths"): "takes from a heap; distances only fall, by 1 ns at least",
     ("protocols/routes.py", "_hang"): "takes from a stack; goes down a tree, away from the link it came by",
     ("protocols/routes.py", "_number"): "looks at each child of each broker once",
+    ("brokers/wire/blake.py", "fingerprint"): "goes on by a block in each turn",
     ("brokers/workloads/kernels.py", "arrivals"): "fills an array",
     ("brokers/workloads/kernels.py", "subscriber_acts"): "fills an array",
     ("topology/bisection.py", "components"): "a parent is lower than its child",

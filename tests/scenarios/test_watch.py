@@ -70,7 +70,7 @@ def test_what_is_told_last_is_what_came_of_the_run(tmp_path, how):
     }  # fmt: skip
     assert last.reached_ns == last.duration_ns == 1_500_000_000
     deliveries = [each.services["news"].deliveries for each in view.told]
-    assert deliveries == sorted(deliveries) and len(set(deliveries)) > 2
+    assert deliveries == sorted(deliveries) and len(set(deliveries)) > 1
     assert done.digest == short(tmp_path / "other", engine="inline").digest
     assert not (done.path / PROGRESS).exists()
 
