@@ -74,6 +74,7 @@ def part_in_network() -> None:
 
 def agile() -> None:
     """Every approach under every policy on a few profiles."""
+    from analysis.papers.agile_readings import Reading, counted
     from analysis.papers.agile_runs import APPROACHES, Setting, run
     from analysis.papers.agile_workload import Load
     from brokers.indexes.context.policies import Auto, Fixed
@@ -81,6 +82,7 @@ def agile() -> None:
     for approach in APPROACHES:
         for policy in (Fixed(), Auto(100.0)):
             run(Setting(approach, Load(profiles=100), 1_000, 5, 2, policy))
+    counted(Reading(profiles=100), 1_000, 5, 1)
 
 
 def routing() -> None:
