@@ -83,10 +83,12 @@ def reproduce(prose: str, experiments: Sequence[Experiment], asked: Asked, as_js
 
 def commit() -> str | None:
     """That of the source, where this is a clone; with a sign where files have changed since."""
-    here = Path(__file__).parent
+    root = Path(__file__).parents[2]
+    if not (root / ".git").exists():  # installed, perhaps within somebody else's clone
+        return None
     try:
         found = subprocess.run(
-            ["git", "-C", str(here), "describe", "--always", "--dirty", "--exclude", "*"],
+            ["git", "-C", str(root), "describe", "--always", "--dirty", "--exclude", "*"],
             capture_output=True, text=True, timeout=10, check=False,
         )  # fmt: skip
     except (OSError, subprocess.TimeoutExpired):
