@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from analysis.report.columns import Columns
-from analysis.report.copies import copies, index
+from analysis.report.copies import Waste, index
 from analysis.report.gather import Array, Gathered
 from analysis.report.places import Places, drawn_links
 from analysis.report.words import plain, share
@@ -18,7 +18,9 @@ from topology.overlay import broker_label
 _PLACES = 65_535
 
 
-def content(found: Gathered, where: Places, cases: list[dict[str, Any]]) -> tuple[dict[str, Any], Columns]:
+def content(
+    found: Gathered, where: Places, cases: list[dict[str, Any]], wasted: Waste
+) -> tuple[dict[str, Any], Columns]:
     """Facts and columns of a run."""
     ids = _messages(found)
     links = Links.of(found)
@@ -29,8 +31,9 @@ def content(found: Gathered, where: Places, cases: list[dict[str, Any]]) -> tupl
     _clients(found, ids, links, columns)
     columns.add("message_entity", np.abs(ids) >> 32)
     columns.add("message_number", np.abs(ids) & 0xFFFFFFFF)
-    on_links, at_brokers = _waste(found)
-    columns.add("waste_links", on_links[:, links.drawn].ravel())
+    at_brokers = np.zeros((found.services, found.network.brokers, found.stretches), np.int64)
+    np.add.at(at_brokers.transpose(1, 0, 2), found.network.target, wasted.for_nothing.transpose(1, 0, 2))
+    columns.add("waste_links", wasted.for_nothing[:, links.drawn].ravel())
     columns.add("waste_brokers", at_brokers.ravel())
     network, span_us = found.network, found.span_ns / 1000
     facts = {
@@ -165,17 +168,3 @@ def _clients(found: Gathered, ids: Array, links: Links, columns: Columns) -> Non
     client, first = np.unique(clients, return_index=True)
     columns.add("client", client - nodes)
     columns.add("client_broker", brokers[first])
-
-
-def _waste(found: Gathered) -> tuple[Array, Array]:
-    """Copies that came for nothing, by service, link and stretch of time; and by the broker that got them."""
-    on_links = np.zeros((found.services, found.network.source.size, found.stretches), np.int64)
-    at_brokers = np.zeros((found.services, found.network.brokers, found.stretches), np.int64)
-    got = copies(found)
-    service, link, broker, time = (
-        column[got.wasted] for column in (got.service, got.link, got.broker, got.time_ns)
-    )  # fmt: skip
-    stretch = found.at(time, found.stretches)
-    np.add.at(on_links, (service, link, stretch), 1)
-    np.add.at(at_brokers, (service, broker, stretch), 1)
-    return on_links, at_brokers

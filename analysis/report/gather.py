@@ -13,6 +13,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from analysis.report.analyzed import Analyzed
 from analysis.report.sampling import Sample
 from analysis.spark.graph import Network
 from analysis.spark.passes import stretch_of
@@ -77,6 +78,13 @@ class Gathered:
         """How many stretches of time there are counts by place of."""
         places = self.network.source.size + self.network.brokers
         return stretches_of(self.services, places)
+
+    @cached_property
+    def analyzed(self) -> Analyzed:
+        """What `brokerlab analyze` left, if stretches of time are the same in it."""
+        found = Analyzed.of(self.run)
+        same = not found.said or (found.said["span_ns"], found.said["stretches"]) == (self.span_ns, self.stretches)
+        return found if same else Analyzed(self.run)
 
     def rows(self, table: str) -> Rows:
         """The rows that are kept of a table; none where the trace has none."""

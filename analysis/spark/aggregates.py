@@ -34,7 +34,7 @@ import pyarrow.parquet as pq
 from analysis.spark import passes, watched
 from analysis.spark.passes import BLOCK, Array, Pass
 from analysis.spark.stretches import span_of, stretches_of
-from analysis.spark.trace import Trace, checked, in_one_partition, rows_of, services_of
+from analysis.spark.trace import STAMP, Trace, checked, in_one_partition, rows_of, services_of, write_json
 from analysis.spark.watched import Watches
 from brokers.errors import EnvironmentProblem, InvalidInput
 from protocols.gossip.attacked import HONEST
@@ -129,8 +129,8 @@ class _Aggregates:
             shortest_ns=np.array(shortest_ns, np.int64).reshape(-1, network.brokers),
             shortest_hops=np.array(shortest_hops, np.int32).reshape(-1, network.brokers),
             source=network.source, delay_ns=network.delay_ns,
-            span_ns=span_of(run),
-            stretches=stretches_of(len(self.trace.services), network.source.size + network.brokers),
+            span_ns=self.span_ns,
+            stretches=self.stretches,
         )  # fmt: skip
 
     def _sampled(self, origins: Array) -> Array:
@@ -139,6 +139,21 @@ class _Aggregates:
             return origins
         self.notes.append(f"stretch: from {room:,} of the {origins.size:,} brokers at which something was published")
         return origins[np.arange(room) * origins.size // room]
+
+    def stamp(self) -> dict[str, Any]:
+        """For whoever looks at the tables later: of which run they are, and what a stretch of time is in them."""
+        return {"digest": self.trace.run.digest, "warm_up_ns": self.warm_up_ns, "span_ns": self.span_ns,
+                "stretches": self.stretches}  # fmt: skip
+
+    @cached_property
+    def span_ns(self) -> int:
+        return span_of(self.trace.run)
+
+    @property
+    def stretches(self) -> int:
+        network = self.trace.network if self.trace.has("links") else None
+        places = 0 if network is None else network.source.size + network.brokers
+        return stretches_of(len(self.trace.run.manifest["scenario"]["services"]), places)
 
     def series_width_ns(self) -> int:
         """The shortest round stretch of time that divides the run into few enough parts."""
@@ -496,6 +511,7 @@ def analyze(
 def _analyze(trace: Trace, warm_up_ns: int) -> Analysis:
     aggregates = _Aggregates(trace, warm_up_ns)
     found = Analysis(str(trace.run.path), trace.folder(), warm_up_ns)
+    (found.folder / STAMP).unlink(missing_ok=True)
     for name, (make, tables) in AGGREGATES.items():
         missing = next((said for table in tables if (said := trace.need(table, name))), None)
         if missing:
@@ -508,6 +524,7 @@ def _analyze(trace: Trace, warm_up_ns: int) -> Analysis:
         found.rows[name] = kept.num_rows
         found.shown[name] = kept.slice(0, SHOWN_ROWS_MAX).to_pylist()
     found.notes += aggregates.notes
+    write_json(trace.run, STAMP, aggregates.stamp() | {"tables": found.rows})
     return found
 
 

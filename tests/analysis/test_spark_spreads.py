@@ -9,8 +9,9 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from analysis.report.copies import copies
+from analysis.report.copies import WHOLE, copies, handled, waste
 from analysis.report.gather import gather
+from analysis.report.making import report
 from protocols import spreading
 from protocols.gossip import attacked, churning
 from protocols.topics.kind import Topics
@@ -205,6 +206,32 @@ def test_scores_and_meshes_over_time_are_those_of_the_metrics(filled, attackers,
     between = sum(row["brokers"] for row in meshes[1:])
     moved = sum(row["entered"] + row["left"] for row in meshes)
     assert moved / between == pytest.approx(churning.churned(arrays, kind))
+
+
+def test_a_report_of_a_sample_takes_what_analyze_counted_of_the_whole_run_and_says_so(filled, tmp_path):
+    run = filled(TWO, delay="12 ms", loss="0", other="subscription")
+    whole, alone = gather(run, 10**9), gather(run, 500)
+    expected, counts = waste(whole), [each.tolist() for each in handled(whole)[0]]
+    assert expected.said == "" and not alone.sample.whole and waste(alone).said.startswith("of ")
+    assert waste(alone).copies.sum() < expected.copies.sum()
+    page = report([run.path], tmp_path / "alone.html", hops_most=500).read_text("utf-8")
+    assert f"Waste is {waste(alone).said}." in page and WHOLE not in page
+
+    analyzed(run)
+    some = gather(run, 500)
+    got = waste(some)
+    assert not some.sample.whole and (got.said, handled(some)[1]) == (WHOLE, WHOLE)
+    assert np.array_equal(got.copies, expected.copies) and np.array_equal(got.for_nothing, expected.for_nothing)
+    assert [each.tolist() for each in handled(some)[0]] == counts
+    page = report([run.path], tmp_path / "all.html", hops_most=500).read_text("utf-8")
+    assert f"Waste is {WHOLE}." in page and "rows; all are in analysis/copies" not in page
+
+    (found,) = analyze([str(run.path)], warm_up_ns=2_000_000_000)  # not of the whole run any more
+    assert waste(gather(run, 500)).said == waste(alone).said
+    analyzed(run)
+    pq.write_table(pq.read_table(found.folder / "waste").slice(1), found.folder / "waste" / "part-00000.parquet")
+    spoilt = gather(run, 500)
+    assert waste(spoilt).said == waste(alone).said and "'waste'" in spoilt.analyzed.notes[0]
 
 
 def test_every_table_says_what_it_needs(news):
