@@ -37,7 +37,6 @@ NOBODY = np.int64(-1)
 MINE = Record("plumtree", {
     **AT_HOME,
     "said": INTS, "counts": INTS,
-    "by_number": NARROW,  # as `out_link`, the links of each broker by their numbers
     "eager": FLAGS,  # by directed link, as its own broker has it
     "local": NARROW, "locals": INTS,  # by broker, its place among those here; how many there are
     "id_keys": INTS, "id_slots": NARROW,
@@ -117,13 +116,13 @@ def _publish(desk, me, i, b, link):
 
 @njit(cache=True)
 def _push(desk, me, i, b, came_by, slot, round_):
-    """To the eager at once, and to the lazy that it is there."""
+    """To the eager at once, and to the lazy that it is there; links by neighbour, which is by their numbers."""
     body, now, at = np.int64(desk.body[i]), desk.time[i], _at(me, slot, b)
     me.came[at], me.row[at, ROUND] = now, round_
     me.slot_body[slot] = body
     me.slot_cached[slot] = max(me.slot_cached[slot], now + me.said[CACHE])
     for j in range(desk.out_start[b], desk.out_start[b + 1]):
-        link = np.int64(me.by_number[j])
+        link = np.int64(desk.out_link[j])
         if link == came_by:
             continue
         if me.eager[link]:

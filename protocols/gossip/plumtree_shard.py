@@ -69,15 +69,12 @@ class PlumtreeShard(ShardAtHome):
 
     def __init__(self, env: ShardEnv) -> None:
         super().__init__(env)
-        links = env.links
         self.said: Options = env.options
         self.locals = np.flatnonzero(env.local[: env.overlay.brokers])
         self._local = np.full(env.brokers, -1, np.int32)
         self._local[self.locals] = np.arange(self.locals.size)
-        out_link, source = links.out_link, links.source[links.out_link]
-        self._by_number = out_link[np.lexsort((out_link, source))].astype(np.int32)
-        self._most = int(np.diff(links.out_start).max(initial=0))
-        self.eager = np.ones(links.source.size, np.bool_)
+        self._most = int(np.diff(env.links.out_start).max(initial=0))
+        self.eager = np.ones(env.links.source.size, np.bool_)
         self._asked_ns = self.said.ids + self.said.cache  # after what was sent nobody asks for it, or gives it out
         self._options = np.array([getattr(self.said, name) for name in K.SAID], np.int64)
         self._many = np.array([self.locals.size])
@@ -99,8 +96,8 @@ class PlumtreeShard(ShardAtHome):
 
     def columns(self) -> Mapping[str, NDArray[Any]]:
         return {
-            **super().columns(), "said": self._options, "counts": self._counts, "by_number": self._by_number,
-            "eager": self.eager, "local": self._local, "locals": self._many, "id_keys": self.slots.map.keys,
+            **super().columns(), "said": self._options, "counts": self._counts, "eager": self.eager,
+            "local": self._local, "locals": self._many, "id_keys": self.slots.map.keys,
             "id_slots": self.slots.map.slots, "slot_body": self._body, "slot_uses": self._uses,
             "slot_cached": self._cached, "came": self.came, "row": self.row, "note": self.notes,
         }  # fmt: skip
@@ -255,7 +252,7 @@ class PlumtreeShard(ShardAtHome):
     def describe(self, broker: int) -> dict[str, Any]:
         links = self.env.links
         first, last = links.out_start[broker : broker + 2]
-        mine = self._by_number[first:last]
+        mine = links.out_link[first:last]
         names, known = [self.env.overlay.names[b] for b in links.target[mine].tolist()], self.eager[mine].tolist()
         eager = {name: "eager" for name, each in zip(names, known) if each}
         lazy = {name: "lazy" for name, each in zip(names, known) if not each}
