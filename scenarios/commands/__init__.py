@@ -18,13 +18,13 @@ def parser(name: str, prose: str, examples: str) -> argparse.ArgumentParser:
     )
 
 
-def add_scenario(arguments: argparse.ArgumentParser, optional: bool = False) -> None:
-    """The scenario and the overrides that several commands take."""
+def add_scenario(arguments: argparse.ArgumentParser, optional: bool = False, also: str = "") -> None:
+    """The scenario and the overrides that several commands take; `also`: what a command takes in place of one."""
     arguments.add_argument(
         "scenario",
         metavar="FILE",
         nargs="?" if optional else None,
-        help="a scenario file, or the name of a shipped scenario",
+        help=f"a scenario file, or the name of a shipped scenario{also}",
     )
     arguments.add_argument(
         "--set",
