@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from shlex import quote
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,6 +11,7 @@ from analysis.report.columns import Columns
 from analysis.report.copies import copies, index
 from analysis.report.gather import Array, Gathered
 from analysis.report.places import Places, drawn_links
+from analysis.report.typed import named
 from analysis.report.words import plain, share
 from brokers.errors import RunDamaged
 from brokers.faults import REASONS
@@ -34,7 +36,7 @@ def content(found: Gathered, where: Places, cases: list[dict[str, Any]]) -> tupl
     columns.add("waste_brokers", at_brokers.ravel())
     network, span_us = found.network, found.span_ns / 1000
     facts = {
-        "run": plain(found.run.path.name, 200),
+        "run": plain(quote(named([found.run.path])[0]), 400),
         "brokers": [plain(broker_label(at, network.names)) for at in range(network.brokers)],
         "nodes": network.brokers,
         "services": [{"name": plain(name), "types": _types(found, at)} for at, name in enumerate(found.names)],

@@ -28,6 +28,7 @@ from analysis.report.page import (
 from analysis.report.places import Places, places
 from analysis.report.sampling import HOPS_MOST
 from analysis.report.summary import NOT_AUDITED, name_of, summary
+from analysis.report.typed import whence
 from analysis.report.words import plain, share, time
 from brokers.engine.runfolder import RunFolder
 from brokers.errors import RunDamaged
@@ -56,7 +57,7 @@ def report_of(run: RunFolder, hops_most: int = HOPS_MOST, *, trust: bool = False
         sections.append(("why", "Why", _why(found, explained)))
     pictures = charts(found)
     if pictures:
-        sections.append(("charts", "Charts", figures(pictures)))
+        sections.append(("charts", "Charts", paragraph(whence([run.path]), "dim") + figures(pictures)))
     sections.append(("run", "What was run", _run(told, analyzed(run))))
     head = (
         f"<h1>{escape(told['name'])}</h1>{paragraph(told['title']) if told['title'] else ''}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import html
 import json
+import os
 import re
 import shlex
 import subprocess
@@ -217,8 +218,9 @@ def agrees(svg, command):
     return paths_in(charts.chart(with_names_of(svg, made), "").svg) == paths_in(svg) != []
 
 
-def test_every_figure_of_a_run_has_its_command_which_is_true(quickstart, reported, tmp_path, capsys):
+def test_every_figure_of_a_run_has_its_command_which_is_true(quickstart, reported, tmp_path, capsys, monkeypatch):
     text = reported(quickstart).read_text("utf-8")
+    monkeypatch.chdir(quickstart.path.parent)
     found = with_commands(text)
     assert len(found) == text.count("<figure>") == len(COMMAND.findall(text)) >= 9
     for number, (svg, command) in enumerate(found):
@@ -230,12 +232,14 @@ def test_every_figure_of_a_run_has_its_command_which_is_true(quickstart, reporte
 
 
 def test_every_figure_of_two_runs_and_of_a_sweep_has_its_command_which_is_true(
-    made, reported, sweep, tmp_path, capsys
+    made, reported, sweep, tmp_path, capsys, monkeypatch
 ):
     a, b = made("news", "duration=2 s"), made("news", "duration=2 s", "services.news.protocol=flooding")
     assert main(["report", str(sweep), "--out", str(tmp_path / "sweep.html")]) == 0
-    for file in (reported(a, b), tmp_path / "sweep.html"):
+    both = Path(os.path.commonpath([a.path, b.path]))
+    for file, folder in ((reported(a, b), both), (tmp_path / "sweep.html", sweep.parent)):
         text = file.read_text("utf-8")
+        monkeypatch.chdir(folder)
         found = with_commands(text)
         assert len(found) == text.count("<figure>") >= 5
         for svg, command in found:
