@@ -6,6 +6,8 @@ import argparse
 import textwrap
 from pathlib import Path
 
+from brokers.errors import InvalidInput
+
 
 def parser(name: str, prose: str, examples: str) -> argparse.ArgumentParser:
     """An argument parser whose help ends in examples."""
@@ -63,3 +65,15 @@ def shown(path: str | Path) -> str:
         return str(Path(path).resolve().relative_to(Path.cwd()))
     except ValueError:
         return str(path)
+
+
+def time_of(option: str, text: str | None) -> int | None:
+    """A simulated time that an option gives, in nanoseconds; none where it is not given."""
+    from topology.units import QuantityError, parse_duration
+
+    if text is None:
+        return None
+    try:
+        return parse_duration(text)
+    except QuantityError as error:
+        raise InvalidInput(f"{option}: {error}") from None

@@ -19,7 +19,7 @@ import pytest
 
 from analysis.report import charts
 from analysis.report.figures import KINDS
-from analysis.report.plotting import Asked, figures, known, plot
+from analysis.report.plotting import VIEWS, Asked, figures, known, plot
 from brokers.contract import MESSAGE
 from scenarios.cli import main
 from scenarios.many.student import estimate
@@ -293,8 +293,9 @@ def test_every_kind_is_drawn_in_both_styles_and_all_of_a_run_at_once(made, tmp_p
     for style in ("paper", "screen"):
         assert main(["plot", str(run.path), "--kind", "all", "--style", style, "--data",
                      "-o", str(tmp_path / style / "{kind}.svg")]) == 0  # fmt: skip
-        assert {file.stem for file in (tmp_path / style).glob("*.svg")} == set(KINDS) - {"scores", "meshes"}
-        assert {file.stem for file in (tmp_path / style).glob("*.csv")} == set(KINDS) - {"scores", "meshes"}
+        for form in ("svg", "csv"):
+            files = {file.stem for file in (tmp_path / style).glob(f"*.{form}")}
+            assert files == {*KINDS, *VIEWS} - {"scores", "meshes"}
     capsys.readouterr()
 
 
@@ -347,7 +348,7 @@ def test_neither_help_nor_reports_load_matplotlib():
         (["RUN", "--kind", "latency", "--band", "thick"], "no band 'thick'"),
         (["RUN", "--kind", "latency", "--service", "mail", "-o", "x.csv"], "has no 'mail'; it has news"),
         (["RUN", "--kind", "lost", "-o", "x.csv"], "there is nothing to draw"),
-        (["RUN", "--kind", "latency", "--metric", "messages"], "--metric goes with means, differences and map"),
+        (["RUN", "--kind", "latency", "--metric", "messages"], "goes with means, differences, overlay and map"),
         (["RUN", "--kind", "map", "--part", "2"], "a map of two runs has parts 1 to 6 (got 2)"),
         (["RUN", "FEW", "--kind", "map", "--part", "2", "--metric", "deliveries"], "of time are of messages"),
         (["RUN", "--kind", "map", "--metric", "bytes"], "a map is of messages or deliveries"),
