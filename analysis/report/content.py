@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from shlex import quote
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from analysis.report.columns import Columns
-from analysis.report.copies import copies, index
+from analysis.report.copies import index, wasted_by_place
 from analysis.report.gather import Array, Gathered
 from analysis.report.places import Places, drawn_links
+from analysis.report.typed import named
 from analysis.report.words import plain, share
 from brokers.errors import RunDamaged
 from brokers.faults import REASONS
@@ -29,12 +31,12 @@ def content(found: Gathered, where: Places, cases: list[dict[str, Any]]) -> tupl
     _clients(found, ids, links, columns)
     columns.add("message_entity", np.abs(ids) >> 32)
     columns.add("message_number", np.abs(ids) & 0xFFFFFFFF)
-    on_links, at_brokers = _waste(found)
+    on_links, at_brokers = wasted_by_place(found)
     columns.add("waste_links", on_links[:, links.drawn].ravel())
     columns.add("waste_brokers", at_brokers.ravel())
     network, span_us = found.network, found.span_ns / 1000
     facts = {
-        "run": plain(found.run.path.name, 200),
+        "run": plain(quote(named([found.run.path])[0]), 400),
         "brokers": [plain(broker_label(at, network.names)) for at in range(network.brokers)],
         "nodes": network.brokers,
         "services": [{"name": plain(name), "types": _types(found, at)} for at, name in enumerate(found.names)],
@@ -165,17 +167,3 @@ def _clients(found: Gathered, ids: Array, links: Links, columns: Columns) -> Non
     client, first = np.unique(clients, return_index=True)
     columns.add("client", client - nodes)
     columns.add("client_broker", brokers[first])
-
-
-def _waste(found: Gathered) -> tuple[Array, Array]:
-    """Copies that came for nothing, by service, link and stretch of time; and by the broker that got them."""
-    on_links = np.zeros((found.services, found.network.source.size, found.stretches), np.int64)
-    at_brokers = np.zeros((found.services, found.network.brokers, found.stretches), np.int64)
-    got = copies(found)
-    service, link, broker, time = (
-        column[got.wasted] for column in (got.service, got.link, got.broker, got.time_ns)
-    )  # fmt: skip
-    stretch = found.at(time, found.stretches)
-    np.add.at(on_links, (service, link, stretch), 1)
-    np.add.at(at_brokers, (service, broker, stretch), 1)
-    return on_links, at_brokers

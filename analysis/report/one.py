@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from html import escape
+from shlex import quote
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from analysis.report.columns import TooLarge
 from analysis.report.content import content, window_us
 from analysis.report.gather import Gathered, gather
 from analysis.report.page import (
+    COMMAND_MOST,
     badge,
     block,
     dictionary,
@@ -28,6 +30,7 @@ from analysis.report.page import (
 from analysis.report.places import Places, places
 from analysis.report.sampling import HOPS_MOST
 from analysis.report.summary import NOT_AUDITED, name_of, summary
+from analysis.report.typed import plot_of, whence
 from analysis.report.words import plain, share, time
 from brokers.engine.runfolder import RunFolder
 from brokers.errors import RunDamaged
@@ -51,12 +54,13 @@ def report_of(run: RunFolder, hops_most: int = HOPS_MOST, *, trust: bool = False
             facts, columns = content(found, where, explained)
         except TooLarge as error:
             raise RunDamaged.at(run.path, str(error)) from None
+        facts |= {"plot": _plot(found, trust), "typed": [quote(plain(name)) for name in found.names]}
         data = block("facts", facts) + text_block("columns", columns.packed())
-        sections.append(("overlay", "The overlay", _overlay(found, where)))
-        sections.append(("why", "Why", _why(found, explained)))
+        sections.append(("overlay", "The overlay", _overlay(found, where, facts["plot"])))
+        sections.append(("why", "Why", _why(found, explained, facts["plot"])))
     pictures = charts(found)
     if pictures:
-        sections.append(("charts", "Charts", figures(pictures)))
+        sections.append(("charts", "Charts", paragraph(whence([run.path]), "dim") + figures(pictures)))
     sections.append(("run", "What was run", _run(told, analyzed(run))))
     head = (
         f"<h1>{escape(told['name'])}</h1>{paragraph(told['title']) if told['title'] else ''}"
@@ -99,12 +103,13 @@ def _summary(found: Gathered, told: dict[str, Any]) -> str:
 # ---- the overlay -----------------------------------------------------------------------------------------
 
 
-def _overlay(found: Gathered, where: Places) -> str:
+def _overlay(found: Gathered, where: Places, plot: str) -> str:
     names = [plain(each) for each in found.names]
     network = found.network
     shows = [("traffic", "traffic and load")] if "on_links" in found.counts else []
     shows += [("tables", "table sizes")] if "entries" in found.counts else []
     shows += [("waste", "waste: copies that came for nothing")] if found.kinds and "on_links" in found.counts else []
+    shows = shows or [("traffic", "the overlay")]
     known = options([(name_of(network, at), "") for at in range(min(network.brokers, _NAMED_MOST))])
     what = (
         f"Overlay of {network.brokers:,} brokers and servers and {network.links:,} links, coloured by what is chosen. "
@@ -113,7 +118,7 @@ def _overlay(found: Gathered, where: Places) -> str:
     return (
         '<p id="waiting">The pictures are being unpacked; they need scripts.</p><div id="live" hidden>'
         '<fieldset><legend class="dim">What is shown</legend>'
-        f'<label>Show <select id="show">{options(shows or [("traffic", "the overlay")])}</select></label>'
+        f'<label>Show <select id="show">{options(shows)}</select></label>'
         f'<label>Service <select id="service">{options([(-1, "all"), *enumerate(names)])}</select></label>'
         '<label><input type="checkbox" id="whole" checked> the whole run</label>'
         '<label>Broker <input id="broker" list="brokers" class="short" autocomplete="off"></label>'
@@ -123,7 +128,7 @@ def _overlay(found: Gathered, where: Places) -> str:
         '<input type="range" id="time" min="0" max="1000" step="1" value="0" aria-label="Simulated time">'
         '<output id="clock" for="time"></output></fieldset>'
         f'<canvas id="map" tabindex="0" role="img" aria-label="{escape(what)}"></canvas>'
-        '<p class="dim" id="legend"></p>'
+        f'<p class="dim" id="legend"></p>{_command("map", plot, "overlay --metric", shows[0][0])}'
         '<p id="said" role="status" aria-live="polite">Press a broker to read about it.</p>'
         f"{_explained_map(found, where)}</div>{_busiest(found)}"
     )
@@ -183,7 +188,7 @@ def _busiest(found: Gathered) -> str:
 # ---- why -------------------------------------------------------------------------------------------------
 
 
-def _why(found: Gathered, explained: list[dict[str, Any]]) -> str:
+def _why(found: Gathered, explained: list[dict[str, Any]], plot: str) -> str:
     cases_told = [
         (at, f"{each['service']} {each['message']} → client {each['client']}: {each['verdict']} ({each['about']})")
         for at, each in enumerate(explained)
@@ -226,7 +231,8 @@ def _why(found: Gathered, explained: list[dict[str, Any]]) -> str:
         f'<select id="window">{options(windows)}</select></label></fieldset>'
         '<canvas id="diagram" role="img" aria-label="Diagram: a row for each broker, time from left to right, a line '
         'for each message; the table below tells the same of a chosen message."></canvas>'
-        '<p class="dim" id="diagram-said" role="status"></p><div id="answer" aria-live="polite"></div>'
+        f'<p class="dim" id="diagram-said" role="status"></p>{_command("diagram", plot, "space-time")}'
+        '<div id="answer" aria-live="polite"></div>'
     )
     return "".join(parts)
 
@@ -236,6 +242,7 @@ def _hidden_controls() -> str:
     names = {
         "case": "select", "loss": "select", "window": "select", "explained": "div", "answer": "div",
         "diagram": "canvas", "earlier": "button", "later": "button", "clear": "button", "diagram-said": "p",
+        "diagram-command": "code",
     }  # fmt: skip
     tags = "".join(f'<{tag} id="{name}"></{tag}>' for name, tag in names.items())
     return f'<div hidden>{tags}<form id="find"><input id="message"><input id="client"></form></div>'
@@ -262,6 +269,17 @@ def _losses(found: Gathered) -> list[tuple[int, str]]:
         )  # fmt: skip
         told.append((at, f"{time(int(rows['time_ns'][at]))}, {where} ({REASONS[int(rows['reason'][at])]})"))
     return told
+
+
+def _plot(found: Gathered, trust: bool) -> str:
+    """How the commands begin that draw what scripts draw here."""
+    return plot_of([found.run.path]) + (" --trust" if trust else "")
+
+
+def _command(canvas: str, plot: str, *kind: str) -> str:
+    """What draws a picture of the scripts as a file; they change it with the picture."""
+    typed = escape(plain(" ".join([plot, "--kind", *kind]), COMMAND_MOST))
+    return f'<p class="command"><code id="{canvas}-command">{typed}</code></p>'
 
 
 # ---- what was run ----------------------------------------------------------------------------------------
