@@ -18,12 +18,14 @@ _RUN = Run(1, False, lambda text: None)
 def merging() -> None:
     """A few queries through every algorithm."""
     from analysis.papers import merging as paper
+    from analysis.papers import merging_beyond
 
-    scale = paper.Scale(optimal=1, starts=1, sensitivity=1, large=1, clustering=1, channels=1, beyond=1)
+    scale = paper.Scale(optimal=1, starts=1, sensitivity=1, large=1, clustering=1, channels=1)
     random = np.random.Generator(np.random.PCG64(1))
     for measure in (paper.optimal, paper.starts, paper.sensitivity, paper.large, paper.clustering_factor,
-                    paper.example, paper.channels, paper.beyond):  # fmt: skip
+                    paper.example, paper.channels):  # fmt: skip
         measure(scale, random)
+    merging_beyond.measured(merging_beyond.Scale(((6, 1),), ((6, 1),), ((4, 2, 1),)), _RUN)
 
 
 def merging_in_network() -> None:
