@@ -93,7 +93,7 @@ Spent = dict[str, float]
 
 
 def played(filters: dict[str, Filter], work: Workload, messages: int, rate: int) -> tuple[Spent, Spent, dict[str, int]]:
-    """Stretches of messages, each with its updates after it: seconds of both, and answers that differ from the scan's."""
+    """Stretches of messages, each with its updates after it: seconds of both, and answers unlike the scan's."""
     asking, updating = dict.fromkeys(filters, 0.0), dict.fromkeys(filters, 0.0)
     differ = dict.fromkeys(filters, 0)
     owed = 0.0
@@ -219,8 +219,9 @@ def draw(tables: Tables) -> Iterator[Picture]:
         name: (RATES, [scan[row["UP"]] / row[TOTAL] for row in rows if row["approach"] == name])
         for name in CONTENDERS[1:]
     }
-    yield Picture("beyond", f"Context filters beside a scan, {rows[0]['profiles']:,} profiles",
-                  "updates per profile (UP)", "times as fast as the scan", curves(series), log_x=True, log_y=True)  # fmt: skip
+    title = f"Context filters beside a scan, {rows[0]['profiles']:,} profiles"
+    yield Picture("beyond", title, "updates per profile (UP)", "times as fast as the scan", curves(series),
+                  log_x=True, log_y=True)  # fmt: skip
 
 
 TITLES = {

@@ -199,7 +199,7 @@ TITLES = {
 EXPERIMENTS = [
     Experiment(
         "beyond", "Beyond: the H-Tree beside today's indexes", beyond, judge, draw, TITLES,
-        "Microseconds per match, the least of wall and CPU time, medians of stretches in turns. The tree has 8 levels as "
-        "in the source, the tuned one those that its plan chooses, with all its defaults.",
+        "Microseconds per match, the least of wall and CPU time, medians of stretches in turns. The tree has 8 levels "
+        "as in the source, the tuned one those that its plan chooses, with all its defaults.",
     )
 ]  # fmt: skip

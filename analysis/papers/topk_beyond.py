@@ -16,10 +16,10 @@ import numpy as np
 from analysis.bench.filters import filters, messages
 from analysis.bench.matching import call_us
 from analysis.bench.rows import medians
-from analysis.bench.subscriptions import Floats, Workload
+from analysis.bench.subscriptions import P1, Floats, Workload
 from analysis.papers.claims import Claim, Figure, above, at_most, below, derived, exactly, ours
 from analysis.papers.experiment import Cells, Experiment, Picture, Run, Tables, curves
-from brokers.indexes.topk.contract import Query, RankedIndex, RankedMessage, Ranking
+from brokers.indexes.topk.contract import Answer, Query, RankedIndex, RankedMessage
 from brokers.indexes.topk.quick import Quick
 from brokers.indexes.topk.scan import Scan
 from brokers.indexes.topk.sliced import Sliced
@@ -38,7 +38,7 @@ BOUND = ours("time O(M log N + S log k), space O(M N + k), put to indexes of tod
 class Point:
     """Filters, messages, and what is asked."""
 
-    workload: Workload = Workload(attributes=20, ranges=5, width=0.1)
+    workload: Workload = P1
     weights: str = "uniform"
     sent: str | None = None  # weights of the message
     k: int = 10
@@ -115,12 +115,12 @@ def compared(point: Point, count: int, scale: Scale, seed: int) -> Cells:
     return row | {f"{name}, bytes": index.memory_bytes() / count for name, index in indexes.items()}
 
 
-def ranked(index: RankedIndex, asked: Sequence[RankedMessage], query: Query) -> list[Ranking]:
+def ranked(index: RankedIndex, asked: Sequence[RankedMessage], query: Query) -> list[Answer]:
     """One message after the other."""
     return [index.match(message, query) for message in asked]
 
 
-def differing(answers: Sequence[Sequence[Ranking]]) -> int:
+def differing(answers: Sequence[Sequence[Answer]]) -> int:
     """How many contenders rank otherwise than the first."""
     first = answers[0]
     return sum(
@@ -135,16 +135,19 @@ def churned(changes: int, scale: Scale, seed: int) -> Cells:
     rounds = 3 if changes >= 1_000 else 8
     coming = filters(BASE.workload, 1 + rounds * changes, seed=seed + 1)
     asked, query = messages(BASE.workload, rounds), Query(BASE.k)
+    spare = scale.changing + len(coming)
     for index in indexes.values():  # compiles what a change needs
-        replaced(index, coming[-1:], scale.changing - 1, rounds * changes + 1)
+        index.insert(np.array([spare]), coming[-1:])
+        index.delete(np.array([spare]))
         ranked(index, asked[:1], query)
-    answers: list[list[Ranking]] = [[] for _ in indexes]
+    answers: list[list[Answer]] = [[] for _ in indexes]
     taken = dict.fromkeys(indexes, 0.0)
     for turn, message in enumerate(asked):
         part = slice(turn * changes, (turn + 1) * changes)
         for (name, index), found in zip(indexes.items(), answers):
             taken[name] += call_us(replaced, index, coming[part], part.start, scale.changing)
-            taken[name] += call_us(lambda: found.append(index.match(message, query)))
+            taken[name] += call_us(index.match, message, query)
+            found.append(index.match(message, query))
     row: Cells = {"differ": differing(answers)}
     return row | {f"{name}, µs": us / rounds for name, us in taken.items()}
 
