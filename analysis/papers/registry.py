@@ -1,6 +1,7 @@
 """Experiments of papers that `brokerlab reproduce` repeats, by name.
 
 An entry's target is a list of experiments (`analysis.papers.experiment`); those that the fact `further` names follow.
+The fact `seeds` says how many seeds it takes where it is not the usual number.
 The facts `tiny` and `tiny_network` name functions that do the same at a scale that only compiles: the library of the
 `kind`, and its network.
 """
@@ -8,6 +9,8 @@ The facts `tiny` and `tiny_network` name functions that do the same at a scale t
 from __future__ import annotations
 
 from brokers.registry import Entry
+
+SEEDS = 3  # of a reproduction whose entry says no other number
 
 PAPERS: dict[str, Entry] = {
     "merging": Entry(
@@ -72,6 +75,7 @@ PAPERS: dict[str, Entry] = {
         "analysis.papers.gossip:EXPERIMENTS",
         "gossip: closed forms of GossipSub and Plumtree, counts and bounds that others printed, what crashes leave",
         {
+            "seeds": 5,
             "further": ["analysis.papers.gossip_attacked:EXPERIMENTS", "analysis.papers.gossip_plumtree:EXPERIMENTS"],
             "kind": "content",
             "tiny": "analysis.papers.gossip_plumtree:tiny",

@@ -21,11 +21,11 @@ from analysis.bench.machine import machine, versions
 from analysis.papers.claims import Claim, Judged, Source, judged
 from analysis.papers.experiment import Curve, Experiment, Outcome, Picture, Run, Told
 from analysis.papers.keeping import Kept
+from analysis.papers.registry import SEEDS
 from analysis.papers.writing import overview, write
 from brokers.errors import InvalidInput
 from scenarios.progress import Steps
 
-SEEDS = 3
 _WIDE = 120
 
 
@@ -37,6 +37,7 @@ class Asked:
     folder: Path
     seed: int = 1
     seeds: int = SEEDS
+    usual: int = SEEDS  # seeds that the command takes if it names none
     full: bool = False
     claim: str = ""  # this one alone, or all of an experiment; empty: all
     fresh: bool = False  # measure anew what was measured
@@ -46,7 +47,7 @@ class Asked:
         words = ["brokerlab", "reproduce", self.name]
         if self.seed != 1:
             words += ["--seed", str(self.seed)]
-        if self.seeds != SEEDS:
+        if self.seeds != self.usual:
             words += ["--seeds", str(self.seeds)]
         return shlex.join([*words, "--full"] if self.full else words)
 
