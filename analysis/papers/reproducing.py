@@ -59,7 +59,7 @@ def reproduce(prose: str, experiments: Sequence[Experiment], asked: Asked, as_js
         asked.folder.mkdir(parents=True, exist_ok=True)
     except OSError as problem:
         raise InvalidInput(f"cannot write to {asked.folder}: {problem.strerror}; choose another --out") from None
-    outcomes = list(_outcomes(chosen, asked))
+    outcomes = list(carried_out(chosen, asked))
     everything = [(found.experiment.name, each) for found in outcomes for each in found.claims]
     claims = [each for name, each in everything if asked.claim in ("", name, each.key)]
     if not claims:
@@ -106,7 +106,7 @@ def _chosen(experiments: Sequence[Experiment], asked: Asked) -> list[Experiment]
     return found
 
 
-def _outcomes(experiments: Sequence[Experiment], asked: Asked) -> Iterator[Outcome]:
+def carried_out(experiments: Sequence[Experiment], asked: Asked) -> Iterator[Outcome]:
     """One experiment after the other, with progress."""
     kept = Kept(asked.folder, asked.full)
     pieces = sum(len(_seeds(each, asked)) for each in experiments)
