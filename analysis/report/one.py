@@ -28,6 +28,7 @@ from analysis.report.page import (
 from analysis.report.places import Places, places
 from analysis.report.sampling import HOPS_MOST
 from analysis.report.summary import NOT_AUDITED, name_of, summary
+from analysis.report.wanting import missed
 from analysis.report.words import plain, share, time
 from brokers.engine.runfolder import RunFolder
 from brokers.errors import RunDamaged
@@ -46,9 +47,10 @@ def report_of(run: RunFolder, hops_most: int = HOPS_MOST, *, trust: bool = False
     drawn = found.network.brokers > 0
     if drawn:
         where = places(run, found.network, trust=trust)
+        wanted = missed(found)
         explained = cases(found)
         try:
-            facts, columns = content(found, where, explained)
+            facts, columns = content(found, where, explained, wanted)
         except TooLarge as error:
             raise RunDamaged.at(run.path, str(error)) from None
         data = block("facts", facts) + text_block("columns", columns.packed())
