@@ -26,9 +26,7 @@ _PLACES = 65_535
 _TIMER = -2  # in place of an interest: what is no message tells nobody of any
 
 
-def content(
-    found: Gathered, where: Places, cases: list[dict[str, Any]], missed: Missed
-) -> tuple[dict[str, Any], Columns]:
+def content(found: Gathered, where: Places, missed: Missed) -> tuple[dict[str, Any], Columns]:
     """Facts and columns of a run."""
     ids = _messages(found)
     links = Links.of(found)
@@ -61,7 +59,6 @@ def content(
         "geographic": where.how.startswith("Brokers lie"),
         "share": found.sample.share,
         "share_text": share(found.sample.share),
-        "cases": cases,
         "columns": columns.directory,
     }
     return facts, columns

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from analysis.report.analyzed import analyzed
-from analysis.report.cases import CASES_MOST, EVENTS_MOST, cases
+from analysis.report.cases import EVENTS_MOST, cases
 from analysis.report.charts import charts
 from analysis.report.columns import TooLarge
 from analysis.report.content import content, window_us
@@ -22,6 +22,7 @@ from analysis.report.page import (
     options,
     page,
     paragraph,
+    squeezed,
     table,
     text_block,
 )  # fmt: skip
@@ -48,14 +49,15 @@ def report_of(run: RunFolder, hops_most: int = HOPS_MOST, *, trust: bool = False
     if drawn:
         where = places(run, found.network, trust=trust)
         wanted = missed(found)
-        explained = cases(found)
+        explained, of = cases(found, wanted)
         try:
-            facts, columns = content(found, where, explained, wanted)
+            facts, columns = content(found, where, wanted)
         except TooLarge as error:
             raise RunDamaged.at(run.path, str(error)) from None
-        data = block("facts", facts) + text_block("columns", columns.packed())
+        data = block("facts", facts) + text_block("cases", squeezed(explained))
+        data += text_block("columns", columns.packed())
         sections.append(("overlay", "The overlay", _overlay(found, where)))
-        sections.append(("why", "Why", _why(found, explained)))
+        sections.append(("why", "Why", _why(found, explained, of)))
     pictures = charts(found)
     if pictures:
         sections.append(("charts", "Charts", figures(pictures)))
@@ -185,7 +187,7 @@ def _busiest(found: Gathered) -> str:
 # ---- why -------------------------------------------------------------------------------------------------
 
 
-def _why(found: Gathered, explained: list[dict[str, Any]]) -> str:
+def _why(found: Gathered, explained: list[dict[str, Any]], of: list[tuple[str, int, int]]) -> str:
     cases_told = [
         (at, f"{each['service']} {each['message']} → client {each['client']}: {each['verdict']} ({each['about']})")
         for at, each in enumerate(explained)
@@ -198,8 +200,8 @@ def _why(found: Gathered, explained: list[dict[str, Any]]) -> str:
             '<fieldset><legend class="dim">Explained</legend>'
             f'<label>Case <select id="case">{options(cases_told)}</select></label></fieldset><div id="explained"></div>'
         )
-        more = f"At most {CASES_MOST} cases are explained here: what the audit found, what was lost, the slowest."
-        parts.append(paragraph(f"{more} All others: brokerlab explain RUN MESSAGE --client N.", "dim"))
+        told = "; ".join(f"{name}: {shown:,} of {total:,}" for name, shown, total in of)
+        parts.append(paragraph(f"{len(explained)} cases are explained here, of each sort some. {told}.", "dim"))
     else:
         parts.append('<div hidden><select id="case"></select><div id="explained"></div></div>')
         if found.kinds is None:

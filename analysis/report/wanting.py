@@ -1,4 +1,4 @@
-"""Publications that an interest wanted while it stood, and that its client did not get: by values alone, as an audit has it.
+"""Publications that an interest wanted while it stood, and that its client did not get: by values, as audits have it.
 
 A page has no values. Of these pairs it knows that something was wanted; of all others that did not come, that nothing
 of the client's wanted them.
@@ -27,23 +27,27 @@ _ASKED = ("change", "client", "operation", "issued_ns", "gone_ns")
 class Missed(NamedTuple):
     """A row for each publication and change, as ids, that wants it and may count; its client did not get it."""
 
+    service: Array
     publication: Array
     change: Array
+    client: Array  # entity id
     decided: tuple[bool, ...]  # of each service, whether all such pairs are in
 
 
 def missed(found: Gathered) -> Missed:
     """Of services whose interests say by their values what they want; nothing of runs too large for that."""
-    parts = [_of(found, each) for each in found.kinds or ()] if found.sample.whole and found.has("hops") else []
-    known = [each for each in parts if each is not None]
-    publication, change = (np.concatenate([np.empty(0, np.int64), *each]) for each in zip(*known)) if known else (
-        np.empty(0, np.int64), np.empty(0, np.int64)
-    )  # fmt: skip
-    return Missed(publication, change, tuple(each is not None for each in parts) or (False,) * found.services)
+    looks = found.sample.whole and found.has("hops")
+    parts = [_of(found, each) for each in found.kinds or ()] if looks else []
+    columns = zip(*(each for each in parts if each is not None))
+    service, publication, change, client = map(np.concatenate, columns) if any(
+        each is not None for each in parts
+    ) else [np.empty(0, np.int64)] * 4  # fmt: skip
+    decided = tuple(each is not None for each in parts) or (False,) * found.services
+    return Missed(service, publication, change, client, decided)
 
 
-def _of(found: Gathered, service: Service) -> tuple[Array, Array] | None:
-    """Publications and changes; None where values do not tell, or there are too many."""
+def _of(found: Gathered, service: Service) -> tuple[Array, ...] | None:
+    """Columns of `Missed`; None where values do not tell, or there are too many."""
     if not service.kind.pair_by_pair or not service.kind.manifest.audit_rule:
         return None
     matcher = matcher_of(rule_of(service))
@@ -58,24 +62,25 @@ def _of(found: Gathered, service: Service) -> tuple[Array, Array] | None:
         return None
     values, ranges = matcher.publications(*tabled.values(sent)), matcher.interests(*tabled.values(asked))
     end = np.maximum(time, _last_handled(found, publication))
-    delivered = found.rows("deliveries")
-    ids, clients = np.sort(publication), 1 + max(client.max(initial=0), delivered["client"].max(initial=0))
-    got = index(ids, delivered["publication"]) * clients + delivered["client"]
-    parts: list[tuple[Array, Array]] = []
-    count = 0
+    ids, clients, delivered = np.unique(publication), np.unique(client), found.rows("deliveries")
+    got = _pairs(ids, delivered["publication"], clients, delivered["client"])
+    parts = [(np.empty(0, np.int64), np.empty(0, np.int64))]  # rows of both
     for start in range(0, publication.size, _AT_ONCE):
         p, c = matcher.pairs(values[start : start + _AT_ONCE], ranges)
         p = p + start
         counts = (issued[c] <= end[p]) & ((gone[c] < 0) | (gone[c] >= time[p]))
-        p, c = p[counts], c[counts]
-        came = np.isin(index(ids, publication[p]) * clients + client[c], got)
-        parts.append((publication[p[~came]], change[c[~came]]))
-        count += int((~came).sum())
-        if count > PAIRS_MOST:
+        counts[counts] = ~np.isin(_pairs(ids, publication[p[counts]], clients, client[c[counts]]), got)
+        parts.append((p[counts], c[counts]))
+        if sum(each.size for each, _ in parts) > PAIRS_MOST:
             return None
-    return (np.concatenate([each[0] for each in parts]), np.concatenate([each[1] for each in parts])) if parts else (
-        np.empty(0, np.int64), np.empty(0, np.int64)
-    )  # fmt: skip
+    p, c = (np.concatenate(each) for each in zip(*parts))
+    return np.full(p.size, service.number), publication[p], change[c], client[c]
+
+
+def _pairs(ids: Array, publication: Array, clients: Array, client: Array) -> Array:
+    """A number for each publication and client; -1 where there is no such client among some."""
+    at = index(clients, client)
+    return np.where(at < 0, -1, index(ids, publication) * clients.size + at)
 
 
 def _rows(found: Gathered, table: str, service: int, names: tuple[str, ...]) -> tuple[Any, tuple[Array, ...]]:
@@ -93,4 +98,3 @@ def _last_handled(found: Gathered, publication: Array) -> Array:
     last = np.full(publication.size, -1, np.int64)
     np.maximum.at(last, order[at[at >= 0]], hops["time_ns"][at >= 0])
     return last
-

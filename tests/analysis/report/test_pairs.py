@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 from collections import Counter
 
 import pytest
@@ -16,6 +17,7 @@ from analysis.ways.missing import FORGOT, LOST_IT, NEVER_TOLD, TOO_LATE, UNDER_W
 from analysis.ways.owed import NOT_WANTED
 from analysis.ways.pair import Pair
 from brokers.engine.runfolder import open_run
+from brokers.faults import REASONS
 from protocols.content.subscription import PlainSubscription
 from tests.analysis.runs_of_cases import case_of, run_of
 from tests.analysis.test_ways import Deaf, Doubles, Withholds
@@ -30,11 +32,14 @@ ALL = """(() => {
   const name = broker => broker < 0 ? null : model.broker(broker);
   for (const message of MESSAGES.map(each => model.find(each))) for (const client of CLIENTS) {
     const pair = new Pair(model, message, client);
-    found.push({ message: model.message(message), client, got: pair.got, home: pair.home === undefined ? null : name(pair.home),
-      decided: pair.decided, asked: pair.asked.map(row => pair.name(row)), stop: name(pair.stop),
-      towards: name(pair.towards), way: pair.hop < 0 ? [] : model.chain(pair.hop, pair.hops).map(hop => model.hopBroker[hop]),
-      heard: pair.got || pair.stop < 0 ? [] : pair.heard.map(({ row, told, over, near, nearest }) => [pair.name(row),
-        told < 0 ? null : columns.hop_time[told], over >= 0, name(near), nearest < 0 ? null : columns.hop_time[nearest]]),
+    const way = pair.hop < 0 ? [] : model.chain(pair.hop, pair.hops);
+    const time = hop => hop < 0 ? null : columns.hop_time[hop];
+    found.push({ message: model.message(message), client, got: pair.got, home: name(pair.home ?? -1),
+      decided: pair.decided, asked: pair.asked.map(row => pair.name(row)),
+      stop: name(pair.stop), towards: name(pair.towards),
+      way: way.map(hop => model.hopBroker[hop]),
+      heard: pair.got || pair.stop < 0 ? [] : pair.heard.map(each =>
+        [pair.name(each.row), time(each.told), each.over >= 0, name(each.near), time(each.nearest)]),
       said: pair.said.join(' '), command: pair.command });
   }
   return found;
@@ -148,8 +153,8 @@ def test_kinds_whose_values_alone_do_not_tell(made, opened, reported):
 
 
 PLANTED_HERE = {
-    "SnapshotOfClients", "OvertakenWithdrawal", "SnapshotFirst", "RestoredAsOne", "TagLost", "FalseAlarm", "ClientsOnly",
-    "ModeOnce", "TakingOver", "EchoingSpokes", "MeshFirst", "Haunted",
+    "SnapshotOfClients", "OvertakenWithdrawal", "SnapshotFirst", "RestoredAsOne", "TagLost", "FalseAlarm",
+    "ClientsOnly", "ModeOnce", "TakingOver", "EchoingSpokes", "MeshFirst", "Haunted",
 }  # fmt: skip
 ASKED = Setting(LINE, (2, 0), ((10, 0, "+"), (50, 1, "!")))
 FALLS = Setting(LINE, (2, 0), ((10, 0, "+"), (50, 1, "!"), (51.5, 1, "!")), failing(crash(1, 51, 90)))
@@ -165,3 +170,26 @@ def test_bugs_that_were_planted(opened, reported, tmp_path):
     for at, (wrong, setting) in enumerate(HUNTED):
         found += checked(opened, reported, run_of(case_of(setting, wrong), tmp_path / str(at)))
     assert {"delivered", "delivered twice", LOST_IT, NEVER_TOLD, WITHHELD, WITHDREW, FORGOT} <= set(found)
+
+
+def test_cases_are_of_every_sort_and_the_page_says_how_many_of_how_many(made, opened, reported):
+    run = made("partition-heals", "trace.level=full", "links.loss=2 %", "expect=[]")
+    page = opened(reported(run))
+    there = page("brokerlab.facts.cases.map(each => [each.service, each.verdict, each.about.split(' ')[0]])")
+    assert {(service, about) for service, _, about in there} == {
+        (service, about) for service in ("forgets", "recovers") for about in ("lost", "wanted", "the")
+    }
+    assert {"lost", "delivered"} <= {verdict for _, verdict, _ in there}
+    paragraphs = page("Array.from(document.querySelectorAll('#why p.dim'), each => each.textContent)")
+    (said,) = [each for each in paragraphs if each.startswith(f"{len(there)} cases are explained here")]
+    counted = {name: (int(shown), int(total.replace(",", "")))
+               for name, shown, total in re.findall(r"(\w+: [^:;]+): (\d+) of ([\d,]+)", said)}  # fmt: skip
+    assert sum(shown for shown, _ in counted.values()) == len(there)
+    losses, ids = run.read("losses").to_pylist(), set(run.read("publications")["publication"].to_pylist())
+    for number, name in enumerate(("forgets", "recovers")):
+        for reason in ("cut", "link"):
+            lost = [
+                row for row in losses
+                if row["service"] == number and REASONS[row["reason"]] == reason and row["body"] in ids
+            ]  # fmt: skip
+            assert counted[f"{name}: lost copies ({reason})"][1] == len(lost)
