@@ -36,13 +36,13 @@ _ROWS_MOST = 200_000  # of losses, faults, changes
 _SORTS_OF_FAULTS = 4
 _TIME_MOST = 1 << 60  # ns
 WANTED = {
-    "hops": ("broker", "time_ns", "kind", "link", "service", "type", "body", "cause", "finish_ns"),
+    "hops": ("broker", "time_ns", "kind", "link", "service", "type", "body", "word", "cause", "finish_ns"),
     "publications": ("publication", "time_ns", "service", "broker", "client"),
     "deliveries": ("service", "publication", "broker", "client", "published_ns", "time_ns"),
     "losses": ("link", "time_ns", "service", "type", "body", "cause", "reason", "client"),
     "changes": (
-        "change", "service", "operation", "broker", "client", "issued_ns", "settled_ns", "revoked_ns", "gone_ns",
-        "lost",
+        "change", "service", "operation", "interest", "broker", "client", "issued_ns", "settled_ns", "revoked_ns",
+        "gone_ns", "lost",
     ),
     "samples": ("time_ns", "broker", "backlog_ns", "queued", "service", "entries"),
     "faults": ("what", "broker", "link", "begin_ns", "end_ns"),
