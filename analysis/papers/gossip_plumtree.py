@@ -253,8 +253,9 @@ EXPERIMENTS = [
         "plumtree", "Closed forms of Plumtree", plumtree, judge_plumtree,
         titles={"plumtree": "Messages of the first publication of a source and of its next",
                 "moved": "Copies of a publication of another source, over the tree of the first"},
-        text="Links of 10 to 50 ms, drawn, and of 1 to 5 ms for some other sources. The tree that is left is that of the "
-        "quickest ways from the source, so where word of another's publication can outrun it is known from the delays.",
+        text="Links of 10 to 50 ms, drawn, and of 1 to 5 ms for some other sources. The tree that is left is "
+        "that of the quickest ways from the source, so where word of another's publication can outrun it is known from "
+        "the delays.",
     ),
     Experiment(
         "bounds", "Bounds of a published test", bounds, judge_bounds, titles={"bounds": "Plumtree over HyParView"},

@@ -223,6 +223,11 @@ def judge_testnet(tables: Tables) -> Iterator[Claim]:
         {name: Figure(row["last hop"], between(_LAST_HOP - 0.5, _LAST_HOP + 0.5)) for name, row in dense.items()},
         "4, half a hop either way",
     )  # fmt: skip
+    yield Claim(
+        "lost-thin", "deliveries that are lost, m = 2, where queues are not limited",
+        printed(f"{NETWORK}: losses at m = 2 are those of queues"),
+        {"": Figure(fsum(row["lost"] for row in rows if row["m"] == 2), exactly(0))},
+    )  # fmt: skip
     worst = {50: printed(f"{NETWORK}: 200 ms"), 200: printed(f"{NETWORK}: 4.573 s")}
     for delay_ms, expected in SPIKES.items():
         (row,) = (row for row in rows if (row["m"], row["link ms"]) == (6, delay_ms))
