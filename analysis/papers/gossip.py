@@ -20,7 +20,7 @@ from analysis.papers.experiment import Cells, Experiment, Picture, Run, Table, T
 from analysis.papers.gossip_runs import MS, SECOND, Played, Setting, dialled, uniform_delays
 from protocols.gossip.talking import GRAFT, IDONTWANT, IHAVE, IWANT
 
-BROKERS, PUBLICATIONS = 60, 5
+BROKERS, PUBLICATIONS, ASKED = 60, 5, 20  # publications of a run; with gossip beside the mesh
 LAZY, WINDOWS, D_LO, D_HI = 6, 3, 5, 12  # the defaults
 NO_PRUNES = {"d_hi": BROKERS}  # so that meshes stay as they are
 NO_GOSSIP = {**NO_PRUNES, "d_lazy": 0, "gossip_factor": 0.0}
@@ -79,7 +79,7 @@ def exact(key: str, name: str, form: str, rows: Table, expected: Callable[[Cells
 
 def closed_forms(run: Run) -> Tables:
     """Counts that are exact."""
-    tables: Tables = {"mesh": [], "flooded": [], "asked": [], "ihave": [], "rest": []}
+    tables: Tables = {"mesh": [], "flooded": [], "ihave": [], "rest": [], "asked": []}
     for name, graph in overlays(run.seed).items():
         ran = Played(settled(graph, PUSH_ONLY, run.seed), run.seed)
         tables["mesh"] += [{"overlay": name, **mesh_row(ran, id_)} for id_ in ran.ids]
@@ -102,7 +102,7 @@ def closed_forms(run: Run) -> Tables:
 def asked(name: str, graph: Any, slowest_ms: int, seed: int) -> Table:
     """Publications with gossip beside the mesh: some of them spread between two heartbeats."""
     options = {**NO_PRUNES, "version": "1.1", "gossip_factor": 0.0}
-    ran = Played(settled(graph, options, seed, slowest_ms, 20), seed)
+    ran = Played(settled(graph, options, seed, slowest_ms, ASKED), seed)
     requests = ran.count(IWANT)
     return [
         {"overlay": name, "slowest ms": slowest_ms, **mesh_row(ran, id_), "undisturbed": ran.undisturbed(id_),
@@ -248,7 +248,7 @@ def draw_idontwant(tables: Tables) -> Iterator[Picture]:
 # ---- who hears by gossip ----------------------------------------------------------------------------------
 
 CANDIDATES = (12, 20, 24, 30, 100)
-_PAIRS = 480  # divided by the candidates: overlays, so that a share is known to a part in a hundred
+PAIRS = 480  # divided by the candidates: overlays, so that a share is known to a part in a hundred
 ROUNDS = WINDOWS
 
 
@@ -257,8 +257,8 @@ def hearing(run: Run) -> Tables:
     rows = []
     for c in CANDIDATES:
         pairs, told = 0, [0] * ROUNDS
-        for at in range(max(1, _PAIRS // c)):
-            counted, heard = heard_within(c, run.seed * _PAIRS + at)
+        for at in range(max(1, PAIRS // c)):
+            counted, heard = heard_within(c, run.seed * PAIRS + at)
             pairs += counted
             told = [before + more for before, more in zip(told, heard)]
         rows += [{"candidates": c, "rounds": r, "pairs": pairs, "told": each} for r, each in enumerate(told, 1)]
