@@ -76,7 +76,11 @@ PAPERS: dict[str, Entry] = {
         "gossip: closed forms of GossipSub and Plumtree, counts and bounds that others printed, what crashes leave",
         {
             "seeds": 5,
-            "further": ["analysis.papers.gossip_attacked:EXPERIMENTS", "analysis.papers.gossip_plumtree:EXPERIMENTS"],
+            "further": [
+                "analysis.papers.gossip_printed:EXPERIMENTS",
+                "analysis.papers.gossip_attacked:EXPERIMENTS",
+                "analysis.papers.gossip_plumtree:EXPERIMENTS",
+            ],
             "kind": "content",
             "tiny": "analysis.papers.gossip_plumtree:tiny",
             "tiny_network": "analysis.papers.tiny:gossip_in_network",
