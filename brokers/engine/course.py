@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from brokers.engine.shard import Shard
 
 _NOTHING = np.empty(0, np.int32)
+_ANSWERS = 4096  # of handlers, before the loop is left to have them written down
 
 
 def possible(protocols: Sequence[ShardProtocol]) -> bool:
@@ -72,7 +73,7 @@ class Course:
         self._making = shard.services.bodies.making_of(shard.services.lane)
         shard.bench.speaking = any(handler.speaks for handler in self._handlers)
         shard.services.bodies.readable |= shard.bench.speaking
-        shard.bench.reserve_answers(4096, 4096)
+        shard.bench.reserve_answers(_ANSWERS, _ANSWERS, _ANSWERS if shard.bench.speaking else 0)
         shard.bench.course[L.WANTED] = shard.tracing.listening or shard.services.queueing
 
     # ---- what is on its way --------------------------------------------------------------------------
