@@ -404,7 +404,7 @@ GRAPHS = [nx.random_regular_graph(12, 40, seed=3), nx.erdos_renyi_graph(30, 0.5,
 @pytest.mark.parametrize("graph", GRAPHS, ids=["regular", "random", "complete"])
 def test_a_publication_costs_2E_less_n_less_1_less_a_payloads(graph):
     ran = gossiping(graph, **PUSH_ONLY)
-    counts = [len(ran.over(PUBLISH, id_)) for id_ in ran.ids]
+    counts = [len(ran.copies(id_)) for id_ in ran.ids]
     assert counts == [ran.payloads_expected(id_) for id_ in ran.ids]
     assert [len(ran.first(id_)) for id_ in ran.ids] == [len(graph) - 1] * 6
     assert ran.payloads_expected(ran.ids[0]) == 2 * ran.edges - len(graph) + 1 - ran.heard_elsewhere(ran.ids[0])
@@ -412,7 +412,7 @@ def test_a_publication_costs_2E_less_n_less_1_less_a_payloads(graph):
 
 def test_flooding_own_publications_costs_what_the_closed_form_says():
     ran = gossiping(nx.random_regular_graph(14, 40, seed=7), **PUSH_ONLY, flood_publish=True)
-    counts = [len(ran.over(PUBLISH, id_)) for id_ in ran.ids]
+    counts = [len(ran.copies(id_)) for id_ in ran.ids]
     assert counts == [ran.flooded_expected(id_) for id_ in ran.ids]
     assert all(count > ran.payloads_expected(id_) for id_, count in zip(ran.ids, counts))
 
@@ -435,7 +435,7 @@ def test_adaptive_gossip_goes_to_a_share_of_the_others():
 
 def test_without_a_heartbeat_meanwhile_nobody_asks_for_anything():
     ran = gossiping(nx.random_regular_graph(12, 40, seed=3), publications=12, every_ms=1_070)
-    asked = {id_: len(ran.over(PUBLISH, id_)) - ran.payloads_expected(id_) for id_ in ran.ids}
+    asked = {id_: len(ran.copies(id_)) - ran.payloads_expected(id_) for id_ in ran.ids}
     quiet = [id_ for id_ in ran.ids if ran.undisturbed(id_)]
     assert all(asked[id_] == 0 for id_ in quiet)
     assert sum(asked.values()) <= ran.count(IWANT)
@@ -462,7 +462,7 @@ def test_idontwant_saves_what_arrives_before_it_would_have_been_sent(validation_
     said = {"validation": f"{validation_ms} ms", "payload": 2000, **NO_IHAVE}
     ran = gossiping(nx.random_regular_graph(12, 40, seed=4), publications=5, every_ms=2_000, **said)
     saved = [ran.spared_expected(id_, validation_ms * MS) for id_ in ran.ids]
-    assert [ran.payloads_expected(id_) - len(ran.over(PUBLISH, id_)) for id_ in ran.ids] == saved
+    assert [ran.payloads_expected(id_) - len(ran.copies(id_)) for id_ in ran.ids] == saved
     assert any(saved) == (validation_ms > 0)
 
 
