@@ -179,7 +179,7 @@ class Options(Section):
         Literal["none", "libp2p", "ethereum"],
         Field(
             description="takes the place of the defaults, which are those of go-libp2p: what the specification of "
-            "libp2p recommends, or what Ethereum's consensus clients say"
+            "libp2p recommends, or what is known of Ethereum's block topic"
         ),
     ] = "none"
 
