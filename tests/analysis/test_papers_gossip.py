@@ -59,6 +59,10 @@ def test_shares_that_hear_are_those_of_the_notes():
     assert {c: round(gossip.share_told(c, 3), 3) for c in gossip.CANDIDATES} == noted
 
 
+def test_the_closed_form_is_that_of_the_notes():
+    assert gossip.over_mesh({"mesh links": 394, "brokers": 100, "elsewhere first": 1}) == 688
+
+
 def test_each_node_dials_so_many_others():
     graph = dialled(50, 8, 1)
     assert all(8 <= degree <= 30 for _, degree in graph.degree)
