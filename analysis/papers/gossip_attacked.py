@@ -179,14 +179,14 @@ def _of_series(row: Cells, column: str) -> float:
 
 EXPERIMENTS = [
     Experiment(
+        "queues", "The test network of 95 nodes, with send queues", queues, judge_queues,
+        titles={"queues": "95 brokers, 200 publications of 1,000 bytes per second, 1 Gbit/s, 32 places per link"},
+        text="A second of what was published for three minutes; `--full` has eighteen.",
+    ),
+    Experiment(
         "attacked", "Sybils in the settings of a published test", attacks, judge_attacks,
         titles={"attacks": "Honest brokers and sybils, by attack"},
         text=f"One broker in 25, one publication in 30; `--full` has {_HONEST} brokers and {_SYBILS} sybils of degree "
         "100, where the test has 1,000 and 250, for three minutes as there, and one publication in a hundred.",
-    ),
-    Experiment(
-        "queues", "The test network of 95 nodes, with send queues", queues, judge_queues,
-        titles={"queues": "95 brokers, 200 publications of 1,000 bytes per second, 1 Gbit/s, 32 places per link"},
-        text="A second of what was published for three minutes; `--full` has eighteen.",
     ),
 ]  # fmt: skip
