@@ -20,13 +20,14 @@ from analysis.report.sampling import HOPS_MOST
 from analysis.report.views import View
 from brokers.engine.runfolder import RunFolder, open_run
 from brokers.errors import InvalidInput
-from scenarios.many.compare import compare
+from scenarios.many.compare import Comparison, Row, compare
 from scenarios.many.diff import diff
 from scenarios.problems import did_you_mean
 
 OF_METRICS = {
     "means": "a metric of each variant, with its interval (--metric)",
     "differences": "a metric of each variant less that of the first (--metric)",
+    "grid": "a metric over two things that vary, in panels over a third (--metric)",
 }
 
 
@@ -279,7 +280,14 @@ def _of_metric(asked: Asked, kind: str) -> Figure:
         raise InvalidInput(f"--metric: {asked.metric!r} was not measured; {did_you_mean(asked.metric, rows)}")
     for note in found.notes:
         asked.notice(note)
-    made = many.means(found, rows[asked.metric]) if kind == "means" else many.differences(found, rows[asked.metric])
+    made = _METRIC_MAKERS[kind](found, rows[asked.metric])
     if made is None:
-        raise InvalidInput(f"--kind {kind}: there is one variant, which differs from none")
+        made = "there is one variant, which differs from none"
+    if isinstance(made, str):
+        raise InvalidInput(f"--kind {kind}: {made}")
     return made
+
+
+_METRIC_MAKERS: dict[str, Callable[[Comparison, Row], Figure | str | None]] = {
+    "means": many.means, "differences": many.differences, "grid": many.grid,
+}  # fmt: skip
