@@ -100,6 +100,7 @@ class Figure(NamedTuple):
     shades: tuple[Shade, ...] = ()
     outside: tuple[float, float] | None = None  # what a line comes to before its first point and after its last
     width: float = 0.0  # of a bar
+    band: str = ""  # what those around lines are, for a legend
     drawn: Drawn | None = None
     events: Events | None = None  # of space and time: see `spacetime`
     grid: Grid | None = None

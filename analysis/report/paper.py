@@ -117,6 +117,8 @@ def _lines(canvas: Any, axes: Any, made: Figure) -> None:
             axes.fill_between(
                 xs, np.maximum(low, least), high, color=look["color"], alpha=0.2, linewidth=0, **step
             )
+    if made.band:
+        axes.fill_between([], [], color=ink["dim"], alpha=0.2, linewidth=0, label=made.band)
     _frame(axes, made)
     legend(canvas, axes, len(made.series))
 

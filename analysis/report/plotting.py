@@ -110,7 +110,7 @@ def plot(
     service : of this service only
     metric : of means and differences; of a map: messages or deliveries; of an overlay: traffic, tables or waste
     baseline : the label of the variant that others are compared with, or part of it
-    band : around several runs of a variant: student, bootstrap, range or none
+    band : around several runs of a variant: student, bootstrap, simultaneous, range or none
     each : a line for each run in place of a band
     trust : let runs name code from outside
     notice : told what was left out
@@ -153,8 +153,7 @@ def _form(target: str) -> str:
 
 
 def _said(made: Figure, band: str) -> str:
-    many_runs = any(line.runs > 1 for line in made.series) and made.kind in KINDS and BANDS[band]
-    return f"{made.said} Bands: {BANDS[band]}, over n runs." if many_runs else made.said
+    return f"{made.said} Bands: {BANDS[band].told}, over n runs." if made.band else made.said
 
 
 def table_of(made: Figure) -> str:
