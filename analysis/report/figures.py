@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from analysis.report.copies import copies
-from analysis.report.gather import LATENCY_BINS, STRETCHES, Array, Gathered
+from analysis.report.gather import LATENCY_BINS, Array, Gathered
 from analysis.report.places import Places, places
 from analysis.report.scores import watched
 from analysis.report.svg import Axis, Line, Shade
 from analysis.report.words import number, plain, share, time
 from analysis.spark.graph import Network
+from analysis.spark.stretches import STRETCHES
 from analysis.ways.told import CUT, DOWN, SLOW
 from protocols.gossip.attacked import Series
 from topology.overlay import broker_label

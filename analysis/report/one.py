@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from analysis.report.analyzed import analyzed
-from analysis.report.cases import CASES_MOST, EVENTS_MOST, cases
+from analysis.report.cases import EVENTS_MOST, cases
 from analysis.report.charts import charts
 from analysis.report.columns import TooLarge
 from analysis.report.content import content, window_us
@@ -24,6 +24,7 @@ from analysis.report.page import (
     options,
     page,
     paragraph,
+    squeezed,
     table,
     text_block,
 )  # fmt: skip
@@ -31,6 +32,7 @@ from analysis.report.places import Places, places
 from analysis.report.sampling import HOPS_MOST
 from analysis.report.summary import NOT_AUDITED, name_of, summary
 from analysis.report.typed import plot_of, whence
+from analysis.report.wanting import missed
 from analysis.report.words import plain, share, time
 from brokers.engine.runfolder import RunFolder
 from brokers.errors import RunDamaged
@@ -49,15 +51,17 @@ def report_of(run: RunFolder, hops_most: int = HOPS_MOST, *, trust: bool = False
     drawn = found.network.brokers > 0
     if drawn:
         where = places(run, found.network, trust=trust)
-        explained = cases(found)
+        wanted = missed(found)
+        explained, of = cases(found, wanted)
         try:
-            facts, columns = content(found, where, explained)
+            facts, columns = content(found, where, wanted)
         except TooLarge as error:
             raise RunDamaged.at(run.path, str(error)) from None
         facts |= {"plot": _plot(found, trust), "typed": [quote(plain(name)) for name in found.names]}
-        data = block("facts", facts) + text_block("columns", columns.packed())
+        data = block("facts", facts) + text_block("cases", squeezed(explained))
+        data += text_block("columns", columns.packed())
         sections.append(("overlay", "The overlay", _overlay(found, where, facts["plot"])))
-        sections.append(("why", "Why", _why(found, explained, facts["plot"])))
+        sections.append(("why", "Why", _why(found, explained, of, facts["plot"])))
     pictures = charts(found)
     if pictures:
         sections.append(("charts", "Charts", paragraph(whence([run.path]), "dim") + figures(pictures)))
@@ -83,7 +87,9 @@ def _summary(found: Gathered, told: dict[str, Any]) -> str:
     if told["expected"]:
         rows = [[each["text"], each["measured"], _HOLDS[each["holds"]]] for each in told["expected"]]
         parts.append(table("What the scenario expects", ("expectation", "measured", "verdict"), rows))
-    unusual = told["unusual"] or ["Nothing: no loss, no fault, no change that never settled, nobody overloaded."]
+    unusual = told["unusual"] or [
+        "Nothing: no loss, no fault, no change that never settled, nobody overloaded."
+    ]
     parts.append(f"<h3>What is unusual</h3>{listed(unusual)}")
     if told["services"]:
         heads = list(told["services"][0])
@@ -108,7 +114,11 @@ def _overlay(found: Gathered, where: Places, plot: str) -> str:
     network = found.network
     shows = [("traffic", "traffic and load")] if "on_links" in found.counts else []
     shows += [("tables", "table sizes")] if "entries" in found.counts else []
-    shows += [("waste", "waste: copies that came for nothing")] if found.kinds and "on_links" in found.counts else []
+    shows += (
+        [("waste", "waste: copies that came for nothing")]
+        if found.kinds and "on_links" in found.counts
+        else []
+    )
     shows = shows or [("traffic", "the overlay")]
     known = options([(name_of(network, at), "") for at in range(min(network.brokers, _NAMED_MOST))])
     what = (
@@ -156,7 +166,9 @@ def _explained_map(found: Gathered, where: Places) -> str:
         "sent it on.",
     ]  # fmt: skip
     if found.network.has_latent:
-        said.append("Links that arise at times are drawn while they carry something, others of them not at all.")
+        said.append(
+            "Links that arise at times are drawn while they carry something, others of them not at all."
+        )
     if not found.sample.whole:
         said.append(f"Messages under way and waste are of {share(found.sample.share)} of all messages.")
     return f"<details><summary>How to read it</summary>{listed(said)}</details>"
@@ -182,15 +194,20 @@ def _busiest(found: Gathered) -> str:
     ]  # fmt: skip
     first = table("The busiest brokers", ("broker", "events", "deliveries", "at work"), rows)
     second = table("The busiest links", ("from", "to", "messages", "lost", "delay"), over)
-    return f'<details><summary>The overlay as tables</summary><div class="two">{first}{second}</div></details>'
+    return (
+        f'<details><summary>The overlay as tables</summary><div class="two">{first}{second}</div></details>'
+    )
 
 
 # ---- why -------------------------------------------------------------------------------------------------
 
 
-def _why(found: Gathered, explained: list[dict[str, Any]], plot: str) -> str:
+def _why(found: Gathered, explained: list[dict[str, Any]], of: list[tuple[str, int, int]], plot: str) -> str:
     cases_told = [
-        (at, f"{each['service']} {each['message']} → client {each['client']}: {each['verdict']} ({each['about']})")
+        (
+            at,
+            f"{each['service']} {each['message']} → client {each['client']}: {each['verdict']} ({each['about']})",
+        )
         for at, each in enumerate(explained)
     ]
     parts = []
@@ -201,8 +218,10 @@ def _why(found: Gathered, explained: list[dict[str, Any]], plot: str) -> str:
             '<fieldset><legend class="dim">Explained</legend>'
             f'<label>Case <select id="case">{options(cases_told)}</select></label></fieldset><div id="explained"></div>'
         )
-        more = f"At most {CASES_MOST} cases are explained here: what the audit found, what was lost, the slowest."
-        parts.append(paragraph(f"{more} All others: brokerlab explain RUN MESSAGE --client N.", "dim"))
+        told = "; ".join(f"{name}: {shown:,} of {total:,}" for name, shown, total in of)
+        parts.append(
+            paragraph(f"{len(explained)} cases are explained here, of each sort some. {told}.", "dim")
+        )
     else:
         parts.append('<div hidden><select id="case"></select><div id="explained"></div></div>')
         if found.kinds is None:
@@ -212,7 +231,9 @@ def _why(found: Gathered, explained: list[dict[str, Any]], plot: str) -> str:
         else:
             why = "nothing was published"
         parts.append(
-            paragraph(f"No case is explained in this file: {why}. Ask: brokerlab explain RUN MESSAGE --client N.")
+            paragraph(
+                f"No case is explained in this file: {why}. Ask: brokerlab explain RUN MESSAGE --client N."
+            )
         )
     losses = _losses(found)
     hidden = "" if losses else " hidden"
@@ -287,7 +308,9 @@ def _command(canvas: str, plot: str, *kind: str) -> str:
 
 def _run(told: dict[str, Any], aggregates: list[tuple[str, list[str], list[list[str]]]]) -> str:
     parts = [dictionary("Scenario", told["scenario"])]
-    parts.append(dictionary("Network", [[name.replace("_", " "), value] for name, value in told["network"].items()]))
+    parts.append(
+        dictionary("Network", [[name.replace("_", " "), value] for name, value in told["network"].items()])
+    )
     if aggregates:
         parts.append("<h3>Aggregates by brokerlab analyze</h3>")
         parts += [table(name, heads, rows) for name, heads, rows in aggregates]

@@ -9,6 +9,7 @@ import base64
 import hashlib
 import json
 import re
+import zlib
 from collections.abc import Sequence
 from html import escape
 from importlib.resources import files
@@ -19,7 +20,7 @@ from analysis.report.svg import tag
 from analysis.report.words import plain
 from brokers.verdicts import VERDICTS
 
-SCRIPTS = ("columns.js", "model.js", "map.js", "diagram.js", "why.js", "start.js")
+SCRIPTS = ("columns.js", "model.js", "map.js", "diagram.js", "pair.js", "why.js", "start.js")
 STYLES = ("drawing.css", "page.css")
 COMMAND_MOST = 4_000
 _FOLDER = files("analysis.report") / "page"
@@ -78,6 +79,11 @@ def block(name: str, data: Any) -> str:
 def text_block(name: str, text: str) -> str:
     """Base64 for the scripts."""
     return f'<script type="text/plain" id="{name}">{text}</script>\n'
+
+
+def squeezed(data: Any) -> str:
+    """Plain data for the scripts, which they unpack: for what is long and alike."""
+    return base64.b64encode(zlib.compress(json.dumps(data, allow_nan=False).encode(), 9)).decode()
 
 
 # ---- parts of pages --------------------------------------------------------------------------------------

@@ -11,13 +11,14 @@ from typing import NamedTuple
 
 from analysis.report import many, overlays, spacetime, two
 from analysis.report.figures import KINDS, METRICS_OF_MAPS, Figure, map_of
-from analysis.report.gather import Gathered, gather, span_of
+from analysis.report.gather import Gathered, gather
 from analysis.report.joining import BANDS, STUDENT, Group, joined, variants
 from analysis.report.making import written
 from analysis.report.paper import FORMATS, STYLES, drawn
 from analysis.report.places import places
 from analysis.report.sampling import HOPS_MOST
 from analysis.report.views import View
+from analysis.spark.stretches import span_of
 from brokers.engine.runfolder import RunFolder, open_run
 from brokers.errors import InvalidInput
 from scenarios.many.compare import Comparison, Row, compare

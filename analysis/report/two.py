@@ -12,7 +12,7 @@ import numpy as np
 from analysis.report.cases import EVENTS_MOST
 from analysis.report.charts import Chart, chart
 from analysis.report.figures import KINDS, METRICS_OF_MAPS, Drawn, Figure, column_of, map_figure
-from analysis.report.gather import Array, Gathered, gather, span_of
+from analysis.report.gather import Array, Gathered, gather
 from analysis.report.joining import Group, joined
 from analysis.report.page import badge, dictionary, figures, listed, page, paragraph, table
 from analysis.report.places import Places, places
@@ -21,6 +21,7 @@ from analysis.report.typed import command, whence
 from analysis.report.words import plain, time
 from analysis.spark.explain import explain
 from analysis.spark.graph import Network
+from analysis.spark.stretches import span_of
 from brokers.engine.runfolder import RunFolder
 from brokers.errors import InvalidInput
 from brokers.naming import message_name

@@ -203,7 +203,8 @@ class Page {
 
 async function start() {
   const facts = JSON.parse($("facts").textContent);
-  const page = new Page(facts, await unpack(facts.columns, $("columns").textContent.trim()));
+  facts.cases = await inflated($("cases").textContent).json();
+  const page = new Page(facts, await unpack(facts.columns, $("columns").textContent));
   window.brokerlab = page; // for whoever opens the console, and for tests
   $("waiting").hidden = true;
   $("live").hidden = false;
