@@ -59,6 +59,7 @@ PAPERS: dict[str, Entry] = {
         "analysis.papers.routing:EXPERIMENTS",
         "routing among brokers: closed forms and printed numbers of advertisements, trees, merging, leases, crashes",
         {
+            "further": ["analysis.papers.routing_crashed:EXPERIMENTS"],
             "kind": "content",
             "tiny": "analysis.papers.tiny:routing",
             "tiny_network": "analysis.papers.tiny:routing_in_network",
