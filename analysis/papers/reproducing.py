@@ -21,11 +21,11 @@ from analysis.bench.machine import machine, versions
 from analysis.papers.claims import Claim, Judged, Source, judged
 from analysis.papers.experiment import Curve, Experiment, Outcome, Picture, Run, Told
 from analysis.papers.keeping import Kept
+from analysis.papers.registry import SEEDS
 from analysis.papers.writing import overview, write
 from brokers.errors import InvalidInput
 from scenarios.progress import Steps
 
-SEEDS = 3
 _WIDE = 120
 
 
@@ -37,6 +37,7 @@ class Asked:
     folder: Path
     seed: int = 1
     seeds: int = SEEDS
+    usual: int = SEEDS  # seeds that the command takes if it names none
     full: bool = False
     claim: str = ""  # this one alone, or all of an experiment; empty: all
     fresh: bool = False  # measure anew what was measured
@@ -46,7 +47,7 @@ class Asked:
         words = ["brokerlab", "reproduce", self.name]
         if self.seed != 1:
             words += ["--seed", str(self.seed)]
-        if self.seeds != SEEDS:
+        if self.seeds != self.usual:
             words += ["--seeds", str(self.seeds)]
         return shlex.join([*words, "--full"] if self.full else words)
 
@@ -58,7 +59,7 @@ def reproduce(prose: str, experiments: Sequence[Experiment], asked: Asked, as_js
         asked.folder.mkdir(parents=True, exist_ok=True)
     except OSError as problem:
         raise InvalidInput(f"cannot write to {asked.folder}: {problem.strerror}; choose another --out") from None
-    outcomes = list(_outcomes(chosen, asked))
+    outcomes = list(carried_out(chosen, asked))
     everything = [(found.experiment.name, each) for found in outcomes for each in found.claims]
     claims = [each for name, each in everything if asked.claim in ("", name, each.key)]
     if not claims:
@@ -105,7 +106,7 @@ def _chosen(experiments: Sequence[Experiment], asked: Asked) -> list[Experiment]
     return found
 
 
-def _outcomes(experiments: Sequence[Experiment], asked: Asked) -> Iterator[Outcome]:
+def carried_out(experiments: Sequence[Experiment], asked: Asked) -> Iterator[Outcome]:
     """One experiment after the other, with progress."""
     kept = Kept(asked.folder, asked.full)
     pieces = sum(len(_seeds(each, asked)) for each in experiments)

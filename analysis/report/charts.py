@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from os import PathLike
-from pathlib import Path
-from shlex import quote
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from analysis.report import svg
 from analysis.report.figures import INTERVALS, KINDS, MAP, REPORTED, STACKED, Figure, figure
 from analysis.report.gather import Gathered
 from analysis.report.maps import difference_map
-from scenarios.commands import shown
+from analysis.report.typed import command
 
 
 class Chart(NamedTuple):
@@ -59,9 +56,3 @@ def _drawn(made: Figure) -> str:
 def _interval(line: svg.Line) -> svg.Interval:
     ((_, mean),) = line.points
     return svg.Interval(line.name, mean, line.high[0][1] - mean if line.high else None)
-
-
-def command(paths: Sequence[str | PathLike[str]], kind: str, **more: str | None) -> str:
-    """What to type to have a figure alone; `more` are options with their values."""
-    told = [f"--{name} {quote(value)}" if value else f"--{name}" for name, value in more.items() if value is not None]
-    return " ".join(["brokerlab plot", *(quote(shown(Path(path))) for path in paths), f"--kind {kind}", *told])

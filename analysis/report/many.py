@@ -8,10 +8,11 @@ from os import PathLike
 from pathlib import Path
 from typing import NamedTuple
 
-from analysis.report.charts import Chart, chart, command
+from analysis.report.charts import Chart, chart
 from analysis.report.figures import INTERVALS, Figure
 from analysis.report.page import figures, listed, page, paragraph, table
 from analysis.report.svg import Axis, Line, grid
+from analysis.report.typed import command, named, whence
 from analysis.report.words import number, plain
 from scenarios.many.compare import Comparison, Row, Section, compare
 from scenarios.many.metrics import sort_of
@@ -26,10 +27,10 @@ def report_of(paths: Sequence[str | PathLike[str]], baseline: str | None = None)
     """The page of a sweep, or of several runs, as text."""
     found = compare(paths, baseline=baseline)
     name = plain(" ".join(Path(path).resolve().name for path in paths), 120)
-    sections = [("points", "What was run", _points(found))]
+    sections = [("points", "What was run", _points(found, paths))]
     for at, section in enumerate(found.sections):
         sections.append((f"section-{at}", plain(section.title), _section(found, section, paths)))
-    head = f"<h1>{escape(name)}</h1>{paragraph(_about(found))}"
+    head = f"<h1>{escape(name)}</h1>{paragraph(_about(found))}{paragraph(whence(paths), 'dim')}"
     return page(f"{name}: report of {len(found.labels)} variants", sections, head)
 
 
@@ -42,7 +43,7 @@ def _about(found: Comparison) -> str:
     )
 
 
-def _points(found: Comparison) -> str:
+def _points(found: Comparison, paths: Sequence[str | PathLike[str]]) -> str:
     rows = [
         [
             plain(label, 200),
@@ -51,10 +52,18 @@ def _points(found: Comparison) -> str:
         ]
         for label, seeds, runs in zip(found.labels, found.seeds, found.runs)
     ]
-    notes = listed([plain(each, 400) for each in found.notes]) if found.notes else ""
+    notes = listed([plain(_by_name(each, paths), 400) for each in found.notes]) if found.notes else ""
     return (
         table("Variants, the first of which the others are compared with", ("variant", "seeds", "runs"), rows) + notes
     )
+
+
+def _by_name(note: str, paths: Sequence[str | PathLike[str]]) -> str:
+    """A note in which runs are called as in commands, not by where they lie."""
+    for path, name in zip(paths, named(paths)):
+        for lies in (str(Path(path).resolve()), str(path)):
+            note = note.replace(lies, name) if Path(lies).is_absolute() else note
+    return note
 
 
 def _section(found: Comparison, section: Section, paths: Sequence[str | PathLike[str]]) -> str:

@@ -11,7 +11,9 @@ from scenarios.commands import parser
 def command(arguments: list[str]) -> int:
     from brokers.registry import load
 
-    papers = load("analysis.papers.registry:PAPERS")
+    papers, usual = load("analysis.papers.registry:PAPERS"), load("analysis.papers.registry:SEEDS")
+    seeds = {name: entry.facts.get("seeds", usual) for name, entry in papers.items()}
+    others = "".join(f"; {name}: {count}" for name, count in seeds.items() if count != usual)
     names = "\n".join(f"  {name:9} {papers[name].prose}" for name in papers)
     result = parser(
         "reproduce",
@@ -36,7 +38,8 @@ def command(arguments: list[str]) -> int:
     )
     result.add_argument(
         "--seeds", type=int, default=None, metavar="N",
-        help="how many, for the spread of what is measured (default: 3); experiments with seeds of their own say so",
+        help=f"how many, for the spread of what is measured (default: {usual}{others}); "
+        "experiments with seeds of their own say so",
     )
     result.add_argument(
         "--claim", default="", metavar="KEY",
@@ -65,8 +68,8 @@ def command(arguments: list[str]) -> int:
         each for target in (entry.target, *entry.facts.get("further", ())) for each in load(target)
     ]
     asked = asked_for(
-        options.name, options.out or Path("reproductions") / options.name, options.seed, full=options.full,
-        claim=options.claim, fresh=options.fresh, **({"seeds": options.seeds} if options.seeds else {}),
+        options.name, options.out or Path("reproductions") / options.name, options.seed,
+        options.seeds or seeds[options.name], seeds[options.name], options.full, options.claim, options.fresh,
     )  # fmt: skip
     reproduce(entry.prose, experiments, asked, options.json)
     return 0

@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from analysis.papers import claims as c
+from analysis.papers import reproducing
 from analysis.papers.claims import FAILS, HOLDS, REPORTED, UNSURE, Claim, Figure, Spread, judged
 from analysis.papers.experiment import Experiment, Picture, Run, Told, curves
 from analysis.papers.reproducing import Asked, reproduce
@@ -220,6 +221,27 @@ def test_the_page_over_all_passes_over_what_another_version_wrote(tmp_path, caps
     run(tmp_path, capsys)
     index = (tmp_path / "index.html").read_text()
     assert "toy/report.html" in index and "old/report.html" not in index
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "count", "shown"),
+    [
+        ("gossip", [], 5, ""),
+        ("gossip", ["--seeds", "3"], 3, " --seeds 3"),
+        ("htree", [], 3, ""),
+        ("htree", ["--seeds", "5"], 5, " --seeds 5"),
+    ],
+)
+def test_each_reproduction_has_its_number_of_seeds(name, given, count, shown, monkeypatch):
+    asked = []
+    monkeypatch.setattr(reproducing, "reproduce", lambda prose, experiments, wanted, as_json: asked.append(wanted))
+    assert main(["reproduce", name, *given]) == 0
+    assert (asked[0].seeds, asked[0].command) == (count, f"brokerlab reproduce {name}{shown}")
+
+
+def test_the_command_says_who_takes_another_number_of_seeds(capsys):
+    assert main(["reproduce", "--help"]) == 0
+    assert "(default: 3; gossip: 5)" in " ".join(capsys.readouterr().out.split())
 
 
 @pytest.mark.parametrize(

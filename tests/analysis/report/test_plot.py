@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import html
 import json
+import os
 import re
 import shlex
 import subprocess
@@ -18,7 +19,7 @@ import pytest
 
 from analysis.report import charts
 from analysis.report.figures import KINDS
-from analysis.report.plotting import Asked, figures, known, plot
+from analysis.report.plotting import VIEWS, Asked, figures, known, plot
 from brokers.contract import MESSAGE
 from scenarios.cli import main
 from scenarios.many.student import estimate
@@ -217,8 +218,9 @@ def agrees(svg, command):
     return paths_in(charts.chart(with_names_of(svg, made), "").svg) == paths_in(svg) != []
 
 
-def test_every_figure_of_a_run_has_its_command_which_is_true(quickstart, reported, tmp_path, capsys):
+def test_every_figure_of_a_run_has_its_command_which_is_true(quickstart, reported, tmp_path, capsys, monkeypatch):
     text = reported(quickstart).read_text("utf-8")
+    monkeypatch.chdir(quickstart.path.parent)
     found = with_commands(text)
     assert len(found) == text.count("<figure>") == len(COMMAND.findall(text)) >= 9
     for number, (svg, command) in enumerate(found):
@@ -230,12 +232,14 @@ def test_every_figure_of_a_run_has_its_command_which_is_true(quickstart, reporte
 
 
 def test_every_figure_of_two_runs_and_of_a_sweep_has_its_command_which_is_true(
-    made, reported, sweep, tmp_path, capsys
+    made, reported, sweep, tmp_path, capsys, monkeypatch
 ):
     a, b = made("news", "duration=2 s"), made("news", "duration=2 s", "services.news.protocol=flooding")
     assert main(["report", str(sweep), "--out", str(tmp_path / "sweep.html")]) == 0
-    for file in (reported(a, b), tmp_path / "sweep.html"):
+    both = Path(os.path.commonpath([a.path, b.path]))
+    for file, folder in ((reported(a, b), both), (tmp_path / "sweep.html", sweep.parent)):
         text = file.read_text("utf-8")
+        monkeypatch.chdir(folder)
         found = with_commands(text)
         assert len(found) == text.count("<figure>") >= 5
         for svg, command in found:
@@ -289,8 +293,9 @@ def test_every_kind_is_drawn_in_both_styles_and_all_of_a_run_at_once(made, tmp_p
     for style in ("paper", "screen"):
         assert main(["plot", str(run.path), "--kind", "all", "--style", style, "--data",
                      "-o", str(tmp_path / style / "{kind}.svg")]) == 0  # fmt: skip
-        assert {file.stem for file in (tmp_path / style).glob("*.svg")} == set(KINDS) - {"scores", "meshes"}
-        assert {file.stem for file in (tmp_path / style).glob("*.csv")} == set(KINDS) - {"scores", "meshes"}
+        for form in ("svg", "csv"):
+            files = {file.stem for file in (tmp_path / style).glob(f"*.{form}")}
+            assert files == {*KINDS, *VIEWS} - {"scores", "meshes"}
     capsys.readouterr()
 
 
@@ -343,7 +348,7 @@ def test_neither_help_nor_reports_load_matplotlib():
         (["RUN", "--kind", "latency", "--band", "thick"], "no band 'thick'"),
         (["RUN", "--kind", "latency", "--service", "mail", "-o", "x.csv"], "has no 'mail'; it has news"),
         (["RUN", "--kind", "lost", "-o", "x.csv"], "there is nothing to draw"),
-        (["RUN", "--kind", "latency", "--metric", "messages"], "--metric goes with means, differences and map"),
+        (["RUN", "--kind", "latency", "--metric", "messages"], "goes with means, differences, overlay and map"),
         (["RUN", "--kind", "map", "--part", "2"], "a map of two runs has parts 1 to 6 (got 2)"),
         (["RUN", "FEW", "--kind", "map", "--part", "2", "--metric", "deliveries"], "of time are of messages"),
         (["RUN", "--kind", "map", "--metric", "bytes"], "a map is of messages or deliveries"),

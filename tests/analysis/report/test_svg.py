@@ -83,9 +83,12 @@ def test_ticks_are_few_and_within(shift, wide):
 
 
 def test_no_series_is_an_empty_chart():
-    for svg in (
-        lines("t", Axis("x"), Axis("y"), []),
-        stacked("t", Axis("x"), Axis("y"), [0.0], 1.0, []),
-        intervals("t", "x", []),
+    """Its title and what it is about, and nothing in it that would be a value."""
+    for svg, frame, labels in (
+        (lines("t", Axis("x"), Axis("y"), []), {"grid", "axis"}, {"t", "x", "y"}),
+        (stacked("t", Axis("x"), Axis("y"), [0.0], 1.0, []), {"grid", "axis"}, {"t", "x", "y"}),
+        (intervals("t", "x", []), {"grid"}, {"t", "x"}),
     ):
-        ElementTree.fromstring(svg)
+        assert set(classes(svg, "path")) == frame
+        assert classes(svg, "circle") == classes(svg, "rect") == []
+        assert labels <= {each.text for each in ElementTree.fromstring(svg).iter(f"{SVG}text")}
