@@ -214,8 +214,6 @@ class Judged:
     claim: Claim  # that of the first seed, for its words
     seeds: tuple[int, ...]
     spreads: Mapping[str, Spread]
-    told: str | None = None  # a verdict that the experiment gives by itself, over seeds of its own
-    measured_as: str = ""  # with it, in words
 
     @property
     def key(self) -> str:
@@ -235,8 +233,6 @@ class Judged:
 
     @property
     def measured(self) -> str:
-        if self.measured_as:
-            return self.measured_as
         bounds = self.expected == "in brackets"
         told = ", ".join(
             (f"{label}: {each}" if label else str(each)) + (f" ({each.bound})" if bounds and each.bound else "")
@@ -246,16 +242,12 @@ class Judged:
 
     @property
     def verdict(self) -> str:
-        if self.told is not None:
-            return self.told
         found = {each.verdict() for each in self.spreads.values()}
         return next(each for each in (FAILS, UNSURE, HOLDS, REPORTED) if each in found)
 
     @property
     def reason(self) -> str:
         """Why the verdict is what it is."""
-        if self.told is not None:
-            return self.claim.note
         verdict = self.verdict
         parts = [self.claim.note] if self.claim.note else []
         concerned = {label: each for label, each in self.spreads.items() if each.verdict() == verdict}

@@ -11,15 +11,15 @@ import shlex
 import subprocess
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from shutil import get_terminal_size
 from typing import Any
 
 from analysis.bench.machine import machine, versions
-from analysis.papers.claims import Claim, Judged, Source, judged
-from analysis.papers.experiment import Curve, Experiment, Outcome, Picture, Run, Told
+from analysis.papers.claims import judged
+from analysis.papers.experiment import Experiment, Outcome, Picture, Run
 from analysis.papers.keeping import Kept
 from analysis.papers.registry import SEEDS
 from analysis.papers.writing import overview, write
@@ -41,6 +41,10 @@ class Asked:
     full: bool = False
     claim: str = ""  # this one alone, or all of an experiment; empty: all
     fresh: bool = False  # measure anew what was measured
+
+    @property
+    def every_seed(self) -> tuple[int, ...]:
+        return tuple(range(self.seed, self.seed + self.seeds))
 
     @property
     def command(self) -> str:
@@ -67,7 +71,7 @@ def reproduce(prose: str, experiments: Sequence[Experiment], asked: Asked, as_js
         raise InvalidInput(f"--claim {asked.claim}: there is no such claim; there are {keys}")
     about = {
         "name": asked.name, "prose": prose, "command": asked.command, "full": asked.full,
-        "seeds": list(range(asked.seed, asked.seed + asked.seeds)), "machine": machine(), "versions": versions(),
+        "seeds": list(asked.every_seed), "machine": machine(), "versions": versions(),
         "version": version("brokerlab"), "commit": commit(),
         "wall_s": round(sum(each.wall_s for each in outcomes), 1),
     }  # fmt: skip
@@ -109,12 +113,12 @@ def _chosen(experiments: Sequence[Experiment], asked: Asked) -> list[Experiment]
 def carried_out(experiments: Sequence[Experiment], asked: Asked) -> Iterator[Outcome]:
     """One experiment after the other, with progress."""
     kept = Kept(asked.folder, asked.full)
-    pieces = sum(len(_seeds(each, asked)) for each in experiments)
+    seeds = asked.every_seed
+    pieces = len(experiments) * len(seeds)
     done = 0
     with Steps("measurements") as steps:
         for place, experiment in enumerate(experiments, 1):
             ahead = f"{place} of {len(experiments)}, {experiment.name}"
-            seeds = _seeds(experiment, asked)
             measured = []
             for seed in seeds:
                 found = None if asked.fresh else kept.read(experiment.name, seed)
@@ -130,10 +134,6 @@ def carried_out(experiments: Sequence[Experiment], asked: Asked) -> Iterator[Out
             yield _outcome(experiment, seeds, measured)
 
 
-def _seeds(experiment: Experiment, asked: Asked) -> tuple[int, ...]:
-    return (asked.seed,) if experiment.told else tuple(range(asked.seed, asked.seed + asked.seeds))
-
-
 def _teller(steps: Steps, where: str) -> Any:
     def say(text: str) -> None:
         steps.say(f"{steps.clock() - steps.started:6.1f} s  {where}: {text}")
@@ -144,43 +144,20 @@ def _teller(steps: Steps, where: str) -> Any:
 def _measured(experiment: Experiment, run: Run) -> dict[str, Any]:
     """What is kept of a measurement: plain data."""
     began = time.monotonic()
-    if experiment.told is None:
-        assert experiment.measure is not None
-        run.say("measuring")
-        return {"tables": experiment.measure(run), "wall_s": time.monotonic() - began}
-    told = Told(run)
-    experiment.told(told)
-    return {
-        "tables": told.tables, "titles": told.titles, "texts": told.texts,
-        "pictures": [asdict(each) | {"curves": [each._asdict() for each in each.curves]} for each in told.pictures],
-        "claims": [[asdict(each.claim), each.measured, each.verdict] for each in told.claims],
-        "wall_s": time.monotonic() - began,
-    }  # fmt: skip
+    run.say("measuring")
+    return {"tables": experiment.measure(run), "wall_s": time.monotonic() - began}
 
 
 def _outcome(experiment: Experiment, seeds: tuple[int, ...], measured: Sequence[dict[str, Any]]) -> Outcome:
     """What was measured, as a whole."""
     wall_s = sum(each["wall_s"] for each in measured)
-    if experiment.told is not None:
-        return _told(experiment, seeds, measured[0], wall_s)
     by_seed = [each["tables"] for each in measured]
     claims = [list(experiment.judge(tables)) for tables in by_seed]
     pictures = [list(experiment.draw(tables)) for tables in by_seed]
     return Outcome(
-        experiment, seeds, by_seed, dict(experiment.titles), [_mean_of(each) for each in zip(*pictures, strict=True)],
-        [judged(experiment.name, seeds, each) for each in zip(*claims, strict=True)],
-        [experiment.text] if experiment.text else [], wall_s,
+        experiment, seeds, by_seed, [_mean_of(each) for each in zip(*pictures, strict=True)],
+        [judged(experiment.name, seeds, each) for each in zip(*claims, strict=True)], wall_s,
     )  # fmt: skip
-
-
-def _told(experiment: Experiment, seeds: tuple[int, ...], found: dict[str, Any], wall_s: float) -> Outcome:
-    """What an experiment with seeds of its own said."""
-    claims = []
-    for claim, measured, verdict in found["claims"]:
-        said = Claim(**{**claim, "source": Source(*claim["source"]), "figures": {}})
-        claims.append(Judged(experiment.name, said, seeds, {}, verdict, measured))
-    pictures = [Picture(**{**each, "curves": [Curve(**one) for one in each["curves"]]}) for each in found["pictures"]]
-    return Outcome(experiment, seeds, [found["tables"]], found["titles"], pictures, claims, found["texts"], wall_s)
 
 
 def _mean_of(pictures: Sequence[Picture]) -> Picture:

@@ -61,7 +61,7 @@ def write(folder: Path, about: Mapping[str, Any], outcomes: Sequence[Outcome]) -
     document = {"format": FORMAT, **about, "claims": [each.as_data() for each in claims]}
     _text(folder / "claims.json", json.dumps(document, indent=2) + "\n")
     for outcome in outcomes:
-        for name in outcome.titles:
+        for name in outcome.experiment.titles:
             rows = [
                 {"seed": seed, **row} for seed, tables in zip(outcome.seeds, outcome.by_seed) for row in tables[name]
             ]
@@ -85,9 +85,10 @@ def _markdown(about: Mapping[str, Any], outcomes: Sequence[Outcome], claims: Seq
     table = markdown([dict(zip(_HEADS, _cells(each))) for each in claims])
     parts.append(f"## Claims\n\n{counted(each.verdict for each in claims)}\n\n{table}")
     for outcome in outcomes:
-        parts.append(f"## {outcome.experiment.title}")
-        parts += outcome.texts
-        parts += [f"### {title}\n\n{markdown(averaged(outcome, name))}" for name, title in outcome.titles.items()]
+        experiment = outcome.experiment
+        parts.append(f"## {experiment.title}")
+        parts += [experiment.text] if experiment.text else []
+        parts += [f"### {title}\n\n{markdown(averaged(outcome, name))}" for name, title in experiment.titles.items()]
         parts += [f"![{each.title}]({each.name}.svg)" for each in outcome.pictures]
     return "\n\n".join(parts) + "\n"
 
@@ -155,9 +156,9 @@ def _page(about: Mapping[str, Any], outcomes: Sequence[Outcome], claims: Sequenc
     facts = page.dictionary("How it was measured", [(name, value.strip("`")) for name, value in _facts(about)])
     sections = [("claims", "Claims", told + "".join(_claims(about, each) for each in outcomes if each.claims))]
     for outcome in outcomes:
-        inside = "".join(map(page.paragraph, outcome.texts))
+        inside = page.paragraph(outcome.experiment.text) if outcome.experiment.text else ""
         inside += page.figures([_chart(each) for each in outcome.pictures])
-        inside += "".join(_table(title, averaged(outcome, name)) for name, title in outcome.titles.items())
+        inside += "".join(_table(title, averaged(outcome, name)) for name, title in outcome.experiment.titles.items())
         sections.append((outcome.experiment.name, outcome.experiment.title, inside))
     sections.append(("measured", "How", facts + page.listed([f"{sort}: {words}" for sort, words in SORTS.items()])))
     title = f"{about['name']}: {about['prose']}"

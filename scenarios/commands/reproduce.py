@@ -38,8 +38,7 @@ def command(arguments: list[str]) -> int:
     )
     result.add_argument(
         "--seeds", type=int, default=None, metavar="N",
-        help=f"how many, for the spread of what is measured (default: {usual}{others}); "
-        "experiments with seeds of their own say so",
+        help=f"how many, for the spread of what is measured (default: {usual}{others})",
     )
     result.add_argument(
         "--claim", default="", metavar="KEY",
