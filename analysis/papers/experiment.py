@@ -85,3 +85,4 @@ class Outcome:
     pictures: Sequence[Picture]
     claims: Sequence[Judged]
     wall_s: float
+    at_once: int  # of how many measurements each was one, at most

@@ -88,3 +88,8 @@ PAPERS: dict[str, Entry] = {
         },
     ),
 }
+
+
+def folder_of(name: str, full: bool) -> str:
+    """Where a reproduction lies, of a scale, if nobody says otherwise."""
+    return f"{name}-full" if full else name
