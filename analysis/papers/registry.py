@@ -66,6 +66,7 @@ PAPERS: dict[str, Entry] = {
         "analysis.papers.routing:EXPERIMENTS",
         "routing among brokers: closed forms and printed numbers of advertisements, trees, merging, leases, crashes",
         {
+            "further": ["analysis.papers.routing_crashed:EXPERIMENTS"],
             "kind": "content",
             "tiny": "analysis.papers.tiny:routing",
             "tiny_network": "analysis.papers.tiny:routing_in_network",
@@ -87,3 +88,8 @@ PAPERS: dict[str, Entry] = {
         },
     ),
 }
+
+
+def folder_of(name: str, full: bool) -> str:
+    """Where a reproduction lies, of a scale, if nobody says otherwise."""
+    return f"{name}-full" if full else name
