@@ -12,6 +12,7 @@ import pytest
 from brokers.contract import MESSAGE
 from brokers.engine.simulate import MemoryTraces, simulate, tables_of
 from protocols.gossip import attacked
+from protocols.gossip.options import Options
 from protocols.gossip.talking import GRAFT, IHAVE, IWANT, JOINED, PRUNE
 from protocols.topics.kind import PUBLISH
 from scenarios.loader import load, loads
