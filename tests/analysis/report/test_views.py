@@ -232,7 +232,7 @@ def test_views_are_drawn_in_both_styles_with_the_same_bytes_each_time(faulty, tm
         (["--kind", "overlay", "--from", "1 s"], "--from goes with space-time (got --kind overlay)"),
         (["--kind", "latency", "--message", "0#1"], "--message goes with overlay and space-time (got --kind latency)"),
         (["--kind", "overlay", "--service", "mail"], "the run has no service 'mail'; it has news"),
-        (["--kind", "space-time", "--metric", "waste"], "--metric goes with means, differences, overlay and map"),
+        (["--kind", "space-time", "--metric", "waste"], "--metric goes with means, differences, grid, overlay and map"),
         (["--kind", "space-time", "--from", "1 s", "--to", "1 s"], "--to: later than --from"),
         (["--kind", "space-time", "--from", "1 s", "--to", "1.000001 s"], "there is nothing to draw"),
         (["--kind", "space-time", "--message", "0#1", "--to", "1 s"], "leave out --from and --to"),
