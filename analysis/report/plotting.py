@@ -194,7 +194,7 @@ def figures(asked: Asked, kinds: Sequence[str], lenient: bool = False) -> Iterat
             asked.notice(f"left out {kind}: {error}")
         else:
             there.append(kind)
-    tables = {table for kind in there for table in (*_tables_of(kind, asked), "losses", "faults")}
+    tables = {table for kind in there for table in (*_tables_of(kind, asked), *overlays.drawn_if_there(asked.view))}
     span = max(map(span_of, flat)) if len(flat) > 1 else None
     gathered = [
         Group(label, [gather(run, HOPS_MOST, trust=asked.trust, tables=tables, span_ns=span) for run in members])
