@@ -29,6 +29,10 @@ BEHAVIOURS: dict[str, Entry] = {  # of brokers that do something else than their
     "covert-flash": Entry(
         "protocols.gossip.attacks:CovertFlash", "gossipsub: behaves until a moment, then grafts everybody and is silent"
     ),
+    "sybil": Entry(
+        "protocols.gossip.sybils:Sybil",
+        "gossipsub: grafts whoever joins a topic, again after each prune, and passes nothing on",
+    ),
 }
 
 METRICS: dict[str, Entry] = {

@@ -109,6 +109,13 @@ def copies(found: Gathered) -> Copies:
     return Copies(service, place, broker, link, time, wasted)
 
 
+def wasted_by_place(found: Gathered, wasted: Waste) -> tuple[Array, Array]:
+    """Copies that came for nothing, by service, link and stretch of time; and by the broker that got them."""
+    at_brokers = np.zeros((found.services, found.network.brokers, found.stretches), np.int64)
+    np.add.at(at_brokers.transpose(1, 0, 2), found.network.target, wasted.for_nothing.transpose(1, 0, 2))
+    return wasted.for_nothing, at_brokers
+
+
 def index(ids: Array, wanted: Array) -> Array:
     """Where each stands among sorted ids; −1 where it does not."""
     if not ids.size:

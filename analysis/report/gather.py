@@ -37,13 +37,13 @@ _ROWS_MOST = 200_000  # of losses, faults, changes
 _SORTS_OF_FAULTS = 4
 _TIME_MOST = 1 << 60  # ns
 WANTED = {
-    "hops": ("broker", "time_ns", "kind", "link", "service", "type", "body", "cause", "finish_ns"),
+    "hops": ("broker", "time_ns", "kind", "link", "service", "type", "body", "word", "cause", "finish_ns"),
     "publications": ("publication", "time_ns", "service", "broker", "client"),
     "deliveries": ("service", "publication", "broker", "client", "published_ns", "time_ns"),
     "losses": ("link", "time_ns", "service", "type", "body", "cause", "reason", "client"),
     "changes": (
-        "change", "service", "operation", "broker", "client", "issued_ns", "settled_ns", "revoked_ns", "gone_ns",
-        "lost",
+        "change", "service", "operation", "interest", "broker", "client", "issued_ns", "settled_ns", "revoked_ns",
+        "gone_ns", "lost",
     ),
     "samples": ("time_ns", "broker", "backlog_ns", "queued", "service", "entries"),
     "faults": ("what", "broker", "link", "begin_ns", "end_ns"),
@@ -223,7 +223,7 @@ def _hops_of_analyze(found: Gathered) -> bool:
         },
         "drawn": {
             "broker": brokers, "time_ns": (-_TIME_MOST, _TIME_MOST), "kind": (0, 3), "link": (-1, links[1]),
-            "service": service, "type": any_word, "body": any_word, "cause": any_word,
+            "service": service, "type": any_word, "body": any_word, "word": any_word, "cause": any_word,
             "finish_ns": (-_TIME_MOST, _TIME_MOST),
         },
     }  # fmt: skip

@@ -51,7 +51,7 @@ COLUMNS = {
     "publications": ("service", "client", "broker", "time_ns"),
     "sent": ("publication", "service", "broker", "time_ns", "size_bytes"),
     "deliveries": ("service", "publication", "broker", "client", "published_ns", "time_ns"),
-    "hops": ("broker", "time_ns", "kind", "link", "service", "type", "body", "cause", "finish_ns"),
+    "hops": ("broker", "time_ns", "kind", "link", "service", "type", "body", "word", "cause", "finish_ns"),
     "samples": ("time_ns", "broker", "backlog_ns", "queued", "service", "entries"),
     "losses": ("link", "service", "type", "body"),
 }
