@@ -9,7 +9,7 @@ other from one broker, or each from another; and five times one from every broke
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any
@@ -33,14 +33,15 @@ from topology.links import Latent, Links
 from topology.overlay import Overlay
 
 MS, SECOND = 1_000_000, 1_000_000_000
+_APART = 10 * SECOND  # publications over fixed links
 _DELAY = {"kind": "uniform", "low": 10 * MS, "high": 50 * MS}
 _KIND = Content(Content.Params().model_dump())
 _EVERYTHING = [0, 0.0, 1.0]
-# Who publishes, how many rounds; the last hop and the redundancy that the published tests allow.
-_FIRST_ROUNDS, _ROUNDS = 10, 20  # seconds before the crash and after it
-_MENDED_MOST = 10  # "few" rounds
+_FIRST_ROUNDS, ROUNDS = 10, 20  # seconds before the crash and after it
+MENDED_MOST = 10  # "few" rounds
 _MANY = 10_000
-_BOUNDS = {"one source": (30, 15, 0.2), "another source each time": (30, 18, 1.0), "all at once": (5, 30, 3.0)}
+# Who publishes, how many rounds; the last hop and the redundancy that the published tests allow.
+BOUNDS = {"one source": (30, 15, 0.2), "another source each time": (30, 18, 1.0), "all at once": (5, 30, 3.0)}
 
 
 @dataclass(frozen=True)
@@ -79,7 +80,7 @@ def exact(sizes: Sizes) -> Iterator[Row]:
     for seed in sizes.seeds:
         links = Links.model_validate({"delay": _DELAY})
         overlay = build("erdos-renyi", {"nodes": n, "probability": 12 / n}, links, seed)
-        first, second = firsts(overlay, seed)
+        first, second = spreading_of(overlay, [seed % n] * 2)
         surplus = overlay.links - (n - 1)
         counted.append((first[PUBLISH], first[PRUNE], second[PUBLISH], second[IHAVE], second[GRAFT] + second[PRUNE]))
         forms.append((2 * overlay.links - (n - 1), 2 * surplus, n - 1, 2 * surplus, 0))
@@ -93,16 +94,15 @@ def exact(sizes: Sizes) -> Iterator[Row]:
         yield {**found, "target": "the closed form, seed by seed", "holds": ours == theirs}
 
 
-def firsts(overlay: Overlay, seed: int) -> list[dict[int, int]]:
-    """By type, the messages of two publications of one broker."""
+def spreading_of(overlay: Overlay, sources: Sequence[int]) -> list[dict[int, int]]:
+    """By type, the messages of each of some publications, of which one comes ten seconds after the other."""
     net = Joined(overlay, range(overlay.brokers), service_of("plumtree"))
-    source = seed % overlay.brokers
-    for at in (10, 20):
-        net.send(source, "publish", [0.5, 0, 0, 0], at_ns=at * SECOND)
+    for at, source in enumerate(sources, 1):
+        net.send(source, "publish", [0.5, 0, 0, 0], at_ns=at * _APART)
     hops = _traced(net.model())["hops"]
     found = []
-    for at in (10, 20):
-        mine = (hops["link"] >= 0) & (hops["kind"] == MESSAGE) & (hops["time_ns"] // (10 * SECOND) == at // 10)
+    for at in range(1, len(sources) + 1):
+        mine = (hops["link"] >= 0) & (hops["kind"] == MESSAGE) & (hops["time_ns"] // _APART == at)
         found.append({type_: int((hops["type"][mine] == type_).sum()) for type_ in (PUBLISH, IHAVE, PRUNE, GRAFT)})
     return found
 
@@ -112,18 +112,19 @@ def firsts(overlay: Overlay, seed: int) -> list[dict[int, int]]:
 
 def bounded(sizes: Sizes, brokers: int) -> Iterator[Row]:
     """Last hop, redundancy and what was missed, for each way of publishing."""
-    for how, (rounds, last, redundant) in _BOUNDS.items():
+    for how, (_, last, redundant) in BOUNDS.items():
         if how == "all at once" and brokers > sizes.together:
             continue
-        found = [_spread(brokers, how, rounds, seed) for seed in sizes.seeds]
+        found = [spread(brokers, how, seed) for seed in sizes.seeds]
         told = f"plumtree over HyParView, {brokers:,} brokers, {how}"
         yield row(f"{told}: last hop", max(each[0] for each in found), "links", most=last)
         yield row(f"{told}: redundancy", max(each[1] for each in found), "copies", most=redundant)
         yield row(f"{told}: missed", sum(each[2] for each in found), "deliveries", most=0)
 
 
-def _spread(brokers: int, how: str, rounds: int, seed: int) -> tuple[float, float, int]:
+def spread(brokers: int, how: str, seed: int) -> tuple[float, float, int]:
     """Last hop, redundancy, and what did not arrive."""
+    rounds = BOUNDS[how][0]
     begin = _joined_after(brokers)
     random = Random(seed)
     sources = [
@@ -166,10 +167,10 @@ def left_over(sizes: Sizes) -> Iterator[Row]:
                 found = [crashed(brokers, share, protocol, seed) for seed in seeds]
                 told = f"{protocol}, {brokers:,} brokers, {share:.0%} crashed"
                 last = min(min(each.shares[-5:]) for each in found)
-                late = f"share that gets each publication from {_ROUNDS - 5} rounds later on"
+                late = f"share that gets each publication from {ROUNDS - 5} rounds later on"
                 yield row(f"{told}: {late}", last, "share", least=1.0)
                 mended = max(each.mended for each in found)
-                yield row(f"{told}: rounds until all get everything", mended, "rounds", most=_MENDED_MOST)
+                yield row(f"{told}: rounds until all get everything", mended, "rounds", most=MENDED_MOST)
                 parts, onesided = max(each.parts for each in found), sum(each.onesided for each in found)
                 yield row(f"{told}: parts that views fall into", parts, "parts", most=1)
                 yield row(f"{told}: neighbours of one side", onesided, "neighbours", most=0)
@@ -197,7 +198,7 @@ def crashed(brokers: int, share: float, protocol: str, seed: int) -> Left:
     net = _network(brokers, seed, options, protocol)
     gone = set(random.sample(range(brokers), round(brokers * share)))
     rest, at = sorted(set(range(brokers)) - gone), brokers * MS + _FIRST_ROUNDS * SECOND
-    for number in range(_ROUNDS):
+    for number in range(ROUNDS):
         net.send(random.choice(rest), "publish", [0.5, 0, 0, 0], at_ns=at + MS + number * SECOND)
     faults = Schedule(tuple(Crash(broker, at) for broker in sorted(gone)), 100 * MS)
     model, neighbours = replace(net.model(), faults=faults), dict[int, set[int]]()

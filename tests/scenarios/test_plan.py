@@ -18,6 +18,7 @@ from scenarios.running import run
 # Where the whole takes long, part of it that shows the same.
 SHORTER = {
     "churn": ["duration=12 s"],
+    **{name: ["duration=40 s"] for name in shipped() if name.startswith("hardening")},
     "nearest": ["duration=4 s"],
     "real-network": ["duration=5 s"],
     "ten-thousand": ["topology.nodes=1000", "clients.subscribers.count=5000"],
