@@ -160,6 +160,7 @@ STATES = [
 ]  # fmt: skip
 
 
+@pytest.mark.xdist_group("browser")
 @pytest.mark.parametrize("scenario", ["quickstart", "partition-heals"])
 def test_what_scripts_draw_has_its_command_beside_it_which_is_true(
     made, reported, opened, tmp_path, capsys, monkeypatch, scenario
