@@ -186,20 +186,23 @@ _DRAWERS = {
 def _frame(axes: Any, made: Figure) -> None:
     axes.set_xlabel(made.across.label)
     axes.set_ylabel(made.up.label)
-    _scaled(axes.set_xscale, axes.set_xlim, axes.get_xlim, axes.xaxis, made.across)
-    _scaled(axes.set_yscale, axes.set_ylim, axes.get_ylim, axes.yaxis, made.up)
+    drawn = axes.dataLim
+    _scaled(axes.set_xscale, axes.set_xlim, axes.get_xlim, axes.xaxis, made.across, drawn.xmin)
+    _scaled(axes.set_yscale, axes.set_ylim, axes.get_ylim, axes.yaxis, made.up, drawn.ymin)
     axes.grid(True)
     axes.set_axisbelow(True)
     for each in made.shades:
         axes.axvspan(each.begin, each.end, color=palette()["bad"], alpha=0.13, linewidth=0)
 
 
-def _scaled(scale: Any, limits: Any, now: Any, ticks: Any, axis: Axis) -> None:
+def _scaled(scale: Any, limits: Any, now: Any, ticks: Any, axis: Axis, least: float) -> None:
+    """An axis begins at 0, or below the least that is drawn."""
     if axis.log:
         scale("log")
         ticks.set_minor_formatter(lambda value, _: "")
     else:
-        low = 0.0 if axis.least is None else axis.least
+        below = now()[0] if least < 0 else 0.0
+        low = below if axis.least is None else axis.least
         high = now()[1] if axis.most is None else axis.most
         limits(low, high if high > low else low + 1.0)
     ticks.set_major_formatter(lambda value, _: axis.text(value))

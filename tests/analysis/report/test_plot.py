@@ -343,6 +343,19 @@ def test_names_are_text_whatever_stands_in_them(tmp_path):
         assert f"<!-- {name} -->" in text
 
 
+@MATPLOTLIB
+@pytest.mark.parametrize(("lowest", "begins"), [(-12.5, -12.0), (0.5, 0.0)])
+def test_an_axis_goes_down_to_what_is_below_zero_and_no_farther(lowest, begins):
+    from analysis.report.figures import Figure
+    from analysis.report.paper import STYLES, drawn
+    from analysis.report.svg import Axis, Line
+
+    band = [Line("score", [(0, 1), (1, 2)], [(0, lowest), (1, 1)], [(0, 2), (1, 3)])]
+    text = drawn(Figure("scores", "", Axis("s"), Axis("score"), band, ""), STYLES["screen"], "svg").decode()
+    upright = text[text.index('id="ytick_1"') :]
+    assert min(float(label) for label in re.findall(r"<!-- (-?[\d.]+) -->", upright)) == begins
+
+
 def test_without_matplotlib_there_is_the_data_and_a_sentence(made, tmp_path, monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     run = made("news", "duration=2 s")
