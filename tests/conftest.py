@@ -23,6 +23,7 @@ settings.load_profile("any machine")
 GROUPS = {
     "tests/analysis/report/test_page.py": "browser",
     "tests/analysis/report/test_pairs.py": "browser",
+    "tests/analysis/report/test_shown.py": "browser",
     "tests/analysis/test_spark_adverts.py": "spark",
     "tests/analysis/test_spark_aggregates.py": "spark",
     "tests/analysis/test_spark_audit.py": "spark",

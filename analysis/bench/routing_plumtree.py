@@ -10,13 +10,14 @@ other from one broker, or each from another; and five times one from every broke
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any
 
 import numpy as np
 
-from analysis.bench.rows import Row, row
+from analysis.bench import routing_gossip
+from analysis.bench.rows import REPEATS, Row, medians, row
 from brokers.contract import MESSAGE
 from brokers.engine.model import Model
 from brokers.engine.simulate import MemoryTraces, simulate, tables_of
@@ -54,6 +55,9 @@ class Sizes:
     crashing: tuple[int, ...] = (200,)  # of `_MANY` brokers the first seed only
     crashed: tuple[float, ...] = (0.8, 0.9)
     grown: int = 200  # brokers of the tree whose speed is measured
+    repeats: int = REPEATS
+    both_forms: routing_gossip.Sizes = field(default=routing_gossip.Sizes(brokers=300, dials=4, publications=20))
+    compiled: routing_gossip.Sizes = field(default=routing_gossip.Sizes(brokers=_MANY, dials=4, publications=300))
 
 
 def rows(sizes: Sizes) -> Iterator[Row]:
@@ -63,6 +67,7 @@ def rows(sizes: Sizes) -> Iterator[Row]:
         yield from bounded(sizes, brokers)
     yield from left_over(sizes)
     yield speed(sizes)
+    yield from forms(sizes)
 
 
 # ---- exact counts over fixed links -------------------------------------------------------------------
@@ -235,6 +240,25 @@ def speed(sizes: Sizes) -> Row:
     run = simulate(net.model()).metrics["run"]
     value = float(run["events_per_s"] * run["loop_wall_s"] / run["cpu_s"])
     return row(f"plumtree over HyParView, {sizes.grown} brokers", value, "events/CPU s")
+
+
+def forms(sizes: Sizes) -> Iterator[Row]:
+    """Over fixed links: the compiled form beside the author's, and by itself over more brokers."""
+    few, many = (fixed(each) for each in (sizes.both_forms, sizes.compiled))
+    author = replace(few, services=[replace(few.services[0], view="message")])
+    quick, slow = medians([routing_gossip.speed(each) for each in (few, author)], sizes.repeats)
+    over = f"{sizes.both_forms.brokers:,} brokers with {2 * sizes.both_forms.dials} neighbours"
+    yield row(f"plumtree, compiled beside the author's form, {over}", quick, "hops/CPU s", baseline=slow)
+    told = f"{sizes.compiled.brokers:,} brokers with {2 * sizes.compiled.dials} neighbours"
+    name = f"plumtree, compiled, {told}, {sizes.compiled.publications:,} publications"
+    yield row(name, routing_gossip.speed(many)(), "hops/CPU s")
+
+
+def fixed(sizes: routing_gossip.Sizes) -> Model:
+    """The network of `gossipsub`'s row, for `plumtree`: ten publications a second, each of another broker."""
+    built = routing_gossip.model(sizes)
+    service = service_of("plumtree", kind="topics", sources=built.services[0].sources)
+    return replace(built, services=[service])
 
 
 def _traced(model: Model) -> Any:

@@ -10,6 +10,7 @@ reproduce NAME --claim beyond` measured before counts. In the page the claims of
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -71,7 +72,12 @@ def section(asked: Asked, outcome: Outcome) -> str:
         f"- Versions: {', '.join(versions())}",
         f"- {counted(each.verdict for each in outcome.claims)}",
     ]
-    return "\n".join([*facts, "", markdown(rows)])
+    return "\n".join([*facts, "", narrow(markdown(rows))])
+
+
+def narrow(table: str) -> str:
+    """A table without the room that aligns its columns, since cells are long here."""
+    return re.sub(r"-{3,}", "---", re.sub(r" {2,}", " ", table))
 
 
 if __name__ == "__main__":

@@ -34,11 +34,15 @@ from scenarios.loader import load
 from scenarios.plan import resolve
 
 SCENARIO = "gossip-attacked"
-# The size of the test, but for one publication in a hundred.
+# Two brokers in five of those of the test, with as many links and neighbours that are sybils, for as long; and one
+# publication in a hundred.
+_HONEST, _SYBILS, _PRESS = 400, 100, 100
 _FULL = (
-    "duration=180 s", "topology={kind: attached, nodes: 1000, dials: 10, further: 250, links: 100}",
-    "clients.everybody.count=1250",
-    f"clients.press={{count: 100, placement: {{kind: explicit, brokers: {list(range(0, 1000, 10))}}}}}",
+    "duration=180 s",
+    f"topology={{kind: attached, nodes: {_HONEST}, dials: 10, further: {_SYBILS}, links: 100}}",
+    f"clients.everybody.count={_HONEST + _SYBILS}",
+    f"clients.press={{count: {_PRESS}, placement: {{kind: explicit, brokers: "
+    f"{list(range(0, _HONEST, _HONEST // _PRESS))}}}}}",
 )  # fmt: skip
 _FULL_EACH = ("options.watch_ticks=10", "workload.topic-publish.total_rate=1.2/s")
 _FULL_SCORED = ("options.scoring.topic.rate_activation=60 s",)
@@ -175,14 +179,14 @@ def _of_series(row: Cells, column: str) -> float:
 
 EXPERIMENTS = [
     Experiment(
-        "attacked", "Sybils in the settings of a published test", attacks, judge_attacks,
-        titles={"attacks": "Honest brokers and sybils, by attack"},
-        text="One broker in 25, one publication in 30; `--full` has 1,000 brokers and 250 sybils of degree 100 for "
-        "three minutes, and one publication in a hundred.",
-    ),
-    Experiment(
         "queues", "The test network of 95 nodes, with send queues", queues, judge_queues,
         titles={"queues": "95 brokers, 200 publications of 1,000 bytes per second, 1 Gbit/s, 32 places per link"},
         text="A second of what was published for three minutes; `--full` has eighteen.",
+    ),
+    Experiment(
+        "attacked", "Sybils in the settings of a published test", attacks, judge_attacks,
+        titles={"attacks": "Honest brokers and sybils, by attack"},
+        text=f"One broker in 25, one publication in 30; `--full` has {_HONEST} brokers and {_SYBILS} sybils of degree "
+        "100, where the test has 1,000 and 250, for three minutes as there, and one publication in a hundred.",
     ),
 ]  # fmt: skip

@@ -79,8 +79,8 @@ PAPERS: dict[str, Entry] = {
             "seeds": 5,
             "further": [
                 "analysis.papers.gossip_printed:EXPERIMENTS",
-                "analysis.papers.gossip_attacked:EXPERIMENTS",
                 "analysis.papers.gossip_plumtree:EXPERIMENTS",
+                "analysis.papers.gossip_attacked:EXPERIMENTS",
             ],
             "kind": "content",
             "tiny": "analysis.papers.gossip_plumtree:tiny",

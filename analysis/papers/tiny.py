@@ -83,7 +83,7 @@ def part_in_network() -> None:
 
 def agile() -> None:
     """Every approach under every policy on a few profiles."""
-    from analysis.papers import agile_beyond
+    from analysis.papers import agile_beyond, agile_gbu
     from analysis.papers.agile_readings import Reading, counted
     from analysis.papers.agile_runs import APPROACHES, Setting, run
     from analysis.papers.agile_workload import Load
@@ -93,6 +93,7 @@ def agile() -> None:
         for policy in (Fixed(), Auto(100.0)):
             run(Setting(approach, Load(profiles=100), 1_000, 5, 2, policy))
     counted(Reading(profiles=100), 1_000, 5, 1)
+    agile_gbu.counted(agile_gbu.GbuReading(profiles=100), 1_000, 5, 1)
     agile_beyond.measured(agile_beyond.Scale((100, 300), 3, 2, 3_000), _RUN)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from analysis.report import svg
-from analysis.report.figures import INTERVALS, KINDS, MAP, REPORTED, STACKED, Figure, figure
+from analysis.report.figures import INTERVALS, KINDS, MAP, REPORTED, STACKED, Figure, Grid, figure
 from analysis.report.gather import Gathered
 from analysis.report.maps import difference_map
 from analysis.report.typed import command
@@ -50,7 +50,14 @@ def _drawn(made: Figure) -> str:
     if made.sort == MAP and made.drawn is not None:
         drawn = made.drawn
         return difference_map(made.title, drawn.where, drawn.network, drawn.links, drawn.brokers, drawn.first)
+    if made.grid is not None:
+        return _grid(f"{made.title} ({made.up.label})", made.grid)
     return svg.lines(made.title, made.across, made.up, made.series, made.shades)
+
+
+def _grid(name: str, made: Grid) -> str:
+    cells = {at: (cell.text, made.part(cell.mean)) for at, cell in made.cells.items()}
+    return svg.grid(name, made.down, made.across, made.headings, cells)
 
 
 def _interval(line: svg.Line) -> svg.Interval:

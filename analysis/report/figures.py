@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from analysis.report.overlays import Marks
     from analysis.report.spacetime import Events
 
-LINES, STACKED, HEAT, INTERVALS, MAP, SPACE_TIME = "lines", "stacked", "heat", "intervals", "map", "space-time"
+LINES, STACKED, HEAT, INTERVALS, GRID = "lines", "stacked", "heat", "intervals", "grid"
+MAP, SPACE_TIME = "map", "space-time"
 METRICS_OF_MAPS = ("messages", "deliveries")
 _SHADES_MOST = 200
 _COPIES_MOST = 12  # told one by one; more are one
@@ -48,6 +49,43 @@ class Drawn(NamedTuple):
     marks: Marks | None = None  # what lies above: see `overlays`
 
 
+class Thing(NamedTuple):
+    """Something that varies in a sweep."""
+
+    name: str
+    values: list[str]
+
+
+class Cell(NamedTuple):
+    """A mean of a grid."""
+
+    mean: float
+    half_width: float | None  # of its interval
+    runs: int
+
+    @property
+    def text(self) -> str:
+        return number(self.mean) + ("" if self.half_width is None else f" ± {number(self.half_width)}")
+
+
+class Grid(NamedTuple):
+    """Means by two things that vary; a panel for each value of a third, if there is one."""
+
+    down: Thing
+    across: Thing
+    panels: Thing | None
+    cells: dict[tuple[int, int, int], Cell]  # by panel, place down, place across
+
+    @property
+    def headings(self) -> list[str]:
+        return [""] if self.panels is None else [f"{self.panels.name} = {each}" for each in self.panels.values]
+
+    def part(self, mean: float) -> float:
+        """From 0 for the least mean of all panels to 1 for the largest."""
+        means = [cell.mean for cell in self.cells.values()]
+        return (mean - min(means)) / ((max(means) - min(means)) or 1.0)
+
+
 class Figure(NamedTuple):
     """See the module."""
 
@@ -63,8 +101,10 @@ class Figure(NamedTuple):
     shades: tuple[Shade, ...] = ()
     outside: tuple[float, float] | None = None  # what a line comes to before its first point and after its last
     width: float = 0.0  # of a bar
+    band: str = ""  # what those around lines are, for a legend
     drawn: Drawn | None = None
     events: Events | None = None  # of space and time: see `spacetime`
+    grid: Grid | None = None
     data: Table | None = None  # as a table, where points do not tell it
 
 

@@ -132,14 +132,17 @@ def _overlay(found: Gathered, where: Places, plot: str) -> str:
         f'<label>Service <select id="service">{options([(-1, "all"), *enumerate(names)])}</select></label>'
         '<label><input type="checkbox" id="whole" checked> the whole run</label>'
         '<label>Broker <input id="broker" list="brokers" class="short" autocomplete="off"></label>'
-        f'<datalist id="brokers">{known}</datalist></fieldset>'
+        f'<datalist id="brokers">{known}</datalist>'
+        '<label>Link <input id="link" list="links" class="short" autocomplete="off"></label>'
+        '<datalist id="links"></datalist></fieldset>'
         '<fieldset><legend class="dim">Time</legend><button id="play" type="button" aria-pressed="false">Play</button>'
         f'<label>Speed <select id="speed">{options(_speeds(found))}</select></label>'
         '<input type="range" id="time" min="0" max="1000" step="1" value="0" aria-label="Simulated time">'
         '<output id="clock" for="time"></output></fieldset>'
         f'<canvas id="map" tabindex="0" role="img" aria-label="{escape(what)}"></canvas>'
         f'<p class="dim" id="legend"></p>{_command("map", plot, "overlay --metric", shows[0][0])}'
-        '<p id="said" role="status" aria-live="polite">Press a broker to read about it.</p>'
+        '<p id="said" role="status" aria-live="polite">Press a broker or a link to read about it.</p>'
+        '<div id="curve" aria-live="polite"></div>'
         f"{_explained_map(found, where)}</div>{_busiest(found)}"
     )
 
@@ -161,6 +164,8 @@ def _explained_map(found: Gathered, where: Places) -> str:
         "as the busier.",
         "Squares are messages under way, filled if they carry a publication; a message is drawn as long as its "
         "link's delay. Crosses and dashes are what fails, small crosses messages that were lost.",
+        "A ring that widens and fades is a delivery. A link that is pressed, or named, is drawn with what it carried "
+        "over time.",
         "A message that is chosen below lights up its way, a change its spreading.",
         "A copy of a publication came for nothing if its broker had handled one before, or neither delivered it nor "
         "sent it on.",

@@ -214,3 +214,8 @@ def tables_of(view: View) -> tuple[str, ...]:
     """What has to be in the trace."""
     way = ("hops", "publications") if view.message is not None else ()
     return ("links", "brokers", *NEEDED[view.metric or TRAFFIC], *way)
+
+
+def drawn_if_there(view: View) -> tuple[str, ...]:
+    """What else is drawn of a trace that has it: around a time, messages under way."""
+    return ("losses", "faults") if view.at_ns is None else ("losses", "faults", "hops", "publications")

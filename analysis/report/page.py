@@ -20,7 +20,7 @@ from analysis.report.svg import tag
 from analysis.report.words import plain
 from brokers.verdicts import VERDICTS
 
-SCRIPTS = ("columns.js", "model.js", "map.js", "diagram.js", "pair.js", "why.js", "start.js")
+SCRIPTS = ("columns.js", "model.js", "map.js", "diagram.js", "pair.js", "why.js", "curve.js", "start.js")
 STYLES = ("drawing.css", "page.css")
 COMMAND_MOST = 4_000
 _FOLDER = files("analysis.report") / "page"

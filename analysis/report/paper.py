@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from analysis.report import scenes
-from analysis.report.figures import HEAT, INTERVALS, MAP, SPACE_TIME, STACKED, Figure
+from analysis.report import cells, scenes
+from analysis.report.figures import GRID, HEAT, INTERVALS, MAP, SPACE_TIME, STACKED, Figure
 from analysis.report.look import COLOURS, columns, dashes, label_of, legend, palette, safe
 from analysis.report.maps import LEVELS
 from analysis.report.svg import Axis, shorter
@@ -83,12 +83,14 @@ def _drawn(made: Figure, style: Style, form: str) -> bytes:
     height = style.height_inches
     if made.sort == INTERVALS:
         height = style.font_points / 72 * (5 + 2.2 * len(made.series))
+    if made.grid is not None:
+        height = cells.height_inches(made.grid, style.font_points)
     if made.events is not None:
         height = max(height, style.font_points / 72 * (6 + 1.3 * min(len(made.events.rows), scenes.NAMED_ROWS_MOST)))
     canvas = Canvas(figsize=(style.width_inches, height), layout="constrained")
     axes = canvas.add_subplot()
     _DRAWERS.get(made.sort, _lines)(canvas, axes, made)
-    if style.titled:
+    if style.titled and made.grid is None:  # which says in its axes what it is of
         axes.set_title(made.title, loc="left")
     file = BytesIO()
     canvas.savefig(file, format=form, dpi=200, metadata=_METADATA[form])
@@ -115,6 +117,8 @@ def _lines(canvas: Any, axes: Any, made: Figure) -> None:
             axes.fill_between(
                 xs, np.maximum(low, least), high, color=look["color"], alpha=0.2, linewidth=0, **step
             )
+    if made.band:
+        axes.fill_between([], [], color=ink["dim"], alpha=0.2, linewidth=0, label=made.band)
     _frame(axes, made)
     legend(canvas, axes, len(made.series))
 
@@ -170,7 +174,10 @@ def _intervals(canvas: Any, axes: Any, made: Figure) -> None:
         axes.axvline(0, color=ink["dim"], linewidth=0.8)
 
 
-_DRAWERS = {STACKED: _stacked, HEAT: _heat, INTERVALS: _intervals, MAP: scenes.overlay, SPACE_TIME: scenes.space_time}
+_DRAWERS = {
+    STACKED: _stacked, HEAT: _heat, INTERVALS: _intervals, GRID: cells.draw, MAP: scenes.overlay,
+    SPACE_TIME: scenes.space_time,
+}  # fmt: skip
 
 
 # ---- what they share -------------------------------------------------------------------------------------
@@ -179,20 +186,23 @@ _DRAWERS = {STACKED: _stacked, HEAT: _heat, INTERVALS: _intervals, MAP: scenes.o
 def _frame(axes: Any, made: Figure) -> None:
     axes.set_xlabel(made.across.label)
     axes.set_ylabel(made.up.label)
-    _scaled(axes.set_xscale, axes.set_xlim, axes.get_xlim, axes.xaxis, made.across)
-    _scaled(axes.set_yscale, axes.set_ylim, axes.get_ylim, axes.yaxis, made.up)
+    drawn = axes.dataLim
+    _scaled(axes.set_xscale, axes.set_xlim, axes.get_xlim, axes.xaxis, made.across, drawn.xmin)
+    _scaled(axes.set_yscale, axes.set_ylim, axes.get_ylim, axes.yaxis, made.up, drawn.ymin)
     axes.grid(True)
     axes.set_axisbelow(True)
     for each in made.shades:
         axes.axvspan(each.begin, each.end, color=palette()["bad"], alpha=0.13, linewidth=0)
 
 
-def _scaled(scale: Any, limits: Any, now: Any, ticks: Any, axis: Axis) -> None:
+def _scaled(scale: Any, limits: Any, now: Any, ticks: Any, axis: Axis, least: float) -> None:
+    """An axis begins at 0, or below the least that is drawn."""
     if axis.log:
         scale("log")
         ticks.set_minor_formatter(lambda value, _: "")
     else:
-        low = 0.0 if axis.least is None else axis.least
+        below = now()[0] if least < 0 else 0.0
+        low = below if axis.least is None else axis.least
         high = now()[1] if axis.most is None else axis.most
         limits(low, high if high > low else low + 1.0)
     ticks.set_major_formatter(lambda value, _: axis.text(value))

@@ -21,13 +21,14 @@ from analysis.report.views import View
 from analysis.spark.stretches import span_of
 from brokers.engine.runfolder import RunFolder, open_run
 from brokers.errors import InvalidInput
-from scenarios.many.compare import compare
+from scenarios.many.compare import Comparison, Row, compare
 from scenarios.many.diff import diff
 from scenarios.problems import did_you_mean
 
 OF_METRICS = {
     "means": "a metric of each variant, with its interval (--metric)",
     "differences": "a metric of each variant less that of the first (--metric)",
+    "grid": "a metric over two things that vary, in panels over a third (--metric)",
 }
 
 
@@ -110,7 +111,7 @@ def plot(
     service : of this service only
     metric : of means and differences; of a map: messages or deliveries; of an overlay: traffic, tables or waste
     baseline : the label of the variant that others are compared with, or part of it
-    band : around several runs of a variant: student, bootstrap, range or none
+    band : around several runs of a variant: student, bootstrap, simultaneous, range or none
     each : a line for each run in place of a band
     trust : let runs name code from outside
     notice : told what was left out
@@ -153,8 +154,7 @@ def _form(target: str) -> str:
 
 
 def _said(made: Figure, band: str) -> str:
-    many_runs = any(line.runs > 1 for line in made.series) and made.kind in KINDS and BANDS[band]
-    return f"{made.said} Bands: {BANDS[band]}, over n runs." if many_runs else made.said
+    return f"{made.said} Bands: {BANDS[band].told}, over n runs." if made.band else made.said
 
 
 def table_of(made: Figure) -> str:
@@ -194,7 +194,7 @@ def figures(asked: Asked, kinds: Sequence[str], lenient: bool = False) -> Iterat
             asked.notice(f"left out {kind}: {error}")
         else:
             there.append(kind)
-    tables = {table for kind in there for table in (*_tables_of(kind, asked), "losses", "faults")}
+    tables = {table for kind in there for table in (*_tables_of(kind, asked), *overlays.drawn_if_there(asked.view))}
     span = max(map(span_of, flat)) if len(flat) > 1 else None
     gathered = [
         Group(label, [gather(run, HOPS_MOST, trust=asked.trust, tables=tables, span_ns=span) for run in members])
@@ -280,7 +280,14 @@ def _of_metric(asked: Asked, kind: str) -> Figure:
         raise InvalidInput(f"--metric: {asked.metric!r} was not measured; {did_you_mean(asked.metric, rows)}")
     for note in found.notes:
         asked.notice(note)
-    made = many.means(found, rows[asked.metric]) if kind == "means" else many.differences(found, rows[asked.metric])
+    made = _METRIC_MAKERS[kind](found, rows[asked.metric])
     if made is None:
-        raise InvalidInput(f"--kind {kind}: there is one variant, which differs from none")
+        made = "there is one variant, which differs from none"
+    if isinstance(made, str):
+        raise InvalidInput(f"--kind {kind}: {made}")
     return made
+
+
+_METRIC_MAKERS: dict[str, Callable[[Comparison, Row], Figure | str | None]] = {
+    "means": many.means, "differences": many.differences, "grid": many.grid,
+}  # fmt: skip

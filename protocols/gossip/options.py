@@ -131,8 +131,8 @@ ETHEREUM_BLOCKS = {
     "rate_window": "2 s", "failure_weight": -0.724, "failure_decay": 0.9928,
     "invalid_weight": -142.0, "invalid_decay": 0.9971,
 }  # fmt: skip
-# Of `ethereum` what the simulator of jvm-libp2p has (`Eth2GossipParams.kt`) counts; what that leaves open, the consensus
-# specification (`phase0/p2p-interface.md`) says, and what both leave open, jvm-libp2p (`GossipParams.kt`).
+# Of `ethereum` what the simulator of jvm-libp2p says (`Eth2GossipParams.kt`) counts; what that leaves open, the
+# consensus specification (`phase0/p2p-interface.md`) says, and what both leave open, jvm-libp2p (`GossipParams.kt`).
 PRESETS: dict[str, dict[str, Any]] = {
     "none": {},
     "libp2p": {"d_lo": 4, "flood_publish": True},
@@ -179,7 +179,7 @@ class Options(Section):
         Literal["none", "libp2p", "ethereum"],
         Field(
             description="takes the place of the defaults, which are those of go-libp2p: what the specification of "
-            "libp2p recommends, or what Ethereum's consensus clients say"
+            "libp2p recommends, or what is known of Ethereum's block topic"
         ),
     ] = "none"
 

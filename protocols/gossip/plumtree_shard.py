@@ -34,7 +34,7 @@ _ROUND, _FLAG = Column("i8", ("n",), 0, 2**31 - 1), Column("i8", ("n",), 0, 1)
 # What a checkpoint keeps, beside subscriptions. Publications are listed once, and named by their place there.
 _TABLES = {
     "links": {"link": _LINK, "eager": _FLAG},
-    "publications": {"id": _TIME, "sent": _TIME, "body": Column("i8", ("n",), -1), "cached": _TIME},
+    "publications": {"id": _TIME, "sent": _TIME, "until": _TIME, "cached": _FLAG, "body": Column("i8", ("n",))},
     "came": {"broker": _BROKER, "publication": _PUBLICATION, "time": _TIME, "round": _ROUND},
     "asking": {"broker": _BROKER, "publication": _PUBLICATION},
     "notes": {"link": _LINK, "publication": _PUBLICATION, "round": _ROUND},
@@ -178,7 +178,7 @@ class PlumtreeShard(ShardAtHome):
         links = env.links
         mine = links.out_link[np.flatnonzero(env.local[links.source[links.out_link]])].astype(np.int64)
         slots = self.slots.taken()
-        body = np.where(self._is_cached()[slots], uid[self._body[slots]], -1)
+        cached = self._is_cached()[slots]
         rows = (slots[:, None] * self.locals.size + np.arange(self.locals.size)).reshape(-1)
         publication = np.repeat(np.arange(slots.size), self.locals.size)
         broker = np.tile(self.locals, slots.size)
@@ -188,8 +188,9 @@ class PlumtreeShard(ShardAtHome):
             **super().state(),
             "links": {"link": mine, "eager": self.eager[mine].astype(np.int64)},
             "publications": {
-                "id": self.slots.id[slots], "sent": self.slots.until[slots] - self._asked_ns, "body": body,
-                "cached": self._cached[slots],
+                "id": self.slots.id[slots], "sent": self.slots.until[slots] - self._asked_ns,
+                "until": self._cached[slots], "cached": cached.astype(np.int64),
+                "body": uid[np.where(cached, self._body[slots], 0)],
             },
             "came": {
                 "broker": broker[came], "publication": publication[came], "time": self.came[rows][came],
@@ -233,9 +234,10 @@ class PlumtreeShard(ShardAtHome):
     def _load_publications(self, kept: dict[str, Any], handle_of: Mapping[int, int]) -> Ints:
         """The slots of the publications of a state."""
         found = []
-        for id_, sent, uid, cached in zip(*(kept[name].tolist() for name in _TABLES["publications"])):
+        for id_, sent, until, cached, uid in zip(*(kept[name].tolist() for name in _TABLES["publications"])):
             slot = self.slots.number(id_, sent + self._asked_ns)
             found.append(slot)
+            self._cached[slot] = max(int(self._cached[slot]), until)
             if cached:
                 if uid not in handle_of:
                     raise BadState(f"publication {id_} is body {uid}, which the checkpoint does not have")

@@ -47,7 +47,8 @@ def command(arguments: list[str]) -> int:
     result.add_argument("--baseline", metavar="LABEL", help="what means and differences are compared with")
     result.add_argument(
         "--band", default="student",
-        help="around the mean of several runs: student, bootstrap, range or none (default: %(default)s)",
+        help="around the mean of several runs: student, bootstrap, both at each place by itself; simultaneous, of the "
+             "whole line; range or none (default: %(default)s)",
     )  # fmt: skip
     result.add_argument(
         "--part", type=int, metavar="N", help="of a map of two runs: of the whole time the N-th sixth alone"

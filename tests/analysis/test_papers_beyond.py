@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from copy import deepcopy
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from analysis.bench.subscriptions import Workload
-from analysis.papers import agile_beyond, htree_beyond, merging_beyond, part_beyond, topk_beyond
+from analysis.papers import agile_beyond, beyond, htree_beyond, merging_beyond, part_beyond, topk_beyond
 from analysis.papers.agile_workload import SCHEMA
 from analysis.papers.claims import HOLDS, REPORTED, judged
 from analysis.papers.experiment import Run
 from analysis.papers.htree import Point
 from analysis.papers.registry import PAPERS
+from brokers.errors import InvalidInput
 from brokers.indexes.context.filter import NoIndex
 from brokers.indexes.spatial.part import Part
 from brokers.indexes.topk.quick import Quick
@@ -201,3 +204,52 @@ def test_the_inverted_file_answers_what_is_defined():
     """Beside everything compared, where objects share several words of a subscription."""
     row = part_beyond.compared(part_beyond.Point(120, 40, words=6, k=3), MODULES["part"][1], 2)
     assert row["wrong"] == 0 and row["inverted file, µs"] and row["everything compared, µs"]
+
+
+# ---- the page --------------------------------------------------------------------------------------------
+
+
+PAGE = "# Beyond\n\n<!-- beyond: topk -->\nold\n<!-- end beyond: topk -->\nthe rest\n"
+
+
+@pytest.fixture
+def little(monkeypatch, tmp_path):
+    """The experiment on top-k at a small scale, in a folder of its own."""
+    monkeypatch.chdir(tmp_path)
+    (experiment,) = topk_beyond.EXPERIMENTS
+    small = replace(experiment, measure=lambda run: topk_beyond.measured(MODULES["topk"][1], run))
+    monkeypatch.setattr(beyond, "experiment_of", lambda name: small)
+    return tmp_path / "page.md"
+
+
+def test_a_page_gets_claims_and_a_figure_and_keeps_the_rest(little, capsys):
+    little.write_text(PAGE, encoding="utf-8")
+    beyond.main(["topk"], little)
+    text = little.read_text(encoding="utf-8")
+    assert text.startswith("# Beyond\n\n<!-- beyond: topk -->\n- Measured ") and text.endswith("-->\nthe rest\n")
+    assert "`brokerlab reproduce topk --claim beyond`, seeds 1 to 3" in text and "\nold\n" not in text
+    assert "| All contenders give the same answers " in text
+    figure = (little.parent / "beyond-topk.svg").read_text(encoding="utf-8")
+    assert figure.startswith("<svg ") and "interval trees" in figure and len(figure) < 20_000
+    beyond.main(["topk"])  # what was measured counts, so the same is printed
+    assert capsys.readouterr().out.splitlines()[5:] == text.splitlines()[8:-2]
+
+
+def test_a_page_that_has_no_place_for_it_is_left_alone(little):
+    with pytest.raises(InvalidInput, match="there is no such page"):
+        beyond.main(["topk"], little)
+    little.write_text("# Nothing\n", encoding="utf-8")
+    with pytest.raises(InvalidInput, match="no section between '<!-- beyond: topk -->'"):
+        beyond.main(["topk"], little)
+    assert little.read_text(encoding="utf-8") == "# Nothing\n" and not list(little.parent.glob("*.svg"))
+    with pytest.raises(InvalidInput, match="nothing beyond a paper 'gossip'; there are htree, topk"):
+        beyond.main(["gossip"], little)
+
+
+@pytest.mark.parametrize("name", beyond.NAMES)
+def test_each_paper_has_its_experiment_and_its_section(name):
+    assert beyond.experiment_of(name) is MODULES[name][0].EXPERIMENTS[0]
+    docs = Path(__file__).parents[2] / "docs"
+    text = (docs / "beyond.md").read_text(encoding="utf-8")
+    assert f"<!-- beyond: {name} -->\n- Measured " in text and f"](beyond-{name}.svg)" in text
+    assert (docs / f"beyond-{name}.svg").is_file()

@@ -20,7 +20,7 @@ AXES = ("overlay", "validation ms", "slowest ms", "candidates", "rounds")
 @pytest.fixture(scope="module")
 def tables():
     with pytest.MonkeyPatch.context() as patch:
-        for name, less in (("PUBLICATIONS", 2), ("ASKED", 6), ("PAIRS", 120)):
+        for name, less in (("ASKED", 6), ("PAIRS", 120)):
             patch.setattr(gossip, name, less)
         return {each.name: each.measure(Run(3, False, lambda text: None)) for each in gossip.EXPERIMENTS}
 
@@ -57,6 +57,10 @@ def test_what_nobody_was_asked_for_is_judged_where_something_was(tables):
 def test_shares_that_hear_are_those_of_the_notes():
     noted = {12: 0.875, 20: 0.657, 24: 0.578, 30: 0.549, 100: 0.578}
     assert {c: round(gossip.share_told(c, 3), 3) for c in gossip.CANDIDATES} == noted
+
+
+def test_the_closed_form_is_that_of_the_notes():
+    assert gossip.over_mesh({"mesh links": 394, "brokers": 100, "elsewhere first": 1}) == 688
 
 
 def test_each_node_dials_so_many_others():

@@ -10,7 +10,9 @@ import numpy as np
 import pytest
 
 from brokers.contract import MESSAGE
+from brokers.engine.simulate import MemoryTraces, simulate, tables_of
 from protocols.gossip import attacked
+from protocols.gossip.options import Options
 from protocols.gossip.talking import GRAFT, IHAVE, IWANT, JOINED, PRUNE
 from protocols.topics.kind import PUBLISH
 from scenarios.loader import load, loads
@@ -184,7 +186,7 @@ def test_settings_are_those_of_the_published_files(name):
     ticks, threshold, start, seconds = HARDENING[name]
     scenario = load(name)
     (service,) = scenario.services
-    said: Any = resolve(scenario).services[0].options
+    said: Any = Options(**service.options)
     assert {key: getattr(said, key) for key in PUBLISHED} == PUBLISHED
     assert said.opportunistic_ticks == ticks
     assert said.scoring.model_dump(include=set(SCORES)) == SCORES and said.scoring.topic.model_dump() == TOPIC
@@ -206,3 +208,20 @@ def test_full_size_is_said_in_each_file_and_makes_1250_brokers(name):
     assert len(home) == 1100 and max(home) < 1000
     degree = model.overlay.degree
     assert (degree[1000:] == 20).all() and 43 < degree[:1000].mean() < 45.5  # 20 dialled, 20 dialling, 5 sybils
+
+
+def test_who_brings_nothing_falls_by_what_p3_and_p3b_take_and_never_to_the_graylist():
+    small = ("topology.nodes=24", "topology.further=6", "clients.everybody.count=24", "duration=100 s")
+    model = resolve(load("hardening-cold-boot", [*small, "services.blocks.options.watch_ticks=1", "expect=[]"]))
+    traces = MemoryTraces("deliveries", tables_of(model))
+    simulate(model, trace=traces)
+    scores = traces.tables()["scores"]
+    theirs = (scores["topic"] == "") & (scores["attacker"] > 0)
+    early, late = theirs & (scores["time_ns"] <= 90 * S), theirs & (scores["time_ns"] >= 94 * S)
+    assert scores["score"][early].min() >= 0 and scores["mesh"][early & (scores["time_ns"] > 5 * S)].mean() > 0.9
+    assert scores["mesh"][late].mean() < 0.1
+    deficit = 0.25 * 0.25 * 10**2  # weight of the topic, of the part, and what lacks, squared
+    turned_out = late & (scores["mesh"] == 0)
+    assert scores["p3"][turned_out] == pytest.approx(-deficit)
+    assert (-deficit <= scores["p3b"][turned_out]).all() and scores["p3b"][turned_out].max() <= -deficit * 0.997**12
+    assert scores["score"].min() >= -2 * deficit > -10_000

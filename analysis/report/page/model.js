@@ -43,6 +43,14 @@ class Model {
 
   broker(number) { return this.facts.brokers[number]; }
 
+  linkName(link) { return `${this.broker(this.columns.link_from[link])} → ${this.broker(this.columns.link_to[link])}`; }
+
+  // A directed link by its name, -1 if there is none.
+  link(name) {
+    for (let link = 0; link < this.links; link++) if (this.linkName(link) === name.trim()) return link;
+    return -1;
+  }
+
   delay(link) { return this.columns.link_delay[link]; }
 
   isLink(hop) { return this.columns.hop_at[hop] < this.links; }
@@ -87,6 +95,27 @@ class Model {
     for (const other of among)
       if (other !== hop && this.hopBroker[other] === from && this.finish(other) <= before) found = other;
     return found;
+  }
+
+  // Deliveries in the order of time: how many a broker made when it was done with a publication for the first time.
+  get delivering() {
+    if (this.delivered) return this.delivered;
+    const { columns, facts } = this, found = [];
+    columns.sent_message.forEach((message, sent) => {
+      const service = columns.sent_service[sent], { carries } = facts.services[service], counts = new Map();
+      for (const row of this.deliveriesOf(message)) {
+        const broker = this.home.get(columns.got_client[row]);
+        counts.set(broker, (counts.get(broker) ?? 0) + 1);
+      }
+      if (!counts.size) return;
+      for (const hop of Array.from(this.byBody(message)).sort((a, b) => columns.hop_time[a] - columns.hop_time[b] || a - b)) {
+        const broker = this.hopBroker[hop], count = counts.get(broker);
+        if (!count || (carries && !carries.includes(columns.hop_type[hop]))) continue;
+        found.push([this.finish(hop), broker, service, count]);
+        counts.delete(broker);
+      }
+    });
+    return this.delivered = found.sort((a, b) => a[0] - b[0]);
   }
 
   // The events by which one came about, from the first on.
@@ -151,15 +180,18 @@ class Model {
   }
 
   // The place in `inTime` of the first event at or after a time.
-  firstAt(us) {
-    let low = 0, high = this.sortedTime.length;
-    while (low < high) {
-      const middle = (low + high) >> 1;
-      if (this.sortedTime[middle] < us) low = middle + 1;
-      else high = middle;
-    }
-    return low;
+  firstAt(us) { return firstOf(this.sortedTime.length, place => this.sortedTime[place] >= us); }
+}
+
+// The first place of so many from which on something holds.
+function firstOf(places, holds) {
+  let low = 0, high = places;
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (holds(middle)) high = middle;
+    else low = middle + 1;
   }
+  return low;
 }
 
 // Rows in the order of time. Time and row share one number, which sorts faster than a function can compare.

@@ -1,7 +1,10 @@
 "use strict";
 // Brings a page to life: unpacks its columns, and connects what people can press with what is drawn.
 
-const $ = id => document.getElementById(id);
+const $ = id => document.getElementById(id), FLASH_S = .3, LINKS_NAMED_MOST = 2000;
+
+// For how long in the run a delivery is seen, at the speed that is chosen.
+function flashed() { return FLASH_S * 1e6 * +$("speed").value; }
 
 function explained(fact) {
   const found = [element("h3", `${fact.service} ${fact.message}, client ${fact.client}: ${fact.verdict}${fact.sure ? "" : ", as it looks"}`)];
@@ -19,7 +22,7 @@ class Page {
   constructor(facts, columns) {
     this.facts = facts;
     this.model = new Model(facts, columns);
-    this.state = { time: 0, stretch: 0, whole: true, service: -1, show: $("show").value, message: -1, hops: [], broker: -1, home: -1, window: facts.window_us };
+    this.state = { time: 0, stretch: 0, whole: true, service: -1, show: $("show").value, message: -1, hops: [], broker: -1, link: -1, home: -1, window: facts.window_us, flash: flashed() };
     this.map = new OverlayMap($("map"), this.model, this.state);
     this.diagram = new Diagram($("diagram"), this.map, this.model, this.state);
     this.why = new Why(this.model, this.state);
@@ -33,10 +36,13 @@ class Page {
     $("time").addEventListener("input", event => this.setTime(event.target.value / 1000 * this.model.span, false));
     $("play").addEventListener("click", () => this.play());
     $("whole").addEventListener("change", event => { state.whole = event.target.checked; this.redraw(); });
-    $("service").addEventListener("change", event => { state.service = +event.target.value; this.redraw(); this.redrawDiagram(); });
+    $("service").addEventListener("change", event => { state.service = +event.target.value; this.redraw(); this.redrawDiagram(); this.showLink(); });
     $("show").addEventListener("change", event => { state.show = event.target.value; this.redraw(); });
     $("map").addEventListener("click", event => this.press(event.offsetX, event.offsetY));
     $("map").addEventListener("keydown", event => this.key(event));
+    $("speed").addEventListener("change", () => { state.flash = flashed(); this.redraw(); });
+    for (let link = 0; link < Math.min(this.model.links, LINKS_NAMED_MOST); link += 2) $("links").append(new Option("", this.model.linkName(link)));
+    $("link").addEventListener("change", event => this.pickLink(this.model.link(event.target.value)));
     $("broker").addEventListener("change", event => this.pick(this.facts.brokers.indexOf(event.target.value)));
     $("case").addEventListener("change", () => this.showCase());
     $("loss").addEventListener("change", event => this.showLoss(+event.target.value));
@@ -124,8 +130,25 @@ class Page {
 
   press(x, y) {
     const loss = this.map.lossAt(x, y);
-    if (loss >= 0) this.showLoss(loss);
+    if (loss >= 0) {
+      this.showLoss(loss);
+      return;
+    }
+    const link = this.map.nearest(x, y, this.map.radius + 5) < 0 ? this.map.linkAt(x, y) : -1;
+    if (link >= 0) this.pickLink(link);
     else this.pick(this.map.nearest(x, y));
+  }
+
+  pickLink(link) {
+    this.state.link = link;
+    this.redraw();
+    this.showLink();
+  }
+
+  showLink() {
+    const { link, service } = this.state;
+    $("link").value = link < 0 ? "" : this.model.linkName(link);
+    $("curve").replaceChildren(...(link < 0 ? [] : linkCurve(this.model, link, service)));
   }
 
   pick(broker) {

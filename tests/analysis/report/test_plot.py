@@ -17,9 +17,10 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
-from analysis.report import charts
+from analysis.report import charts, joining
 from analysis.report.figures import KINDS
 from analysis.report.plotting import VIEWS, Asked, figures, known, plot
+from analysis.report.svg import Line
 from brokers.contract import MESSAGE
 from scenarios.cli import main
 from scenarios.many.student import estimate
@@ -165,6 +166,33 @@ def test_bands_of_other_sorts(sweep, tmp_path):
         assert again == float(y)
         assert lowest <= low <= again <= high <= highest
     assert any(float(row[1]) < float(row[2]) for row in inner.values())
+
+
+@pytest.mark.parametrize("alike", [False, True], ids=["places by themselves", "places alike"])
+def test_a_simultaneous_band_has_the_whole_line_as_often_as_it_says_and_students_has_not(alike):
+    """Runs that spread normally around a line that is nought, as the heights of lines of a figure."""
+    dice = np.random.default_rng(5)
+    held = Counter()
+    for _ in range(400):
+        runs = dice.standard_normal((5, 30))
+        if alike:
+            runs = np.cumsum(runs, 1)
+        for band in (joining.SIMULTANEOUS, joining.STUDENT):
+            line = mean_of(runs, band)
+            held[band] += all(low <= 0 <= high for (_, low), (_, high) in zip(line.low, line.high))
+    assert held[joining.SIMULTANEOUS] >= 0.94 * 400
+    assert held[joining.STUDENT] < 0.85 * 400
+
+
+def mean_of(runs, band):
+    """The line of several runs, as a figure joins them."""
+    return joining._mean("runs", [Line("one", list(enumerate(run))) for run in runs.tolist()], None, band)
+
+
+def test_places_at_which_runs_are_the_same_again_make_a_simultaneous_band_no_wider():
+    runs = np.random.default_rng(6).standard_normal((4, 10))
+    once, twice = (mean_of(each, joining.SIMULTANEOUS) for each in (runs, np.repeat(runs, 2, axis=1)))
+    assert [y for _, y in once.high] == pytest.approx([y for _, y in twice.high][::2])
 
 
 def test_a_run_alone_has_no_band_and_labels_are_its_services(quickstart, tmp_path):
@@ -315,6 +343,19 @@ def test_names_are_text_whatever_stands_in_them(tmp_path):
         assert f"<!-- {name} -->" in text
 
 
+@MATPLOTLIB
+@pytest.mark.parametrize(("lowest", "begins"), [(-12.5, -12.0), (0.5, 0.0)])
+def test_an_axis_goes_down_to_what_is_below_zero_and_no_farther(lowest, begins):
+    from analysis.report.figures import Figure
+    from analysis.report.paper import STYLES, drawn
+    from analysis.report.svg import Axis, Line
+
+    band = [Line("score", [(0, 1), (1, 2)], [(0, lowest), (1, 1)], [(0, 2), (1, 3)])]
+    text = drawn(Figure("scores", "", Axis("s"), Axis("score"), band, ""), STYLES["screen"], "svg").decode()
+    upright = text[text.index('id="ytick_1"') :]
+    assert min(float(label) for label in re.findall(r"<!-- (-?[\d.]+) -->", upright)) == begins
+
+
 def test_without_matplotlib_there_is_the_data_and_a_sentence(made, tmp_path, monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     run = made("news", "duration=2 s")
@@ -348,7 +389,7 @@ def test_neither_help_nor_reports_load_matplotlib():
         (["RUN", "--kind", "latency", "--band", "thick"], "no band 'thick'"),
         (["RUN", "--kind", "latency", "--service", "mail", "-o", "x.csv"], "has no 'mail'; it has news"),
         (["RUN", "--kind", "lost", "-o", "x.csv"], "there is nothing to draw"),
-        (["RUN", "--kind", "latency", "--metric", "messages"], "goes with means, differences, overlay and map"),
+        (["RUN", "--kind", "latency", "--metric", "messages"], "goes with means, differences, grid, overlay and map"),
         (["RUN", "--kind", "map", "--part", "2"], "a map of two runs has parts 1 to 6 (got 2)"),
         (["RUN", "FEW", "--kind", "map", "--part", "2", "--metric", "deliveries"], "of time are of messages"),
         (["RUN", "--kind", "map", "--metric", "bytes"], "a map is of messages or deliveries"),
