@@ -35,6 +35,7 @@ GROUPS = {
     "tests/analysis/test_spark_plans.py": "spark",
     "tests/analysis/test_spark_session.py": "spark",
     "tests/analysis/test_spark_spatial.py": "spark",
+    "tests/analysis/test_spark_spreads.py": "spark",
     "tests/analysis/test_spark_stays.py": "spark",
     "tests/analysis/test_spark_topics.py": "spark",
     "tests/analysis/test_spark_topk.py": "spark",

@@ -68,9 +68,9 @@ def section(group: str, rows: Iterable[Row]) -> str:
     return "\n".join([*facts, "", table(rows)])
 
 
-def replaced(page: str, group: str, text: str) -> str:
+def replaced(page: str, group: str, text: str, of: str = "bench") -> str:
     """The page with the group's section replaced."""
-    begin, end = f"<!-- bench: {group} -->", f"<!-- end bench: {group} -->"
+    begin, end = f"<!-- {of}: {group} -->", f"<!-- end {of}: {group} -->"
     found = re.search(f"{re.escape(begin)}.*?{re.escape(end)}", page, re.DOTALL)
     if found is None:
         raise InvalidInput(f"the page has no section between {begin!r} and {end!r}")

@@ -41,7 +41,7 @@ from brokers.planning.allocation import (
     initial,
     leaves,
 )
-from brokers.planning.exact import branch_and_bound, subset_programme
+from brokers.planning.exact import subset_programme
 from brokers.planning.model import Costs, Queries
 from brokers.planning.plain import bell, random_starts
 from brokers.planning.plan import Plan
@@ -74,11 +74,10 @@ class Scale:
     large: int = 4  # figures 18 and 19
     clustering: int = 20  # figure 20
     channels: int = 15  # section 7
-    beyond: int = 2  # larger |Q| beside the optimum
 
 
 FULL = Scale(
-    optimal=3_400, starts=3_400, sensitivity=3_400, large=70, clustering=3_400, channels=400, beyond=14
+    optimal=3_400, starts=3_400, sensitivity=3_400, large=70, clustering=3_400, channels=400
 )
 
 
@@ -574,50 +573,6 @@ def draw_channels(tables: Tables) -> Iterator[Picture]:
                   curves(series))  # fmt: skip
 
 
-# ---- beyond the source -------------------------------------------------------------------------------
-
-
-def beyond(scale: Scale, random: np.random.Generator) -> Tables:
-    """Pair Merging and local search beside the optimum where the source had none."""
-    table: Table = []
-    for n in (12, 16, 20, 30, 40):
-        rows = []
-        for problem in problems(Setting(n), scale.beyond, random):
-            best = branch_and_bound(problem)
-            initial = no_merge(problem)
-            heuristics = greedy.pair_merging(problem).cost, planner.local_search(problem).cost
-            rows.append((best.lower_bound >= best.cost / EQUAL,
-                         *(distance(cost, best.cost, initial) for cost in heuristics)))  # fmt: skip
-        proved, pair, local = np.mean(rows, axis=0)
-        table.append({"|Q|": n, "runs": len(rows), "partitions": float(bell(n)),
-                      "proved optimal %": 100 * float(proved), "Pair Merging distance %": float(pair),
-                      "with moves, distance %": float(local)})  # fmt: skip
-    return {"beyond": table}
-
-
-def judge_beyond(tables: Tables) -> Iterator[Claim]:
-    table = tables["beyond"]
-    yield Claim(
-        "known", "Beyond 12 queries the optimum grows out of reach", printed("section 8.3"),
-        {f"proved at |Q| = {row['|Q|']}": Figure(row["proved optimal %"]) for row in table},
-        "not computed beyond |Q| = 12", "with branch and bound it can be had today", "% of runs",
-    )  # fmt: skip
-    far = {row["|Q|"]: row["Pair Merging distance %"] for row in table}
-    yield Claim(
-        "small-distances", "Distances stay small for relatively many queries", printed("section 8.3"),
-        {f"|Q| = {n}": Figure(value, at_most(5)) for n, value in far.items() if n > 12},
-        "small; at most 5 % is our reading of that", unit="%",
-    )  # fmt: skip
-
-
-def draw_beyond(tables: Tables) -> Iterator[Picture]:
-    table = tables["beyond"]
-    series = {name: (column(table, "|Q|"), column(table, f"{name} distance %"))
-              for name in ("Pair Merging", "with moves,")}  # fmt: skip
-    yield Picture("beyond", "Distance to the optimum, where the source stops", "|Q|", "% of what merging saves",
-                  curves(series))  # fmt: skip
-
-
 # ---- all -----------------------------------------------------------------------------------------------
 
 
@@ -625,13 +580,13 @@ def scale_of(run: Run) -> Scale:
     return FULL if run.full else Scale()
 
 
-def _measured(name: str, measure: Callable[[Scale, np.random.Generator], Tables]) -> Callable[[Run], Tables]:
-    return lambda run: measure(scale_of(run), run.generator(f"merging/{name}"))
+def _measured(name: str, measure: Callable[[Scale, np.random.Generator], Tables], run: Run) -> Tables:
+    return measure(scale_of(run), run.generator(f"merging/{name}"))
 
 
 def _experiment(name: str, title: str, measure: Any, judge: Any, draw: Any, table: str, text: str = "") -> Experiment:
     """One table, under the name of what it is of."""
-    return Experiment(name, title, _measured(name, measure), judge, draw, {table: title}, text)
+    return Experiment(name, title, partial(_measured, name, measure), judge, draw, {table: title}, text)
 
 
 EXPERIMENTS = [
@@ -648,6 +603,4 @@ EXPERIMENTS = [
     _experiment("section-5-3", "Section 5.3: three queries", example, judge_example, lambda tables: (), "example"),
     _experiment("section-7", "Section 7: channels, two queries per client", channels, judge_channels, draw_channels,
                 "channels", "The source reports no measurement of allocation, and gives K_S no value."),
-    _experiment("beyond", "Beside the optimum by branch and bound, where the source stops", beyond, judge_beyond,
-                draw_beyond, "beyond"),
 ]  # fmt: skip

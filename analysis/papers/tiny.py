@@ -10,7 +10,7 @@ from dataclasses import replace
 import numpy as np
 
 from analysis.papers import agile_network, merging_network, part_network, topk_network
-from analysis.papers.experiment import Run, Told
+from analysis.papers.experiment import Run
 
 _RUN = Run(1, False, lambda text: None)
 
@@ -18,12 +18,14 @@ _RUN = Run(1, False, lambda text: None)
 def merging() -> None:
     """A few queries through every algorithm."""
     from analysis.papers import merging as paper
+    from analysis.papers import merging_beyond
 
-    scale = paper.Scale(optimal=1, starts=1, sensitivity=1, large=1, clustering=1, channels=1, beyond=1)
+    scale = paper.Scale(optimal=1, starts=1, sensitivity=1, large=1, clustering=1, channels=1)
     random = np.random.Generator(np.random.PCG64(1))
     for measure in (paper.optimal, paper.starts, paper.sensitivity, paper.large, paper.clustering_factor,
-                    paper.example, paper.channels, paper.beyond):  # fmt: skip
+                    paper.example, paper.channels):  # fmt: skip
         measure(scale, random)
+    merging_beyond.measured(merging_beyond.Scale(((6, 1),), ((6, 1),), ((4, 2, 1),)), _RUN)
 
 
 def merging_in_network() -> None:
@@ -35,20 +37,24 @@ def merging_in_network() -> None:
 def htree() -> None:
     """All contenders on some hundred subscriptions."""
     from analysis.papers import htree as paper
+    from analysis.papers import htree_beyond
 
     scale = paper.Scale(subscriptions=300, growth=(100, 200), divided=50, events=2)
     for measure in (paper.matching, paper.levels, paper.cells, paper.division, paper.order_of_levels,
                     paper.transformation, paper.candidate_share):  # fmt: skip
         measure(scale, _RUN)
+    htree_beyond.measured(htree_beyond.Scale((100, 300), 300, events=2, changes=3, repeats=1), _RUN)
 
 
 def topk() -> None:
     """All indexes at one point, without and with weights of the sender."""
     from analysis.papers import topk as paper
+    from analysis.papers import topk_beyond
 
     scale = paper.Scale(filters=400, growth=(400,), messages=2)
     for sender in (False, True):
         paper.measured(paper.Point(filters=400, sender=sender), scale, 1)
+    topk_beyond.measured(topk_beyond.Scale((100, 300), 300, 2_000, messages=2, repeats=1), _RUN)
 
 
 def topk_in_network() -> None:
@@ -60,9 +66,12 @@ def topk_in_network() -> None:
 def part() -> None:
     """All indexes at one point, exact and relaxed."""
     from analysis.papers import part as paper
+    from analysis.papers import part_beyond
 
     for delta in (1.0, 2.0):
         paper.measure(paper.Setting(objects=400, subscriptions=100, words=20, queries=6, side=0.5, delta=delta))
+    small = part_beyond.Point(300, 60)
+    part_beyond.measured(part_beyond.Scale((100, 300), small, 4, lives=4, churn=(0, 1), repeats=1), _RUN)
 
 
 def part_in_network() -> None:
@@ -74,6 +83,7 @@ def part_in_network() -> None:
 
 def agile() -> None:
     """Every approach under every policy on a few profiles."""
+    from analysis.papers import agile_beyond, agile_gbu
     from analysis.papers.agile_readings import Reading, counted
     from analysis.papers.agile_runs import APPROACHES, Setting, run
     from analysis.papers.agile_workload import Load
@@ -83,6 +93,8 @@ def agile() -> None:
         for policy in (Fixed(), Auto(100.0)):
             run(Setting(approach, Load(profiles=100), 1_000, 5, 2, policy))
     counted(Reading(profiles=100), 1_000, 5, 1)
+    agile_gbu.counted(agile_gbu.GbuReading(profiles=100), 1_000, 5, 1)
+    agile_beyond.measured(agile_beyond.Scale((100, 300), 3, 2, 3_000), _RUN)
 
 
 def routing() -> None:
@@ -96,9 +108,8 @@ def routing_in_network() -> None:
     """The parts that take a second or two."""
     from analysis.papers import routing as paper
 
-    report = Told(_RUN)
-    paper.rendezvous(report)
-    paper.practice(report)
+    paper.rendezvous(_RUN)
+    paper.practice(_RUN)
 
 
 def gossip_in_network() -> None:

@@ -9,9 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from analysis.report.columns import Columns
-from analysis.report.copies import copies, index
+from analysis.report.copies import index, wasted_by_place
 from analysis.report.gather import Array, Gathered, Rows
 from analysis.report.places import Places, drawn_links
+from analysis.report.typed import named
 from analysis.report.wanting import Missed
 from analysis.report.words import plain, share
 from analysis.spark.trace import Service
@@ -19,7 +20,6 @@ from brokers.contract import MESSAGE
 from brokers.errors import RunDamaged
 from brokers.faults import REASONS
 from brokers.names import load_as
-from scenarios.commands import shown
 from topology.overlay import broker_label
 
 _PLACES = 65_535
@@ -38,12 +38,12 @@ def content(found: Gathered, where: Places, missed: Missed) -> tuple[dict[str, A
     _asked(found, ids, missed, columns)
     columns.add("message_entity", np.abs(ids) >> 32)
     columns.add("message_number", np.abs(ids) & 0xFFFFFFFF)
-    on_links, at_brokers = _waste(found)
+    on_links, at_brokers = wasted_by_place(found)
     columns.add("waste_links", on_links[:, links.drawn].ravel())
     columns.add("waste_brokers", at_brokers.ravel())
     network, span_us, scenario = found.network, found.span_ns / 1000, found.run.manifest["scenario"]
     facts = {
-        "run": quote(shown(found.run.path)),
+        "run": plain(quote(named([found.run.path])[0]), 400),
         "brokers": [plain(broker_label(at, network.names)) for at in range(network.brokers)],
         "nodes": network.brokers,
         "services": [
@@ -223,17 +223,3 @@ def _tells(found: Gathered, hops: Rows) -> NDArray[np.bool_]:
         types = sorted(each.kind.interests | each.kind.revocations)
         tells |= (hops["service"] == each.number) & np.isin(hops["type"], types)
     return tells
-
-
-def _waste(found: Gathered) -> tuple[Array, Array]:
-    """Copies that came for nothing, by service, link and stretch of time; and by the broker that got them."""
-    on_links = np.zeros((found.services, found.network.source.size, found.stretches), np.int64)
-    at_brokers = np.zeros((found.services, found.network.brokers, found.stretches), np.int64)
-    got = copies(found)
-    service, link, broker, time = (
-        column[got.wasted] for column in (got.service, got.link, got.broker, got.time_ns)
-    )  # fmt: skip
-    stretch = found.at(time, found.stretches)
-    np.add.at(on_links, (service, link, stretch), 1)
-    np.add.at(at_brokers, (service, broker, stretch), 1)
-    return on_links, at_brokers

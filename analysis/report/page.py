@@ -22,7 +22,7 @@ from brokers.verdicts import VERDICTS
 
 SCRIPTS = ("columns.js", "model.js", "map.js", "diagram.js", "pair.js", "why.js", "curve.js", "start.js")
 STYLES = ("drawing.css", "page.css")
-_COMMAND_MOST = 4_000
+COMMAND_MOST = 4_000
 _FOLDER = files("analysis.report") / "page"
 
 
@@ -140,7 +140,7 @@ def _figure(chart: Chart) -> str:
         more = f"<details><summary>Figures</summary>{table('', chart.heads, chart.rows)}</details>"
     typed = ""
     if chart.command:
-        typed = f'<p class="command"><code>{escape(plain(chart.command, _COMMAND_MOST))}</code></p>'
+        typed = f'<p class="command"><code>{escape(plain(chart.command, COMMAND_MOST))}</code></p>'
     return f"<figure>{chart.svg}<figcaption>{escape(chart.said)}</figcaption>{typed}{more}</figure>"
 
 

@@ -11,7 +11,7 @@ from analysis.papers import merging as paper
 from analysis.papers.claims import HOLDS, REPORTED, judged
 from tests.analysis.wrong_data import broken_by
 
-TINY = paper.Scale(optimal=12, starts=8, sensitivity=2, large=1, clustering=2, channels=2, beyond=1)
+TINY = paper.Scale(optimal=12, starts=8, sensitivity=2, large=1, clustering=2, channels=2)
 AXES = ("|Q|", "|T|", "factor", "K_U factor", "df", "cf", "clients", "channels", "K_S over K_U")
 EXPERIMENTS = {each.name: each for each in paper.EXPERIMENTS}
 
@@ -32,7 +32,7 @@ def tables():
 
 MEASURES = {
     "figure-13": "sensitivity", "figure-14": "starts", "figures-15-17": "optimal", "figures-18-19": "large",
-    "figure-20": "clustering_factor", "section-5-3": "example", "section-7": "channels", "beyond": "beyond",
+    "figure-20": "clustering_factor", "section-5-3": "example", "section-7": "channels",
 }  # fmt: skip
 
 

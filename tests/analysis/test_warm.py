@@ -130,7 +130,8 @@ def test_every_protocol_index_paper_and_shipped_scenario_has_a_life():
     assert {each.name for each in manifests()} == {part.name.removeprefix("networks of ") for part in stages[1]}
     for paper in PAPERS.values():
         assert (paper.facts["tiny"],) in arguments
-        assert "further" not in paper.facts or (paper.facts["tiny_network"],) in arguments
+        assert (paper.facts.get("tiny_network", paper.facts["tiny"]),) in arguments
+    assert [name for name, paper in PAPERS.items() if "tiny_network" not in paper.facts] == ["htree"]
     assert {(name,) for name in shipped()} <= set(arguments)
 
 

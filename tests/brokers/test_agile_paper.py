@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from analysis.bench.agile import Sizes, rows
-from analysis.papers import agile
+from analysis.papers import agile, agile_gbu
 from analysis.papers.agile_readings import Reading, counted
 from analysis.papers.agile_runs import APPROACHES, Found, Setting, per_message, run
 from analysis.papers.agile_workload import ATTRIBUTES, DOMAIN, SCHEMA, Load, Workload, rounded
@@ -18,7 +18,7 @@ SMALL = Load(profiles=300)
 RUN = Run(1, False, lambda text: None)
 TINY = agile.Scale(
     profiles=200, messages=(200, 200, 100, 50, 20), warm_messages=10, simple_updates=4_000, sweep_messages=5, burst=25,
-    readings=(20, 20, 10, 5, 2),
+    readings=(20, 20, 10, 5, 2), gbu_messages=20, gbu_profiles=100,
 )
 
 
@@ -115,6 +115,57 @@ def test_counting_without_an_index_comes_near_the_filters():
         assert counted_.eager_postfiltered == pytest.approx(eager.postfiltered * agile.MILLIONS, rel=0.1)
         assert counted_.moved == pytest.approx(agile_.moved * agile.MILLIONS, rel=0.35)
         assert counted_.postfiltered == pytest.approx(agile_.postfiltered * agile.MILLIONS, rel=0.35)
+
+
+def test_counting_gbu_without_an_index_comes_near_its_filter():
+    """Where regions end at the nodes around their intervals, which is how the filter reads the paper."""
+    for rate in (10, 1_000):
+        found = agile_gbu.counted(agile_gbu.GbuReading(together=True, profiles=2_000), rate, 400, 1)
+        gbu = run(Setting("GBU", Load(profiles=2_000, together=True), rate, 400, 500))
+        assert found.moved == pytest.approx(gbu.moved * agile.MILLIONS, rel=0.1)
+        assert found.postfiltered == pytest.approx(gbu.postfiltered * agile.MILLIONS, rel=0.1)
+
+
+@pytest.mark.parametrize("scope", agile_gbu.SCOPES)
+@pytest.mark.parametrize(("beside", "grows", "spacing"), [(False, False, 0.0), (True, False, 0.0), (True, True, 300.0)])
+def test_gbu_is_counted_as_plain_python_counts_it(scope, beside, grows, spacing):
+    reading = agile_gbu.GbuReading(True, spacing, beside, grows, scope, share=0.9, profiles=60)
+    rate, messages = 40_000, 60
+    work = Workload(Load(60, 0.9, together=True))
+    bound = (work.table.context >= 0).reshape(-1, ATTRIBUTES)
+    centre = np.where(bound, work.values, work.table.constant.reshape(-1, ATTRIBUTES))
+    regions = [[(centre[p, a] - 245.0, centre[p, a] + 245.0) for a in range(2)] for p in range(60)]
+    lists = []
+    for a in range(2):
+        kept = []
+        for node in sorted({end for region in regions for end in region[a]}):
+            if not kept or node - kept[-1] >= spacing:
+                kept.append(node)
+        lists.append(kept)
+    moved = found = 0
+    for at, message in enumerate(work.messages(agile_gbu.WARM + messages)):
+        counts = at >= agile_gbu.WARM
+        found += counts * sum(all(low <= value <= high for (low, high), value in zip(region, message))
+                              for region in regions)  # fmt: skip
+        for p, a, value in zip(*(each.tolist() for each in work.updates(60 * rate // 10_000))):
+            if a > 1 or not bound[p, a]:
+                continue
+            low, high = value - 245.0, value + 245.0
+            if regions[p][a][0] <= low and high <= regions[p][a][1]:
+                continue
+            moved += counts
+            below = [node for node in lists[a] if (node < low if beside else node <= low)]
+            above = [node for node in lists[a] if (node > high if beside else node >= high)]
+            if (not below and scope == "both") or (not above and scope != "none"):
+                regions[p][a] = (-np.inf, np.inf)
+                continue
+            new = (below[-1] if below else -np.inf, above[0] if above else np.inf)
+            old = regions[p][a]
+            regions[p][a] = (min(new[0], old[0]), max(new[1], old[1])) if grows else new
+    scale = 500_000 / 60 * 10_000 / messages / 1e6
+    counted_ = agile_gbu.counted(reading, rate, messages, 1)
+    assert moved > 0 and counted_.moved == pytest.approx(moved * scale)
+    assert counted_.postfiltered == pytest.approx(found * scale)
 
 
 def test_where_the_value_alone_is_tested_fewer_regions_move():

@@ -16,6 +16,8 @@ function explained(fact) {
   return found;
 }
 
+function secondsTyped(us) { return `${(us / 1e6).toFixed(9).replace(/\.?0+$/, "")}s`; }
+
 class Page {
   constructor(facts, columns) {
     this.facts = facts;
@@ -67,7 +69,7 @@ class Page {
 
   setTime(us, whole) {
     const { state, facts } = this;
-    state.time = Math.min(this.model.span, Math.max(0, us));
+    state.time = Math.round(Math.min(this.model.span, Math.max(0, us)) * 1000) / 1000; // a whole ns, as commands name it
     state.stretch = Math.min(facts.stretches - 1, Math.floor(state.time / this.model.span * facts.stretches));
     state.whole = whole;
     $("whole").checked = whole;
@@ -100,12 +102,31 @@ class Page {
   redraw() {
     this.map.draw();
     $("clock").textContent = this.state.whole ? "the whole run" : timeText(Math.round(this.state.time));
+    $("map-command").textContent = this.mapCommand();
     const { told } = this.map, number = value => value.toLocaleString("en", { maximumFractionDigits: 0 });
     const what = { traffic: ["messages on a link", "events at a broker"], tables: ["", "entries at a broker"], waste: ["wasted copies on a link", "at a broker"] }[this.state.show];
     $("legend").textContent = [what[0] && `strongest and widest: ${number(told.linkMost)} ${what[0]}`, `${number(told.atMost)} ${what[1]}`].filter(Boolean).join(", ");
   }
 
-  redrawDiagram() { $("diagram-said").textContent = this.diagram.draw(); }
+  redrawDiagram() {
+    $("diagram-said").textContent = this.diagram.draw();
+    $("diagram-command").textContent = this.diagramCommand();
+  }
+
+  // What draws the map as a file, and the diagram.
+  mapCommand() {
+    const { state } = this, at = state.whole ? "" : ` --at ${secondsTyped(state.time)}`;
+    return `${this.facts.plot} --kind overlay --metric ${state.show}${this.serviceTyped()}${at}${this.messageTyped()}`;
+  }
+
+  diagramCommand() {
+    const { begin, end } = this.diagram.window(), way = this.messageTyped();
+    return `${this.facts.plot} --kind space-time${way || `${this.serviceTyped()} --from ${secondsTyped(begin)} --to ${secondsTyped(end)}`}`;
+  }
+
+  serviceTyped() { return this.state.service < 0 ? "" : ` --service ${this.facts.typed[this.state.service]}`; }
+
+  messageTyped() { return this.state.hops.length ? ` --message ${this.model.message(this.state.message)}` : ""; }
 
   press(x, y) {
     const loss = this.map.lossAt(x, y);
