@@ -365,16 +365,18 @@ class Desk:
             out.timer(event, delay_ns, type_, word, body, cause)
 
     def _more_room(self) -> None:
-        """For what the handler had no room for."""
-        wanted, found = self._answered, self._answers
-        self._room(
-            2 * max(found["send_event"].size, int(wanted[SENDS_WANTED])),
-            2 * max(found["deliver_event"].size, int(wanted[DELIVERIES_WANTED])),
-            2 * max(64, found["timers"].shape[1], int(wanted[TIMERS_WANTED])),
-        )
-        self._making.reserve(int(wanted[BODIES_WANTED]), int(wanted[BYTES_WANTED]))
-        assert self._desk is not None
-        self._desk.follow(self._answers)
+        """For what the handler had no room for, and only for that: of handles it may run out again and again."""
+        answered, found = self._answered, self._answers
+        sizes = found["send_event"].size, found["deliver_event"].size, found["timers"].shape[1]
+        counts = answered[SENDS:SENDS_WANTED].tolist(), answered[SENDS_WANTED:BODIES_WANTED].tolist()
+        grown = [
+            2 * max(64, size, wanted) if count + wanted > size else size for size, count, wanted in zip(sizes, *counts)
+        ]
+        if grown != list(sizes):
+            self._room(*grown)
+            assert self._desk is not None
+            self._desk.follow(self._answers)
+        self._making.reserve(int(answered[BODIES_WANTED]), int(answered[BYTES_WANTED]))
 
     def hand_on(self, batch: Batch, out: Out, event: Ints, link: Ints) -> None:
         """What the handler sends; a protocol that is called by its `handle` alone may mean more by it."""

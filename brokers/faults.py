@@ -182,6 +182,13 @@ class FaultContext:
         except ValueError as error:
             raise WrongFault(str(error).removeprefix("broker: "), path) from error
 
+    def brokers_like(self, reference: str | int, path: tuple[str | int, ...]) -> list[int]:
+        """The numbers of the brokers whose names are like `b*`, or of the one meant; WrongFault if there is none."""
+        try:
+            return [int(b) for b in self.overlay.brokers_like(reference)]
+        except ValueError as error:
+            raise WrongFault(str(error).removeprefix("broker: "), path) from error
+
     def between(self, ends: tuple[str | int, str | int]) -> int:
         """The directed link that leads from the first of two brokers to the second; WrongFault if there is none."""
         return self.link(*(self.broker(each, ("link",)) for each in ends))

@@ -21,11 +21,12 @@ from numba import njit
 from numpy.typing import NDArray
 
 from brokers.columns import BadState
+from brokers.compiled import deliver, work
 from brokers.contract import Floats, Ints, Ints32, ShardEnv
 from brokers.indexes.contract import RowIndex
 from brokers.indexes.ids import IdMap, find_one
 from brokers.thresholds import usually
-from brokers.views import INTS, NARROW
+from brokers.views import FLAGS, INTS, NARROW
 
 # What a compiled handler finds of a store in its record: `InterestStore.columns()`.
 STORE = {
@@ -34,6 +35,8 @@ STORE = {
     "hits": INTS, "hit_start": INTS, "hit_count": INTS,  # by body: hits[hit_start[b]:][:hit_count[b]]
     "hit_version": INTS, "hit_generation": NARROW, "version": INTS,  # what `is_known` asks
 }  # fmt: skip
+# Of a protocol whose brokers know what their own clients ask for and nothing else, so that each has one home.
+AT_HOME = {**STORE, "present": FLAGS, "entries": INTS}  # by slot, and by broker
 _MANY = 64  # times as many answers as a broker knows interests, from which it looks for its own one by one
 _RECLAIM_FROM = 1024  # slots given up before it is worth looking which can be used again
 
@@ -325,6 +328,50 @@ def is_known(desk, state, body):
         and known[body] == desk.generation[body]
         and state.hit_version[body] == state.version[0]
     )
+
+
+@njit(inline="always")
+def change_at_home(desk, state, i, adds):
+    """For those whose record has the fields `AT_HOME`: take in a client's change; False where Python has to."""
+    s = slot_of(state, desk.word[i])
+    if s < 0:
+        return not adds
+    if state.present[s] != adds:
+        state.present[s] = adds
+        state.entries[desk.broker[i]] += 1 if adds else -1
+    return True
+
+
+@njit(inline="always")
+def hits_at_home(state, b, body):
+    """Where the hits of a broker's own clients lie; hits are ordered by home broker, and within one by client."""
+    hits, home = state.hits, state.home
+    low = state.hit_start[body]
+    end = low + state.hit_count[body]
+    high = end
+    while low < high:
+        middle = (low + high) // 2
+        if home[hits[middle]] < b:
+            low = middle + 1
+        else:
+            high = middle
+    while high < end and home[hits[high]] == b:
+        high += 1
+    return low, high
+
+
+@njit(inline="always")
+def deliver_at_home(desk, state, i, low, high):
+    """Hand a publication to the clients behind these hits, to each once."""
+    before, found = np.int64(-1), 0
+    for j in range(low, high):
+        s = state.hits[j]
+        if state.present[s]:
+            found += 1
+            if state.client[s] != before:
+                before = state.client[s]
+                deliver(desk, i, before)
+    work(desk, i, state.entries[desk.broker[i]], found)
 
 
 class TableHome:

@@ -29,6 +29,10 @@ BEHAVIOURS: dict[str, Entry] = {  # of brokers that do something else than their
     "covert-flash": Entry(
         "protocols.gossip.attacks:CovertFlash", "gossipsub: behaves until a moment, then grafts everybody and is silent"
     ),
+    "sybil": Entry(
+        "protocols.gossip.sybils:Sybil",
+        "gossipsub: grafts whoever joins a topic, again after each prune, and passes nothing on",
+    ),
 }
 
 METRICS: dict[str, Entry] = {
@@ -89,6 +93,12 @@ METRICS: dict[str, Entry] = {
         "protocols.gossip.attacked:IN_MESHES", "share of the links of honest meshes that led to attackers at last"
     ),
     "meshes.attackers_most": Entry("protocols.gossip.attacked:IN_MESHES_MOST", "the same when it was largest"),
+    "meshes.entered": Entry(
+        "protocols.gossip.churning:ENTERED",
+        "links that came into meshes of gossipsub from one watching to the next (option watch_ticks)",
+    ),
+    "meshes.left": Entry("protocols.gossip.churning:LEFT", "links that went out of them"),
+    "meshes.churn": Entry("protocols.gossip.churning:CHURN", "both, for each broker and time between"),
     "chosen.imbalance": Entry(
         "protocols.topics.measures:IMBALANCE",
         "of the group that was served least evenly, how many times the mean its busiest member was chosen",

@@ -294,6 +294,7 @@ class Plan:
     tree: bool
     clients: int
     services: tuple[str, ...]
+    forms: dict[str, str]  # of services whose protocol has several: which one runs, and why none that is quicker
     actors: int
     cut_links: int
     imbalance: float  # heaviest shard over the mean, minus one
@@ -385,6 +386,7 @@ def _lookahead_ns(scenario: Scenario, parts: Partition) -> int | None:
 
 def plan(scenario: Scenario, engine: str | None = None, actors: int | None = None) -> Plan:
     """Resolve a scenario and estimate what a run of it would take, by default under Ray where that is installed."""
+    from brokers.engine.forms import forms_of
     from scenarios.choosing import choose, installed
     from scenarios.expected import expected
     from scenarios.faults.telling import lines
@@ -421,6 +423,9 @@ def plan(scenario: Scenario, engine: str | None = None, actors: int | None = Non
         services=tuple(
             f"{s.section.name}: {s.section.kind} by {s.section.protocol}" for s in scenario.services
         ),
+        forms={
+            s.section.name: str(form) for s, form in zip(scenario.services, forms_of(model)) if form.several
+        },
         actors=shards,
         cut_links=int(parts.cut_links.size),
         imbalance=parts.imbalance,

@@ -22,6 +22,8 @@ settings.load_profile("any machine")
 # pytest 9.2 does not let it do (pytest-dev/pytest-xdist#1386): `--dist loadgroup` would spread them silently.
 GROUPS = {
     "tests/analysis/report/test_page.py": "browser",
+    "tests/analysis/report/test_pairs.py": "browser",
+    "tests/analysis/report/test_shown.py": "browser",
     "tests/analysis/test_spark_adverts.py": "spark",
     "tests/analysis/test_spark_aggregates.py": "spark",
     "tests/analysis/test_spark_audit.py": "spark",
@@ -33,6 +35,7 @@ GROUPS = {
     "tests/analysis/test_spark_plans.py": "spark",
     "tests/analysis/test_spark_session.py": "spark",
     "tests/analysis/test_spark_spatial.py": "spark",
+    "tests/analysis/test_spark_spreads.py": "spark",
     "tests/analysis/test_spark_stays.py": "spark",
     "tests/analysis/test_spark_topics.py": "spark",
     "tests/analysis/test_spark_topk.py": "spark",

@@ -34,6 +34,23 @@ _FRAMES = """(() => {
 })()"""
 
 
+_PLAYED = """new Promise(done => {
+  const times = [], { model } = brokerlab, play = document.getElementById('play');
+  brokerlab.select(-1, -1);
+  brokerlab.setTime(model.span * 0.2, false);
+  play.click();
+  const look = now => {
+    times.push(now);
+    if (times.length <= 120 && brokerlab.playing) requestAnimationFrame(look);
+    else {
+      if (brokerlab.playing) play.click();
+      done((times.length - 1) * 1000 / (times[times.length - 1] - times[0]));
+    }
+  };
+  requestAnimationFrame(look);
+})"""
+
+
 def missing() -> str | None:
     """What is missing for a browser to be driven, None if nothing is."""
     if not any(map(shutil.which, BROWSERS)):
@@ -57,7 +74,7 @@ def browser() -> Iterator[Any]:
 
 
 def opened(file: Path) -> dict[str, float]:
-    """What a browser says of a report: when it was ready, and how long a frame takes."""
+    """What a browser says of a report: when it was ready, how long a frame takes, how many a second are played."""
     command = [sys.executable, "-m", "analysis.bench.browsing", str(file)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
@@ -72,7 +89,8 @@ def _measured(file: Path) -> dict[str, float]:
         page.goto(file.resolve().as_uri())
         page.wait_for_selector("html[data-ready=yes]", state="attached", timeout=120_000)
         ready = page.evaluate("performance.getEntriesByName('ready')[0].startTime")
-        return {"opened_s": ready / 1e3, "frame_ms": float(page.evaluate(_FRAMES))}
+        drawn, played = float(page.evaluate(_FRAMES)), float(page.evaluate(_PLAYED))
+        return {"opened_s": ready / 1e3, "frame_ms": drawn, "played_per_s": played}
 
 
 if __name__ == "__main__":

@@ -5,7 +5,8 @@ Rules:
   counts, deliveries, changes and pictures, beside the 7 bytes that an event may take.
 - A page is opened in the browser that this machine has, from the disk. What it takes is from asking for the page until
   all is unpacked and drawn once, by the page's own clock; a frame is the drawing of one instant while the run plays,
-  the median over two hundred instants, without what the browser does to show it.
+  the median over two hundred instants, without what the browser does to show it. Frames played are those that the
+  browser shows in a second, by its own clock, a hundred and twenty of them; it shows no more than its screen would.
 - Where there is no browser that is said, and nothing is judged by it.
 - Of the largest run its hops are taken to polars as well (`analysis.bench.frames`).
 - Figures are eight kinds that one call of `brokerlab plot` draws as PDF; the baseline is the call for their data alone.
@@ -97,6 +98,7 @@ def _case(case: Case, folder: Path) -> Iterator[Row]:
     found = opened(target)
     yield row(f"{case.name}: opened in", found["opened_s"], "s", most=case.opens_most_s)
     yield row(f"{case.name}: a frame", found["frame_ms"], "ms", most=case.frame_most_ms)
+    yield row(f"{case.name}: frames played", found["played_per_s"], "1/s")
 
 
 def _making(case: Case, cost: Cost) -> Iterator[Row]:

@@ -56,9 +56,9 @@ def rows(sizes: Sizes | None = None) -> Iterator[Row]:
 def merged(sizes: Sizes, attributes: int) -> Iterator[Row]:
     """Tables, control messages and publications over links, of the same clients under covering and merged."""
     seeds = range(sizes.first, sizes.first + sizes.seeds)
-    beside = [_counted(_network(_COVERING, seed, sizes, attributes)) for seed in seeds]
+    beside = [covered(seed, sizes, attributes) for seed in seeds]
     for waste in (0.0, *sizes.waste):
-        counted = [_counted(_network("merging", seed, sizes, attributes, {"waste": waste})) for seed in seeds]
+        counted = [with_waste(seed, sizes, attributes, waste) for seed in seeds]
         about = f"{attributes} attribute{'s' * (attributes > 1)}, {sizes.brokers} brokers, waste {waste:g}"
         for what, bound in (("table entries", 1.0), ("messages of changes", None), ("publications over links", None)):
             values, baselines = ([each[what] for each in some] for some in (counted, beside))
@@ -68,8 +68,23 @@ def merged(sizes: Sizes, attributes: int) -> Iterator[Row]:
                 ratio_least=exactly, ratio_most=exactly or bound, against=_COVERING,
             )  # fmt: skip
         if waste == 0:
-            other = [sum(((a["went"] - b["went"]) + (b["went"] - a["went"])).values()) for a, b in zip(counted, beside)]
+            other = [elsewhere(a, b) for a, b in zip(counted, beside)]
             yield row(f"publications that go elsewhere than under covering, {about}", float(sum(other)), "", most=0)
+
+
+def covered(seed: int, sizes: Sizes, attributes: int) -> dict[str, Any]:
+    """What a network knows and sends under covering."""
+    return _counted(_network(_COVERING, seed, sizes, attributes))
+
+
+def with_waste(seed: int, sizes: Sizes, attributes: int, waste: float) -> dict[str, Any]:
+    """The same, merged."""
+    return _counted(_network("merging", seed, sizes, attributes, {"waste": waste}))
+
+
+def elsewhere(one: Mapping[str, Any], other: Mapping[str, Any]) -> int:
+    """How many publications went over a link in one network alone."""
+    return sum(((one["went"] - other["went"]) + (other["went"] - one["went"])).values())
 
 
 def _network(
@@ -117,22 +132,27 @@ def _counted(net: Joined) -> dict[str, Any]:
 
 def wasted(sizes: Sizes, waste: float) -> Row:
     """Of what goes over a link for a merger, the share that answers nobody; its parts lie as far apart as may be."""
-    shares = []
-    for seed in range(sizes.first, sizes.first + 2 * sizes.seeds):
-        random = Random(seed)
-        widths = random.uniform(0.1, 0.2), random.uniform(0.1, 0.2)
-        gap = sum(widths) * waste / (1 - waste) * random.uniform(0.97, 1.0)
-        low = random.uniform(0.0, 0.2)
-        net = join("merging", [(0, 1)], options={"waste": waste})
-        net.send(1, "subscribe", [0, low, low + widths[0]], word=net.interest(1))
-        net.send(1, "subscribe", [0, low + widths[0] + gap, low + sum(widths) + gap], word=net.interest(1, 1))
-        for i in range(2 * sizes.publications):
-            net.send(0, "publish", [random.random(), 0, 0, 0], at_ns=10 * _SECOND + i * _MS)
-        sent = sum(hop.type == PUBLISH for hop in net.over(0, 1))
-        shares.append(1 - len(net.deliveries(1)) / sent)
+    seeds = range(sizes.first, sizes.first + 2 * sizes.seeds)
+    shares = [waste_of_one(seed, 2 * sizes.publications, waste) for seed in seeds]
     bound = waste + 2 * float(np.std(shares, ddof=1)) / len(shares) ** 0.5
     name = f"waste of one merger, bound {waste:g} and twice the spread of the mean, {_spread(shares)}"
     return row(name, float(np.mean(shares)), "", most=bound)
+
+
+def waste_of_one(seed: int, publications: int, waste: float, apart: tuple[float, float] = (0.97, 1.0)) -> float:
+    """The share of one merger; its parts lie apart by a part of what the bound allows. Values lie evenly."""
+    random = Random(seed)
+    widths = random.uniform(0.1, 0.2), random.uniform(0.1, 0.2)
+    gap = sum(widths) * waste / (1 - waste) * random.uniform(*apart)
+    low = random.uniform(0.0, 0.2)
+    net = join("merging", [(0, 1)], options={"waste": waste})
+    net.send(1, "subscribe", [0, low, low + widths[0]], word=net.interest(1))
+    net.send(1, "subscribe", [0, low + widths[0] + gap, low + sum(widths) + gap], word=net.interest(1, 1))
+    for i in range(publications):
+        value = (i + random.random()) / publications
+        net.send(0, "publish", [value, 0, 0, 0], at_ns=10 * _SECOND + i * _MS)
+    sent = sum(hop.type == PUBLISH for hop in net.over(0, 1))
+    return 1 - len(net.deliveries(1)) / sent
 
 
 def _spread(values: Sequence[float]) -> str:
@@ -147,15 +167,14 @@ _RATE, _GONE, _RENEW, _LEASE, _STEPS = 2.0, 0.02, 10.0, 25.0, 25  # per second a
 
 def leased(sizes: Sizes) -> Iterator[Row]:
     """Entries and messages of subscriptions that come at a rate and live exponentially, withdrawn at the end or not."""
-    brokers, renewed = sizes.lease_brokers, 1 - exp(-_GONE * _RENEW)
-    stay = _LEASE - _LEASE / _STEPS / 2 + _RENEW / (exp(_GONE * _RENEW) - 1)
-    for withdraw, entries_of_one, messages_of_one in ((False, stay, 1 / renewed), (True, 1 / _GONE, 1 / renewed + 1)):
-        found = [_leased(seed, sizes, withdraw) for seed in range(sizes.first, sizes.first + sizes.seeds)]
+    for withdraw in (False, True):
+        found = [lived(seed, sizes, withdraw) for seed in range(sizes.first, sizes.first + sizes.seeds)]
+        forms = lease_forms(sizes, withdraw)
         entries, messages = ([each[i] for each in found] for i in (0, 1))
         said = "leases, withdrawn at the end" if withdraw else "leases"
         for what, values, unit, form in (
-            ("entries in the mean", entries, "entries", _RATE * brokers * entries_of_one),
-            ("messages of subscriptions over links", messages, "/s", _RATE * (brokers - 1) * messages_of_one),
+            ("entries in the mean", entries, "entries", forms[0]),
+            ("messages of subscriptions over links", messages, "/s", forms[1]),
         ):
             yield row(
                 f"{said}, {what}, {_spread(values)}", float(np.mean(values)), unit, baseline=form,
@@ -163,13 +182,19 @@ def leased(sizes: Sizes) -> Iterator[Row]:
             )  # fmt: skip
 
 
+def lease_forms(sizes: Sizes, withdraw: bool) -> tuple[float, float]:
+    """Entries in the mean and messages per second, by the closed forms."""
+    brokers, renewed = sizes.lease_brokers, 1 - exp(-_GONE * _RENEW)
+    stays = 1 / _GONE if withdraw else _LEASE - _LEASE / _STEPS / 2 + _RENEW / (exp(_GONE * _RENEW) - 1)
+    return _RATE * brokers * stays, _RATE * (brokers - 1) * (1 / renewed + withdraw)
+
+
 def flooded(sizes: Sizes) -> Iterator[Row]:
     """Leases beside flooding, where nobody wants what is published: from which rate on they send less."""
-    even = _RATE / (1 - exp(-_GONE * _RENEW))
     for times in (0.8, 1.25):
         seeds = range(sizes.first, sizes.first + sizes.seeds)
-        ours = [_leased(seed, sizes, False)[1] for seed in seeds]
-        theirs = [_publishing(seed, sizes, times * even) for seed in seeds]
+        ours = [lived(seed, sizes, False)[1] for seed in seeds]
+        theirs = [publishing(seed, sizes, times) for seed in seeds]
         name = f"leases beside flooding at {times:g} times the rate that is even, {_spread(ours)}: messages over links"
         least, most = (1.0, None) if times < 1 else (None, 1.0)
         yield row(
@@ -178,9 +203,10 @@ def flooded(sizes: Sizes) -> Iterator[Row]:
         )  # fmt: skip
 
 
-def _publishing(seed: int, sizes: Sizes, rate: float) -> float:
-    """Messages per second of flooding, of what is published at a rate."""
+def publishing(seed: int, sizes: Sizes, times: float) -> float:
+    """Messages per second of flooding, of what is published at so many times the rate at which leases send as many."""
     random, brokers, count = Random(seed), sizes.lease_brokers, sizes.publications
+    rate = times * _RATE / (1 - exp(-_GONE * _RENEW))
     links = [(random.randrange(b), b) for b in range(1, brokers)]
     net = join("flooding", links)
     for i in range(count):
@@ -189,7 +215,7 @@ def _publishing(seed: int, sizes: Sizes, rate: float) -> float:
 
 
 @lru_cache(maxsize=32)  # the same runs stand beside closed forms and beside flooding
-def _leased(seed: int, sizes: Sizes, withdraw: bool) -> tuple[float, float]:
+def lived(seed: int, sizes: Sizes, withdraw: bool) -> tuple[float, float]:
     """Entries in the mean and messages per second, counted over all that came of so many subscriptions."""
     random, brokers = Random(seed), sizes.lease_brokers
     options = {"lease": int(_LEASE * _SECOND), "renew": int(_RENEW * _SECOND), "steps": _STEPS, "withdraw": withdraw}

@@ -55,13 +55,12 @@ def rows(sizes: Sizes) -> Iterator[Row]:
 def on_lines(sizes: Sizes) -> Iterator[Row]:
     """Pairs on lines, beside the recurrence."""
     for delta, apart in sizes.distances:
-        found = [outage(_line(sizes.line), delta, sizes.share, sizes.seeds[0] + each) for each in range(sizes.lines)]
+        found = [outage(line(sizes.line), delta, sizes.share, sizes.seeds[0] + each) for each in range(sizes.lines)]
         told = f"δ {delta}, {sizes.share:.0%} down on lines"
         yield row(f"{told}: pairs served although more than δ are down in a row, or not served although not",
                   sum(each.wrong for each in found), "pairs", most=0)  # fmt: skip
-        shares = [share for each in found if (share := each.served(apart)) is not None]
-        mean, survives = float(np.mean(shares)), survival(apart, delta, sizes.share)
-        error = spread(sizes, delta, apart) / sqrt(len(shares))
+        mean, survives = share_of(found, apart), survival(apart, delta, sizes.share)
+        error = spread(sizes, delta, apart) / sqrt(len(found))
         name = f"{told}: pairs {apart} apart that are served; the recurrence ± {_SPREAD} standard errors"
         yield row(
             name, mean, "share", least=survives - _SPREAD * error, most=survives + _SPREAD * error, baseline=survives,
@@ -71,10 +70,10 @@ def on_lines(sizes: Sizes) -> Iterator[Row]:
 def on_trees(sizes: Sizes) -> Iterator[Row]:
     """Pairs on random trees."""
     delta = sizes.tree_delta
-    found = [outage(_tree(sizes.tree, seed), delta, sizes.share, seed, sizes.publishers) for seed in sizes.seeds]
+    found = [outage(tree(sizes.tree, seed), delta, sizes.share, seed, sizes.publishers) for seed in sizes.seeds]
     told = f"δ {delta}, {sizes.share:.0%} of {sizes.tree} brokers of random trees down at once"
     yield row(f"{told}: pairs served wrongly or not", sum(each.wrong for each in found), "pairs", most=0)
-    shares = [each.served() or 0.0 for each in found]
+    shares = [share_of([each]) for each in found]
     spread = f"{min(shares):.1%} to {max(shares):.1%} over {len(shares)} seeds"
     yield row(f"{told}: pairs served ({spread}); printed: 97 %", float(np.mean(shares)), "share", least=0.97)
 
@@ -135,10 +134,14 @@ class Outage:
     def wrong(self) -> int:
         return int((self.got != self.expected)[self.asked].sum())
 
-    def served(self, apart: int | None = None) -> float | None:
-        """The share of the pairs that are served; of those so far apart, if there are any."""
-        pairs = self.got[self.asked if apart is None else self.asked & (self.apart == apart)]
-        return float(pairs.mean()) if pairs.size else None
+    def pairs(self, apart: int | None = None) -> Any:
+        """Of each pair, or of those so far apart, whether it is served."""
+        return self.got[self.asked if apart is None else self.asked & (self.apart == apart)]
+
+
+def share_of(outages: Sequence[Outage], apart: int | None = None) -> float:
+    """The share of all pairs that are served: shares of single lines have another mean, as they have few pairs."""
+    return float(np.concatenate([each.pairs(apart) for each in outages]).mean())
 
 
 def outage(
@@ -197,16 +200,18 @@ def reachable(links: Sequence[tuple[int, int]], down: Any, delta: int) -> tuple[
     return served, apart
 
 
-def _line(brokers: int) -> list[tuple[int, int]]:
+def line(brokers: int) -> list[tuple[int, int]]:
+    """The links of a line."""
     return [(at, at + 1) for at in range(brokers - 1)]
 
 
-def _tree(brokers: int, seed: int) -> list[tuple[int, int]]:
+def tree(brokers: int, seed: int) -> list[tuple[int, int]]:
+    """The links of a random tree."""
     from topology.build import build
     from topology.links import Links
 
-    tree = build("random-tree", {"nodes": brokers}, Links(), seed)
-    return list(zip(tree.link_a.tolist(), tree.link_b.tolist()))
+    drawn = build("random-tree", {"nodes": brokers}, Links(), seed)
+    return list(zip(drawn.link_a.tolist(), drawn.link_b.tolist()))
 
 
 def struck(sizes: Sizes, protocol: str, seed: int) -> dict[str, int]:

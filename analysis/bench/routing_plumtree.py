@@ -9,14 +9,15 @@ other from one broker, or each from another; and five times one from every broke
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any
 
 import numpy as np
 
-from analysis.bench.rows import Row, row
+from analysis.bench import routing_gossip
+from analysis.bench.rows import REPEATS, Row, medians, row
 from brokers.contract import MESSAGE
 from brokers.engine.model import Model
 from brokers.engine.simulate import MemoryTraces, simulate, tables_of
@@ -32,14 +33,15 @@ from topology.links import Latent, Links
 from topology.overlay import Overlay
 
 MS, SECOND = 1_000_000, 1_000_000_000
+_APART = 10 * SECOND  # publications over fixed links
 _DELAY = {"kind": "uniform", "low": 10 * MS, "high": 50 * MS}
 _KIND = Content(Content.Params().model_dump())
 _EVERYTHING = [0, 0.0, 1.0]
-# Who publishes, how many rounds; the last hop and the redundancy that the published tests allow.
-_FIRST_ROUNDS, _ROUNDS = 10, 20  # seconds before the crash and after it
-_MENDED_MOST = 10  # "few" rounds
+_FIRST_ROUNDS, ROUNDS = 10, 20  # seconds before the crash and after it
+MENDED_MOST = 10  # "few" rounds
 _MANY = 10_000
-_BOUNDS = {"one source": (30, 15, 0.2), "another source each time": (30, 18, 1.0), "all at once": (5, 30, 3.0)}
+# Who publishes, how many rounds; the last hop and the redundancy that the published tests allow.
+BOUNDS = {"one source": (30, 15, 0.2), "another source each time": (30, 18, 1.0), "all at once": (5, 30, 3.0)}
 
 
 @dataclass(frozen=True)
@@ -53,6 +55,9 @@ class Sizes:
     crashing: tuple[int, ...] = (200,)  # of `_MANY` brokers the first seed only
     crashed: tuple[float, ...] = (0.8, 0.9)
     grown: int = 200  # brokers of the tree whose speed is measured
+    repeats: int = REPEATS
+    both_forms: routing_gossip.Sizes = field(default=routing_gossip.Sizes(brokers=300, dials=4, publications=20))
+    compiled: routing_gossip.Sizes = field(default=routing_gossip.Sizes(brokers=_MANY, dials=4, publications=300))
 
 
 def rows(sizes: Sizes) -> Iterator[Row]:
@@ -62,6 +67,7 @@ def rows(sizes: Sizes) -> Iterator[Row]:
         yield from bounded(sizes, brokers)
     yield from left_over(sizes)
     yield speed(sizes)
+    yield from forms(sizes)
 
 
 # ---- exact counts over fixed links -------------------------------------------------------------------
@@ -74,7 +80,7 @@ def exact(sizes: Sizes) -> Iterator[Row]:
     for seed in sizes.seeds:
         links = Links.model_validate({"delay": _DELAY})
         overlay = build("erdos-renyi", {"nodes": n, "probability": 12 / n}, links, seed)
-        first, second = firsts(overlay, seed)
+        first, second = spreading_of(overlay, [seed % n] * 2)
         surplus = overlay.links - (n - 1)
         counted.append((first[PUBLISH], first[PRUNE], second[PUBLISH], second[IHAVE], second[GRAFT] + second[PRUNE]))
         forms.append((2 * overlay.links - (n - 1), 2 * surplus, n - 1, 2 * surplus, 0))
@@ -88,16 +94,15 @@ def exact(sizes: Sizes) -> Iterator[Row]:
         yield {**found, "target": "the closed form, seed by seed", "holds": ours == theirs}
 
 
-def firsts(overlay: Overlay, seed: int) -> list[dict[int, int]]:
-    """By type, the messages of two publications of one broker."""
+def spreading_of(overlay: Overlay, sources: Sequence[int]) -> list[dict[int, int]]:
+    """By type, the messages of each of some publications, of which one comes ten seconds after the other."""
     net = Joined(overlay, range(overlay.brokers), service_of("plumtree"))
-    source = seed % overlay.brokers
-    for at in (10, 20):
-        net.send(source, "publish", [0.5, 0, 0, 0], at_ns=at * SECOND)
+    for at, source in enumerate(sources, 1):
+        net.send(source, "publish", [0.5, 0, 0, 0], at_ns=at * _APART)
     hops = _traced(net.model())["hops"]
     found = []
-    for at in (10, 20):
-        mine = (hops["link"] >= 0) & (hops["kind"] == MESSAGE) & (hops["time_ns"] // (10 * SECOND) == at // 10)
+    for at in range(1, len(sources) + 1):
+        mine = (hops["link"] >= 0) & (hops["kind"] == MESSAGE) & (hops["time_ns"] // _APART == at)
         found.append({type_: int((hops["type"][mine] == type_).sum()) for type_ in (PUBLISH, IHAVE, PRUNE, GRAFT)})
     return found
 
@@ -107,18 +112,19 @@ def firsts(overlay: Overlay, seed: int) -> list[dict[int, int]]:
 
 def bounded(sizes: Sizes, brokers: int) -> Iterator[Row]:
     """Last hop, redundancy and what was missed, for each way of publishing."""
-    for how, (rounds, last, redundant) in _BOUNDS.items():
+    for how, (_, last, redundant) in BOUNDS.items():
         if how == "all at once" and brokers > sizes.together:
             continue
-        found = [_spread(brokers, how, rounds, seed) for seed in sizes.seeds]
+        found = [spread(brokers, how, seed) for seed in sizes.seeds]
         told = f"plumtree over HyParView, {brokers:,} brokers, {how}"
         yield row(f"{told}: last hop", max(each[0] for each in found), "links", most=last)
         yield row(f"{told}: redundancy", max(each[1] for each in found), "copies", most=redundant)
         yield row(f"{told}: missed", sum(each[2] for each in found), "deliveries", most=0)
 
 
-def _spread(brokers: int, how: str, rounds: int, seed: int) -> tuple[float, float, int]:
+def spread(brokers: int, how: str, seed: int) -> tuple[float, float, int]:
     """Last hop, redundancy, and what did not arrive."""
+    rounds = BOUNDS[how][0]
     begin = _joined_after(brokers)
     random = Random(seed)
     sources = [
@@ -161,10 +167,10 @@ def left_over(sizes: Sizes) -> Iterator[Row]:
                 found = [crashed(brokers, share, protocol, seed) for seed in seeds]
                 told = f"{protocol}, {brokers:,} brokers, {share:.0%} crashed"
                 last = min(min(each.shares[-5:]) for each in found)
-                late = f"share that gets each publication from {_ROUNDS - 5} rounds later on"
+                late = f"share that gets each publication from {ROUNDS - 5} rounds later on"
                 yield row(f"{told}: {late}", last, "share", least=1.0)
                 mended = max(each.mended for each in found)
-                yield row(f"{told}: rounds until all get everything", mended, "rounds", most=_MENDED_MOST)
+                yield row(f"{told}: rounds until all get everything", mended, "rounds", most=MENDED_MOST)
                 parts, onesided = max(each.parts for each in found), sum(each.onesided for each in found)
                 yield row(f"{told}: parts that views fall into", parts, "parts", most=1)
                 yield row(f"{told}: neighbours of one side", onesided, "neighbours", most=0)
@@ -192,7 +198,7 @@ def crashed(brokers: int, share: float, protocol: str, seed: int) -> Left:
     net = _network(brokers, seed, options, protocol)
     gone = set(random.sample(range(brokers), round(brokers * share)))
     rest, at = sorted(set(range(brokers)) - gone), brokers * MS + _FIRST_ROUNDS * SECOND
-    for number in range(_ROUNDS):
+    for number in range(ROUNDS):
         net.send(random.choice(rest), "publish", [0.5, 0, 0, 0], at_ns=at + MS + number * SECOND)
     faults = Schedule(tuple(Crash(broker, at) for broker in sorted(gone)), 100 * MS)
     model, neighbours = replace(net.model(), faults=faults), dict[int, set[int]]()
@@ -234,6 +240,25 @@ def speed(sizes: Sizes) -> Row:
     run = simulate(net.model()).metrics["run"]
     value = float(run["events_per_s"] * run["loop_wall_s"] / run["cpu_s"])
     return row(f"plumtree over HyParView, {sizes.grown} brokers", value, "events/CPU s")
+
+
+def forms(sizes: Sizes) -> Iterator[Row]:
+    """Over fixed links: the compiled form beside the author's, and by itself over more brokers."""
+    few, many = (fixed(each) for each in (sizes.both_forms, sizes.compiled))
+    author = replace(few, services=[replace(few.services[0], view="message")])
+    quick, slow = medians([routing_gossip.speed(each) for each in (few, author)], sizes.repeats)
+    over = f"{sizes.both_forms.brokers:,} brokers with {2 * sizes.both_forms.dials} neighbours"
+    yield row(f"plumtree, compiled beside the author's form, {over}", quick, "hops/CPU s", baseline=slow)
+    told = f"{sizes.compiled.brokers:,} brokers with {2 * sizes.compiled.dials} neighbours"
+    name = f"plumtree, compiled, {told}, {sizes.compiled.publications:,} publications"
+    yield row(name, routing_gossip.speed(many)(), "hops/CPU s")
+
+
+def fixed(sizes: routing_gossip.Sizes) -> Model:
+    """The network of `gossipsub`'s row, for `plumtree`: ten publications a second, each of another broker."""
+    built = routing_gossip.model(sizes)
+    service = service_of("plumtree", kind="topics", sources=built.services[0].sources)
+    return replace(built, services=[service])
 
 
 def _traced(model: Model) -> Any:

@@ -33,7 +33,7 @@ Links = list[tuple[int, int]]
 def clusters(sizes: Any, seeds: Sequence[int] = SEEDS) -> Iterator[Row]:
     """What a cluster tells, keeps and sends, with filters and names that are drawn."""
     brokers = 12
-    drawn = [_cluster(brokers, seed) for seed in seeds]
+    drawn = [cluster(brokers, seed) for seed in seeds]
     for what, unit in (
         ("control messages", "messages"), ("entries of a table", "entries"), ("copies of 100 publications", "messages"),
     ):  # fmt: skip
@@ -44,7 +44,7 @@ def clusters(sizes: Any, seeds: Sequence[int] = SEEDS) -> Iterator[Row]:
         yield {**found, "target": "the closed form, with every seed", "holds": all(a == b for a, b in pairs)}
 
 
-def _cluster(brokers: int, seed: int) -> dict[str, tuple[int, int]]:
+def cluster(brokers: int, seed: int) -> dict[str, tuple[int, int]]:
     """What is counted, and by the closed form."""
     clients, names = 60, 40
     dice = Dice(seed, 0, "bench/practice")
@@ -68,16 +68,16 @@ def _cluster(brokers: int, seed: int) -> dict[str, tuple[int, int]]:
 
 def groups(sizes: Any, seeds: Sequence[int] = SEEDS) -> Iterator[Row]:
     """Who serves a group of which nobody is where a publication enters, and where some are."""
-    served = [_served(0, 2000, seed) for seed in seeds]
-    shares = [each.count(2) / len(each) for each in served]
+    by_seed = [served(0, 2000, seed) for seed in seeds]
+    shares = [each.count(2) / len(each) for each in by_seed]
     name = f"group with weights 1 and 3 elsewhere: share of the second, {_spread(shares)}"
     yield _mean(name, float(np.mean(shares)), 3 / 4)
-    served = [_served(1, 200, seed) for seed in seeds]
-    elsewhere = sum(len(each) - each.count(0) for each in served)
+    by_seed = [served(1, 200, seed) for seed in seeds]
+    elsewhere = sum(len(each) - each.count(0) for each in by_seed)
     yield _exact("group with a member here: served elsewhere", elsewhere, 0, "publications")
 
 
-def _served(here: int, times: int, seed: int) -> list[int]:
+def served(here: int, times: int, seed: int) -> list[int]:
     """At which brokers the members were that got a publication of broker 0, which has so many of them itself."""
     homes = [0] * here + [1, 2, 2, 2]
     net = _joined("cluster", _mesh(3), [*homes, 0], options={}, params={"groups": True})

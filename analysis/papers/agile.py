@@ -663,7 +663,11 @@ def draw_4(tables: Tables) -> Iterator[Picture]:
 
 
 def _at_scale(measure: Callable[[Scale, Run], Tables]) -> Callable[[Run], Tables]:
-    return lambda run: measure(scale_of(run), run)
+    return partial(_measured, measure)
+
+
+def _measured(measure: Callable[[Scale, Run], Tables], run: Run) -> Tables:
+    return measure(scale_of(run), run)
 
 
 COUNTS = "Counts are scaled to 500,000 profiles and 10,000 messages, throughput is that of the cost model. "

@@ -7,12 +7,13 @@ that carry values or ranges of values are the update traffic.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
-from analysis.papers.experiment import Experiment, Told
+from analysis.papers.claims import Claim, Figure, below, derived, exactly, ours
+from analysis.papers.experiment import Cells, Experiment, Picture, Run, Tables, curves
 from brokers.engine.simulate import MemoryTraces, simulate, tables_of
 from protocols.context.common import RANGE
 from protocols.context.kind import PUBLISH, UPDATE
@@ -63,6 +64,7 @@ def measure(protocol: str, rate: float, seed: int, brokers: int) -> dict[str, An
     return {
         "updates per second": rate,
         "protocol": protocol,
+        "brokers": brokers,
         "publications": service["publications"],
         "deliveries": service["deliveries"],
         "publications over links": int((sent == PUBLISH).sum()),
@@ -73,31 +75,55 @@ def measure(protocol: str, rate: float, seed: int, brokers: int) -> dict[str, An
     }
 
 
-def network(report: Told) -> None:
+def network(run: Run) -> Tables:
     """The three protocols over the rate of updates."""
-    brokers = 60 if report.full else 24
-    rows = [measure(protocol, rate, report.seed, brokers) for rate in RATES for protocol in PROTOCOLS]
-    report.table("network", f"Three protocols between {brokers} brokers, over the rate of updates", rows)
+    brokers = 60 if run.full else 24
+    return {"network": [measure(protocol, rate, run.seed, brokers) for rate in RATES for protocol in PROTOCOLS]}
+
+
+def judge(tables: Tables) -> Iterator[Claim]:
+    """What knowing the values spares, and what widened ranges spare of that."""
+    by = {(row["updates per second"], row["protocol"]): row for row in tables["network"]}
+
+    def over(column: str, mine: str, other: str) -> dict[str, Figure]:
+        return {f"{rate:g}/s": Figure(by[rate, mine][column] / by[rate, other][column], below(1)) for rate in RATES}
+
+    edge, replicated, escalated = PROTOCOLS
+    yield Claim(
+        "floods", f"{edge} sends each publication over every link", derived("a tree of B brokers has B - 1 links"),
+        {f"{rate:g}/s": Figure(_per_link(by[rate, edge]), exactly(1)) for rate in RATES}, unit="times",
+    )  # fmt: skip
+    yield Claim(
+        "fewer-publications", f"Publications over links of {replicated}, beside {edge}",
+        ours("brokers that know the values need not forward what nobody gets"),
+        over("publications over links", replicated, edge), unit="times",
+    )  # fmt: skip
+    yield Claim(
+        "fewer-updates", f"Updates over links of {escalated}, beside {replicated}",
+        ours("what widened ranges are for"), over("updates over links", escalated, replicated), unit="times",
+    )  # fmt: skip
+
+
+def _per_link(row: Cells) -> float:
+    return float(row["publications over links"] / row["publications"] / (row["brokers"] - 1))
+
+
+def draw(tables: Tables) -> Iterator[Picture]:
+    """What travels, and how long a message takes."""
+    rows = tables["network"]
     for column in ("messages", "updates over links", "latency_ms"):
-        series = {protocol: _series(rows, protocol, column) for protocol in PROTOCOLS}
-        name = column.replace(" ", "_")
-        report.plot(f"network_{name}", f"{column} over the rate of updates", "updates per second", column, series,
-                    log_x=True, log_y=column != "latency_ms")
-    fastest = {row["protocol"]: row for row in rows if row["updates per second"] == RATES[-1]}
-    edge, replicated, escalated = (fastest[protocol] for protocol in PROTOCOLS)
-    for name, column, better, than in (
-        ("brokers that know the values forward fewer messages", "publications over links", replicated, edge),
-        ("widened ranges let fewer updates travel than replicas do", "updates over links", escalated, replicated),
-    ):
-        report.claim(
-            name, "ours", f"fewer {column} at {RATES[-1]:g} updates per second",
-            f"{better[column]:,} against {than[column]:,}", better[column] < than[column],
+        series = {
+            name: (RATES, [row[column] for row in rows if row["protocol"] == name]) for name in PROTOCOLS
+        }
+        yield Picture(
+            f"network_{column.replace(' ', '_')}", f"{column} over the rate of updates", "updates per second", column,
+            curves(series), log_x=True, log_y=column != "latency_ms",
         )  # fmt: skip
 
 
-def _series(rows: Sequence[dict[str, Any]], protocol: str, column: str) -> tuple[list[float], list[float]]:
-    mine = [row for row in rows if row["protocol"] == protocol]
-    return [row["updates per second"] for row in mine], [row[column] for row in mine]
-
-
-EXPERIMENTS = [Experiment("network", "Three protocols in the network", told=network)]
+EXPERIMENTS = [
+    Experiment(
+        "network", "Three protocols in the network", network, judge, draw,
+        {"network": "Three protocols over the rate of updates"}, "24 brokers; `--full` has 60.",
+    )
+]  # fmt: skip

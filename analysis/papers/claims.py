@@ -9,7 +9,8 @@ that of the means:
     reported               the source names nothing that could be judged
 
 How often it would is known by Student's t from the spread over seeds: a mean of n seeds lies sqrt(2/n) spreads from
-another such mean. With one seed no spread is known, and the verdict says so.
+another such mean. With one seed no spread is known, and the verdict says so. What has to be one number does not hold
+as soon as one seed gives another.
 """
 
 from __future__ import annotations
@@ -160,6 +161,12 @@ class Spread(NamedTuple):
         return math.fsum(self.values) / len(self.values)
 
     @property
+    def refuted(self) -> bool:
+        """Whether a seed gave another number than the one that it had to be."""
+        bound = self.bound
+        return bound is not None and bound.low == bound.high and not all(map(bound.has, self.values))
+
+    @property
     def deviation(self) -> float | None:
         """None: one seed has none."""
         if len(self.values) < 2:
@@ -170,6 +177,8 @@ class Spread(NamedTuple):
     def verdict(self) -> str:
         if self.bound is None:
             return REPORTED
+        if self.refuted:
+            return FAILS
         told = HOLDS if self.bound.has(self.mean) else FAILS
         if not self.deviation or math.isnan(self.mean):
             return told
@@ -205,8 +214,6 @@ class Judged:
     claim: Claim  # that of the first seed, for its words
     seeds: tuple[int, ...]
     spreads: Mapping[str, Spread]
-    told: str | None = None  # a verdict that the experiment gives by itself, over seeds of its own
-    measured_as: str = ""  # with it, in words
 
     @property
     def key(self) -> str:
@@ -226,8 +233,6 @@ class Judged:
 
     @property
     def measured(self) -> str:
-        if self.measured_as:
-            return self.measured_as
         bounds = self.expected == "in brackets"
         told = ", ".join(
             (f"{label}: {each}" if label else str(each)) + (f" ({each.bound})" if bounds and each.bound else "")
@@ -237,16 +242,12 @@ class Judged:
 
     @property
     def verdict(self) -> str:
-        if self.told is not None:
-            return self.told
         found = {each.verdict() for each in self.spreads.values()}
         return next(each for each in (FAILS, UNSURE, HOLDS, REPORTED) if each in found)
 
     @property
     def reason(self) -> str:
         """Why the verdict is what it is."""
-        if self.told is not None:
-            return self.claim.note
         verdict = self.verdict
         parts = [self.claim.note] if self.claim.note else []
         concerned = {label: each for label, each in self.spreads.items() if each.verdict() == verdict}

@@ -2,8 +2,6 @@
 
 `measure` gives tables; `judge` makes claims of tables, and `draw` figures. So a claim can be handed wrong tables, and
 what was measured is kept and judged again without measuring.
-
-An experiment that draws seeds of its own, and says its verdicts itself, is `told`: a function that is handed a `Told`.
 """
 
 from __future__ import annotations
@@ -14,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from analysis.papers.claims import FAILS, HOLDS, OURS, REPORTED, SORTS, Claim, Judged, Source
+from analysis.papers.claims import Claim, Judged
 from topology.draws import purpose_key
 
 Cells = dict[str, Any]
@@ -70,12 +68,11 @@ class Experiment:
 
     name: str
     title: str
-    measure: Callable[[Run], Tables] | None = None
+    measure: Callable[[Run], Tables]
     judge: Callable[[Tables], Iterable[Claim]] = lambda tables: ()
     draw: Callable[[Tables], Iterable[Picture]] = lambda tables: ()
     titles: Mapping[str, str] = field(default_factory=dict)  # of tables, in the order in which they are shown
     text: str = ""  # what was done otherwise than in the source, and why
-    told: Callable[[Told], None] | None = None
 
 
 @dataclass(frozen=True)
@@ -85,62 +82,7 @@ class Outcome:
     experiment: Experiment
     seeds: tuple[int, ...]
     by_seed: Sequence[Tables]
-    titles: Mapping[str, str]  # of tables, in the order in which they are shown
     pictures: Sequence[Picture]
     claims: Sequence[Judged]
-    texts: Sequence[str]
     wall_s: float
-
-
-class Said(NamedTuple):
-    """A claim with what was measured and its verdict, in words."""
-
-    claim: Claim
-    measured: str
-    verdict: str
-
-    @property
-    def name(self) -> str:
-        return self.claim.name
-
-
-class Told:
-    """What an experiment with seeds of its own found, as it comes."""
-
-    def __init__(self, run: Run) -> None:
-        self.seed, self.full, self.say = run
-        self.tables: Tables = {}
-        self.titles: dict[str, str] = {}
-        self.pictures: list[Picture] = []
-        self.texts: list[str] = []
-        self.claims: list[Said] = []
-
-    def table(self, name: str, title: str, rows: Sequence[Mapping[str, Any]]) -> None:
-        """Rows with the same keys."""
-        if not rows:
-            raise ValueError(f"table {name!r} has no rows")
-        self.tables[name], self.titles[name] = [dict(row) for row in rows], title
-        self.say(f"{title}: {len(rows)} rows")
-
-    def plot(
-        self, name: str, title: str, x: str, y: str, series: Series, *, log_x: bool = False, log_y: bool = False
-    ) -> None:
-        """Lines over x."""
-        self.pictures.append(Picture(name, title, x, y, curves(series), log_x, log_y))
-
-    def text(self, paragraph: str) -> None:
-        """Words: what was done otherwise than in the source, and why."""
-        self.texts.append(paragraph)
-
-    def claim(self, name: str, source: str, expected: str, measured: str, holds: bool | None) -> None:
-        """A claim with its verdict. The sort of its source comes first."""
-        sort = next((each for each in SORTS if source.startswith(each)), OURS)
-        said = Source(sort, source.removeprefix(sort).lstrip(":, "))
-        verdict = REPORTED if holds is None else HOLDS if holds else FAILS
-        self.claims.append(Said(Claim(_key(name), name, said, {}, expected), measured, verdict))
-        self.say(f"{verdict}: {name}: {measured}")
-
-
-def _key(name: str) -> str:
-    """A name as it is typed."""
-    return "-".join("".join(each if each.isalnum() else " " for each in name.lower()).split())
+    at_once: int  # of how many measurements each was one, at most

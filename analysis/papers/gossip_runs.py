@@ -72,11 +72,22 @@ class Played:
         self._hops = {
             name: self.tables["hops"][name] for name in ("type", "link", "body", "time_ns", "source", "broker")
         }
+        self._copies = self._by_publication()
         published = self.tables["publications"]
         order = np.argsort(published["time_ns"], kind="stable")
         self.ids: list[int] = published["publication"][order].tolist()
         self.sent_ns: dict[int, int] = dict(zip(self.ids, published["time_ns"][order].tolist()))
         self.author: dict[int, int] = dict(zip(self.ids, published["broker"][order].tolist()))
+
+    def _by_publication(self) -> dict[int, list[tuple[int, int, int]]]:
+        """Payloads over links, in the order of time: (time, from, to)."""
+        rows = np.flatnonzero((self._hops["type"] == PUBLISH) & (self._hops["link"] >= 0))
+        names = ("body", "time_ns", "source", "broker")
+        rows = rows[np.lexsort([self._hops[name][rows] for name in reversed(names)])]
+        found: dict[int, list[tuple[int, int, int]]] = {}
+        for id_, *copy in zip(*(self._hops[name][rows].tolist() for name in names)):
+            found.setdefault(id_, []).append(tuple(copy))
+        return found
 
     def _observe(self, shards: Any) -> None:
         number = {name: at for at, name in enumerate(self.model.overlay.names)}
@@ -93,17 +104,19 @@ class Played:
         """Messages of a type over links."""
         return int(((self._hops["type"] == type) & (self._hops["link"] >= 0)).sum())
 
-    def over(self, type: int, body: int | None = None) -> list[tuple[int, int, int]]:
-        """What went over links, of a type or of a publication: (time, from, to)."""
+    def copies(self, id: int) -> list[tuple[int, int, int]]:
+        """Payloads of a publication over links, in the order of time: (time, from, to)."""
+        return self._copies.get(id, [])
+
+    def over(self, type: int) -> list[tuple[int, int, int]]:
+        """What went over links, of a type: (time, from, to)."""
         rows = (self._hops["type"] == type) & (self._hops["link"] >= 0)
-        if body is not None:
-            rows &= self._hops["body"] == body
         return list(zip(*(self._hops[name][rows].tolist() for name in ("time_ns", "source", "broker"))))
 
     def first(self, id: int) -> dict[int, tuple[int, int]]:
         """When each broker got a payload first, and from whom; without its author."""
         found: dict[int, tuple[int, int]] = {}
-        for time, source, broker in sorted(self.over(PUBLISH, id)):
+        for time, source, broker in self.copies(id):
             if broker != self.author[id]:
                 found.setdefault(broker, (time, source))
         return found
@@ -117,12 +130,14 @@ class Played:
         """2E - (n - 1) - a."""
         return 2 * self.edges - (self.brokers - 1) - self.heard_elsewhere(id)
 
+    def heard_outside(self, id: int) -> int:
+        """Brokers that hear first from one that is not in their mesh: by flood publishing, or because they asked."""
+        return sum(source not in self.mesh[broker] for broker, (_, source) in self.first(id).items())
+
     def flooded_expected(self, id: int) -> int:
         """The same where the author sends to all neighbours of the topic: 2E + d - d_m - (n - 1) + x - a."""
-        author = self.author[id]
-        first = ((broker, source) for broker, (_, source) in self.first(id).items())
-        outside = sum(source == author and broker not in self.mesh[author] for broker, source in first)
-        return self.payloads_expected(id) + len(self.known[author]) - len(self.mesh[author]) + outside
+        further = len(self.known[self.author[id]]) - len(self.mesh[self.author[id]])
+        return self.payloads_expected(id) + further + self.heard_outside(id)
 
     def spared_expected(self, id: int, validation_ns: int) -> int:
         """How many payloads IDONTWANT saves: B skips A if T_A + d_AB <= T_B + v."""

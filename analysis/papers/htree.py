@@ -477,7 +477,11 @@ def judge_share(tables: Tables) -> Iterator[Claim]:
 
 
 def _at_scale(measure: Callable[[Scale, Run], Tables]) -> Callable[[Run], Tables]:
-    return lambda run: measure(scale_of(run), run)
+    return partial(_measured, measure)
+
+
+def _measured(measure: Callable[[Scale, Run], Tables], run: Run) -> Tables:
+    return measure(scale_of(run), run)
 
 
 def _nothing(tables: Tables) -> Iterator[Picture]:

@@ -580,13 +580,13 @@ def scale_of(run: Run) -> Scale:
     return FULL if run.full else Scale()
 
 
-def _measured(name: str, measure: Callable[[Scale, np.random.Generator], Tables]) -> Callable[[Run], Tables]:
-    return lambda run: measure(scale_of(run), run.generator(f"merging/{name}"))
+def _measured(name: str, measure: Callable[[Scale, np.random.Generator], Tables], run: Run) -> Tables:
+    return measure(scale_of(run), run.generator(f"merging/{name}"))
 
 
 def _experiment(name: str, title: str, measure: Any, judge: Any, draw: Any, table: str, text: str = "") -> Experiment:
     """One table, under the name of what it is of."""
-    return Experiment(name, title, _measured(name, measure), judge, draw, {table: title}, text)
+    return Experiment(name, title, partial(_measured, name, measure), judge, draw, {table: title}, text)
 
 
 EXPERIMENTS = [

@@ -66,6 +66,7 @@ PAPERS: dict[str, Entry] = {
         "analysis.papers.routing:EXPERIMENTS",
         "routing among brokers: closed forms and printed numbers of advertisements, trees, merging, leases, crashes",
         {
+            "further": ["analysis.papers.routing_crashed:EXPERIMENTS"],
             "kind": "content",
             "tiny": "analysis.papers.tiny:routing",
             "tiny_network": "analysis.papers.tiny:routing_in_network",
@@ -76,10 +77,19 @@ PAPERS: dict[str, Entry] = {
         "gossip: closed forms of GossipSub and Plumtree, counts and bounds that others printed, what crashes leave",
         {
             "seeds": 5,
-            "further": ["analysis.papers.gossip_attacked:EXPERIMENTS", "analysis.papers.gossip_plumtree:EXPERIMENTS"],
+            "further": [
+                "analysis.papers.gossip_printed:EXPERIMENTS",
+                "analysis.papers.gossip_plumtree:EXPERIMENTS",
+                "analysis.papers.gossip_attacked:EXPERIMENTS",
+            ],
             "kind": "content",
             "tiny": "analysis.papers.gossip_plumtree:tiny",
             "tiny_network": "analysis.papers.tiny:gossip_in_network",
         },
     ),
 }
+
+
+def folder_of(name: str, full: bool) -> str:
+    """Where a reproduction lies, of a scale, if nobody says otherwise."""
+    return f"{name}-full" if full else name

@@ -6,27 +6,35 @@ after one that was stopped goes on with what is missing.
 
 from __future__ import annotations
 
-import json
 import shlex
 import subprocess
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from shutil import get_terminal_size
-from typing import Any
+from typing import Any, NamedTuple
 
 from analysis.bench.machine import machine, versions
-from analysis.papers.claims import Claim, Judged, Source, judged
-from analysis.papers.experiment import Curve, Experiment, Outcome, Picture, Run, Told
+from analysis.papers import overall
+from analysis.papers.claims import judged
+from analysis.papers.experiment import Experiment, Outcome, Picture, Run, Tables
 from analysis.papers.keeping import Kept
 from analysis.papers.registry import SEEDS
 from analysis.papers.writing import overview, write
-from brokers.errors import InvalidInput
+from brokers.errors import BrokerlabError, InvalidInput
+from scenarios.many.pool import answers
 from scenarios.progress import Steps
 
 _WIDE = 120
+
+
+class MeasurementsLost(BrokerlabError):
+    """A process that measured died; what the others measured is kept."""
+
+    exit_code = 4
 
 
 @dataclass(frozen=True)
@@ -41,6 +49,11 @@ class Asked:
     full: bool = False
     claim: str = ""  # this one alone, or all of an experiment; empty: all
     fresh: bool = False  # measure anew what was measured
+    jobs: int = 1  # measurements at a time
+
+    @property
+    def every_seed(self) -> tuple[int, ...]:
+        return tuple(range(self.seed, self.seed + self.seeds))
 
     @property
     def command(self) -> str:
@@ -52,8 +65,8 @@ class Asked:
         return shlex.join([*words, "--full"] if self.full else words)
 
 
-def reproduce(prose: str, experiments: Sequence[Experiment], asked: Asked, as_json: bool) -> None:
-    """Carry it out, and print the claims: as one JSON object, or as a table."""
+def reproduce(prose: str, experiments: Sequence[Experiment], asked: Asked, as_text: bool = True) -> dict[str, Any]:
+    """Carry it out, and give what `claims.json` says, of the claims that are asked for; print them if told so."""
     chosen = _chosen(experiments, asked)
     try:
         asked.folder.mkdir(parents=True, exist_ok=True)
@@ -67,19 +80,19 @@ def reproduce(prose: str, experiments: Sequence[Experiment], asked: Asked, as_js
         raise InvalidInput(f"--claim {asked.claim}: there is no such claim; there are {keys}")
     about = {
         "name": asked.name, "prose": prose, "command": asked.command, "full": asked.full,
-        "seeds": list(range(asked.seed, asked.seed + asked.seeds)), "machine": machine(), "versions": versions(),
+        "seeds": list(asked.every_seed), "machine": machine(), "versions": versions(),
         "version": version("brokerlab"), "commit": commit(),
         "wall_s": round(sum(each.wall_s for each in outcomes), 1),
+        "at_once": max(each.at_once for each in outcomes),
     }  # fmt: skip
     if not asked.claim:
         write(asked.folder, about, outcomes)
-    if as_json:
-        told = {**about, "folder": str(asked.folder), "claims": [each.as_data() for each in claims]}
-        print(json.dumps(told, indent=2))
-        return
-    print(overview(claims, min(get_terminal_size().columns, _WIDE)))
-    if not asked.claim:
-        print(f"\nClaims, tables and figures: {asked.folder / 'report.html'}")
+        overall.write(asked.folder.parent)
+    if as_text:
+        print(overview(claims, min(get_terminal_size().columns, _WIDE)))
+        if not asked.claim:
+            print(f"\nClaims, tables and figures: {asked.folder / 'report.html'}")
+    return {**about, "folder": str(asked.folder), "claims": [each.as_data() for each in claims]}
 
 
 def commit() -> str | None:
@@ -106,81 +119,82 @@ def _chosen(experiments: Sequence[Experiment], asked: Asked) -> list[Experiment]
     return found
 
 
-def carried_out(experiments: Sequence[Experiment], asked: Asked) -> Iterator[Outcome]:
-    """One experiment after the other, with progress."""
+def carried_out(experiments: Sequence[Experiment], asked: Asked) -> list[Outcome]:
+    """What is measured already, and all that is missing measured now, with progress."""
     kept = Kept(asked.folder, asked.full)
-    pieces = sum(len(_seeds(each, asked)) for each in experiments)
-    done = 0
+    found: dict[tuple[str, int], dict[str, Any]] = {}
+    missing = []
     with Steps("measurements") as steps:
-        for place, experiment in enumerate(experiments, 1):
-            ahead = f"{place} of {len(experiments)}, {experiment.name}"
-            seeds = _seeds(experiment, asked)
-            measured = []
-            for seed in seeds:
-                found = None if asked.fresh else kept.read(experiment.name, seed)
-                say = _teller(steps, ahead if len(seeds) == 1 else f"{ahead}, seed {seed}")
-                steps(done, 0, pieces, experiment.name)
-                if found is None:
-                    run = Run(seed, asked.full, say)
-                    found = kept.write(experiment.name, seed, _measured(experiment, run))
-                else:
-                    say(f"measured before, in {found['wall_s']:.0f} s")
-                measured.append(found)
-                done += 1
-            yield _outcome(experiment, seeds, measured)
+        pieces = [(experiment, seed) for experiment in experiments for seed in asked.every_seed]
+        for experiment, seed in pieces:
+            before = None if asked.fresh else kept.read(experiment.name, seed)
+            if before is None:
+                missing.append((experiment, seed))
+                continue
+            found[experiment.name, seed] = before
+            _say(steps, experiment, seed, f"measured before, in {before['wall_s']:.0f} s")
+        steps(len(found), 0, len(pieces))
+        for experiment, seed, measured in _measured(missing, asked, steps):
+            found[experiment.name, seed] = kept.write(experiment.name, seed, measured)
+            _say(steps, experiment, seed, f"measured in {measured['wall_s']:.0f} s")
+            steps(len(found), 0, len(pieces), experiment.name)
+    return [
+        _outcome(each, asked.every_seed, [found[each.name, seed] for seed in asked.every_seed]) for each in experiments
+    ]
 
 
-def _seeds(experiment: Experiment, asked: Asked) -> tuple[int, ...]:
-    return (asked.seed,) if experiment.told else tuple(range(asked.seed, asked.seed + asked.seeds))
+class Piece(NamedTuple):
+    """A measurement, so that another process may take it."""
+
+    measure: Callable[[Run], Tables]
+    seed: int
+    full: bool
+    at_once: int
 
 
-def _teller(steps: Steps, where: str) -> Any:
-    def say(text: str) -> None:
-        steps.say(f"{steps.clock() - steps.started:6.1f} s  {where}: {text}")
+def _measured(
+    missing: Sequence[tuple[Experiment, int]], asked: Asked, steps: Steps
+) -> Iterator[tuple[Experiment, int, dict[str, Any]]]:
+    """As they end: one after the other here, or some at a time in processes of their own."""
+    jobs = min(asked.jobs, len(missing))
+    work = [Piece(experiment.measure, seed, asked.full, jobs) for experiment, seed in missing]
+    if jobs <= 1:
+        for (experiment, seed), piece in zip(missing, work):
+            yield experiment, seed, measure(piece, partial(_say, steps, experiment, seed))
+        return
+    lost = []
+    for answer in answers(measure, work, "inline", jobs):
+        experiment, seed = missing[answer.number]
+        if answer.lost is None:
+            yield experiment, seed, answer.value
+        else:
+            lost.append(f"{experiment.name} with seed {seed}: {answer.lost}")
+    if lost:
+        raise MeasurementsLost(f"not measured: {'; '.join(lost)}; all else is kept: call it again, with fewer --jobs")
 
-    return say
 
-
-def _measured(experiment: Experiment, run: Run) -> dict[str, Any]:
-    """What is kept of a measurement: plain data."""
+def measure(piece: Piece, say: Callable[[str], None] = lambda text: None) -> dict[str, Any]:
+    """What is kept of a measurement: plain data. In a process of its own it says nothing on the way."""
     began = time.monotonic()
-    if experiment.told is None:
-        assert experiment.measure is not None
-        run.say("measuring")
-        return {"tables": experiment.measure(run), "wall_s": time.monotonic() - began}
-    told = Told(run)
-    experiment.told(told)
-    return {
-        "tables": told.tables, "titles": told.titles, "texts": told.texts,
-        "pictures": [asdict(each) | {"curves": [each._asdict() for each in each.curves]} for each in told.pictures],
-        "claims": [[asdict(each.claim), each.measured, each.verdict] for each in told.claims],
-        "wall_s": time.monotonic() - began,
-    }  # fmt: skip
+    tables = piece.measure(Run(piece.seed, piece.full, say))
+    return {"tables": tables, "wall_s": time.monotonic() - began, "at_once": piece.at_once}
+
+
+def _say(steps: Steps, experiment: Experiment, seed: int, text: str) -> None:
+    steps.say(f"{steps.clock() - steps.started:6.1f} s  {experiment.name}, seed {seed}: {text}")
 
 
 def _outcome(experiment: Experiment, seeds: tuple[int, ...], measured: Sequence[dict[str, Any]]) -> Outcome:
     """What was measured, as a whole."""
     wall_s = sum(each["wall_s"] for each in measured)
-    if experiment.told is not None:
-        return _told(experiment, seeds, measured[0], wall_s)
     by_seed = [each["tables"] for each in measured]
     claims = [list(experiment.judge(tables)) for tables in by_seed]
     pictures = [list(experiment.draw(tables)) for tables in by_seed]
     return Outcome(
-        experiment, seeds, by_seed, dict(experiment.titles), [_mean_of(each) for each in zip(*pictures, strict=True)],
-        [judged(experiment.name, seeds, each) for each in zip(*claims, strict=True)],
-        [experiment.text] if experiment.text else [], wall_s,
+        experiment, seeds, by_seed, [_mean_of(each) for each in zip(*pictures, strict=True)],
+        [judged(experiment.name, seeds, each) for each in zip(*claims, strict=True)], wall_s,
+        max(each["at_once"] for each in measured),
     )  # fmt: skip
-
-
-def _told(experiment: Experiment, seeds: tuple[int, ...], found: dict[str, Any], wall_s: float) -> Outcome:
-    """What an experiment with seeds of its own said."""
-    claims = []
-    for claim, measured, verdict in found["claims"]:
-        said = Claim(**{**claim, "source": Source(*claim["source"]), "figures": {}})
-        claims.append(Judged(experiment.name, said, seeds, {}, verdict, measured))
-    pictures = [Picture(**{**each, "curves": [Curve(**one) for one in each["curves"]]}) for each in found["pictures"]]
-    return Outcome(experiment, seeds, [found["tables"]], found["titles"], pictures, claims, found["texts"], wall_s)
 
 
 def _mean_of(pictures: Sequence[Picture]) -> Picture:

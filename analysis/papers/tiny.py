@@ -10,7 +10,7 @@ from dataclasses import replace
 import numpy as np
 
 from analysis.papers import agile_network, merging_network, part_network, topk_network
-from analysis.papers.experiment import Run, Told
+from analysis.papers.experiment import Run
 
 _RUN = Run(1, False, lambda text: None)
 
@@ -108,9 +108,8 @@ def routing_in_network() -> None:
     """The parts that take a second or two."""
     from analysis.papers import routing as paper
 
-    report = Told(_RUN)
-    paper.rendezvous(report)
-    paper.practice(report)
+    paper.rendezvous(_RUN)
+    paper.practice(_RUN)
 
 
 def gossip_in_network() -> None:

@@ -5,8 +5,6 @@
     report.html     the same as one page, offline, as reports of runs are
     NAME.parquet    each table, of all seeds
     NAME.svg        each figure
-
-Beside the folder `index.html` is made anew: the claims of all reproductions that lie there.
 """
 
 from __future__ import annotations
@@ -17,7 +15,6 @@ from html import escape
 from pathlib import Path
 from textwrap import wrap
 from typing import Any
-from urllib.parse import quote
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -28,11 +25,8 @@ from analysis.papers.experiment import Cells, Outcome, Picture, Table
 from analysis.report import page
 from analysis.report.charts import Chart
 from analysis.report.svg import Axis, Line, lines
-from analysis.report.words import plain
 
 FORMAT = 2  # of claims.json
-_LONG = 400  # characters of a cell
-_KEYS = ("name", "source", "where", "expected", "measured", "verdict", "reason")
 _HEADS = ("claim", "source", "expected", "measured", "verdict", "why")
 
 
@@ -56,12 +50,12 @@ def counted(verdicts: Iterable[str]) -> str:
 
 
 def write(folder: Path, about: Mapping[str, Any], outcomes: Sequence[Outcome]) -> None:
-    """All files of a reproduction, and the page over it."""
+    """All files of a reproduction."""
     claims = [claim for each in outcomes for claim in each.claims]
     document = {"format": FORMAT, **about, "claims": [each.as_data() for each in claims]}
     _text(folder / "claims.json", json.dumps(document, indent=2) + "\n")
     for outcome in outcomes:
-        for name in outcome.titles:
+        for name in outcome.experiment.titles:
             rows = [
                 {"seed": seed, **row} for seed, tables in zip(outcome.seeds, outcome.by_seed) for row in tables[name]
             ]
@@ -70,7 +64,6 @@ def write(folder: Path, about: Mapping[str, Any], outcomes: Sequence[Outcome]) -
             _text(folder / f"{picture.name}.svg", page.alone(drawn(picture)))
     _text(folder / "report.md", _markdown(about, outcomes, claims))
     _text(folder / "report.html", _page(about, outcomes, claims))
-    _text(folder.parent / "index.html", _index(folder.parent))
 
 
 def _text(path: Path, text: str) -> None:
@@ -85,9 +78,10 @@ def _markdown(about: Mapping[str, Any], outcomes: Sequence[Outcome], claims: Seq
     table = markdown([dict(zip(_HEADS, _cells(each))) for each in claims])
     parts.append(f"## Claims\n\n{counted(each.verdict for each in claims)}\n\n{table}")
     for outcome in outcomes:
-        parts.append(f"## {outcome.experiment.title}")
-        parts += outcome.texts
-        parts += [f"### {title}\n\n{markdown(averaged(outcome, name))}" for name, title in outcome.titles.items()]
+        experiment = outcome.experiment
+        parts.append(f"## {experiment.title}")
+        parts += [experiment.text] if experiment.text else []
+        parts += [f"### {title}\n\n{markdown(averaged(outcome, name))}" for name, title in experiment.titles.items()]
         parts += [f"![{each.title}]({each.name}.svg)" for each in outcome.pictures]
     return "\n\n".join(parts) + "\n"
 
@@ -101,8 +95,12 @@ def _facts(about: Mapping[str, Any]) -> list[tuple[str, str]]:
         ("Machine", about["machine"]),
         ("Versions", ", ".join([f"brokerlab {about['version']}", *about["versions"]])),
         ("Commit", about["commit"] or "not a clone"),
-        ("Measured in", f"{about['wall_s']:.0f} s of wall time"),
+        ("Measured in", f"{about['wall_s']:.0f} s of wall time{_at_once(about['at_once'])}"),
     ]
+
+
+def _at_once(most: int) -> str:
+    return f", up to {most} measurements at once" if most > 1 else ""
 
 
 def _cells(claim: Judged) -> tuple[str, ...]:
@@ -155,9 +153,9 @@ def _page(about: Mapping[str, Any], outcomes: Sequence[Outcome], claims: Sequenc
     facts = page.dictionary("How it was measured", [(name, value.strip("`")) for name, value in _facts(about)])
     sections = [("claims", "Claims", told + "".join(_claims(about, each) for each in outcomes if each.claims))]
     for outcome in outcomes:
-        inside = "".join(map(page.paragraph, outcome.texts))
+        inside = page.paragraph(outcome.experiment.text) if outcome.experiment.text else ""
         inside += page.figures([_chart(each) for each in outcome.pictures])
-        inside += "".join(_table(title, averaged(outcome, name)) for name, title in outcome.titles.items())
+        inside += "".join(_table(title, averaged(outcome, name)) for name, title in outcome.experiment.titles.items())
         sections.append((outcome.experiment.name, outcome.experiment.title, inside))
     sections.append(("measured", "How", facts + page.listed([f"{sort}: {words}" for sort, words in SORTS.items()])))
     title = f"{about['name']}: {about['prose']}"
@@ -188,28 +186,3 @@ def drawn(picture: Picture) -> str:
         for each in picture.curves
     ]
     return lines(picture.title, Axis(picture.x, log=picture.log_x), Axis(picture.y, log=picture.log_y), series)
-
-
-def _index(folder: Path) -> str:
-    """One page over all reproductions in a folder."""
-    rows, sections = [], []
-    for path in sorted(folder.glob("*/claims.json")):
-        document = _document(path)
-        if document is None:
-            continue
-        name, verdicts = path.parent.name, [each["verdict"] for each in document["claims"]]
-        rows.append([name, str(len(verdicts)), *(str(verdicts.count(each)) for each in VERDICTS)])
-        cells = [[plain(each[key], _LONG) for key in _KEYS] for each in document["claims"]]
-        link = f'<p><a href="{escape(quote(name))}/report.html">Figures and tables</a></p>'
-        sections.append((f"of-{len(rows)}", name, link + page.table(document["prose"], _KEYS, cells)))
-    counts = page.table("", ("reproduction", "claims", *VERDICTS), rows)
-    return page.page("Reproductions", [("verdicts", "Verdicts", counts), *sections], "<h1>Reproductions</h1>")
-
-
-def _document(path: Path) -> dict[str, Any] | None:
-    """The claims of a reproduction; None if another version wrote them."""
-    try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return None
-    return found if isinstance(found, dict) and found.get("format") == FORMAT else None

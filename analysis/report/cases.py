@@ -1,32 +1,28 @@
-"""Publications and clients that are worth a look, each with its explanation: what `brokerlab explain` would say of it.
-
-First what the audit found, then what was lost, then the slowest of each service.
-"""
+"""Publications and clients that are worth a look, each with its explanation: what `brokerlab explain` says of it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from analysis.report.choosing import sorts
 from analysis.report.gather import Gathered
+from analysis.report.wanting import Missed
 from analysis.report.words import plain, time
 from analysis.spark.trace import Service
 from analysis.ways.deciding import told_of
 from analysis.ways.pair import Pair
 from analysis.ways.told import Row, Told
-from brokers.errors import BrokerlabError, InvalidInput
-from brokers.naming import message_id
-from brokers.verdicts import FINDINGS, words
-from scenarios.many.metrics import kept_audit
+from brokers.errors import InvalidInput
 
 NOT_EXPLAINED = "not explained"
-CASES_MOST = 24
+CASES_MOST = 60
 EVENTS_MOST = 1_000_000  # of a run whose cases are explained; of longer ones `explain` tells
-_OF_A_FINDING, _OF_LOSSES, _TRIED, _STEPS_MOST = 2, 6, 30, 60
+_LOOKED_AT_MOST = 20_000_000  # events times explanations, for those look through all of them
+_ALIKE_MOST, _STEPS_MOST = 3, 60
 
 
 class Cases:
@@ -62,96 +58,41 @@ class Cases:
         return result
 
 
-def cases(found: Gathered) -> list[dict[str, Any]]:
-    """What the page tells of pairs of a publication and a client."""
+def cases(found: Gathered, missed: Missed) -> tuple[list[dict[str, Any]], list[tuple[str, int, int]]]:
+    """What the page tells of pairs of a publication and a client; and of each sort how many of how many these are.
+
+    In turn one of each sort, so that all are there; of those that ended alike, at one place, a few only.
+    """
     if found.kinds is None or not found.has("hops") or found.run.rows("hops") > EVENTS_MOST:
-        return []
+        return [], []
     asked = Cases(found)
     told: list[dict[str, Any]] = []
     seen: set[tuple[int, int]] = set()
-    for service, publication, client, why in _interesting(found, asked):
-        if (publication, client) in seen or len(told) >= CASES_MOST:
+    alike: dict[tuple[Any, ...], int] = {}
+    waiting = sorts(found, missed, asked.told)
+    shown = dict.fromkeys((sort.name for sort in waiting), 0)
+    left = max(1, _LOOKED_AT_MOST // max(1, found.run.rows("hops")))
+    turn = list(waiting)
+    while turn and left and len(told) < CASES_MOST:
+        sort = turn.pop(0)
+        pair = next(sort.pairs, None)
+        if pair is None:
+            continue
+        turn.append(sort)
+        publication, client, why = pair
+        if (publication, client) in seen:
             continue
         seen.add((publication, client))
-        case = _case(asked, found.kinds[service], publication, client, why)
-        if case is not None:
+        left -= 1
+        case = _case(asked, found.kinds[sort.service], publication, client, why)
+        if case is None:
+            continue
+        end = (sort.name, *(case[name] for name in ("verdict", "broker", "towards")))
+        alike[end] = alike.get(end, 0) + 1
+        if sort.audited or alike[end] <= _ALIKE_MOST:
+            shown[sort.name] += 1
             told.append(case)
-    return told
-
-
-def _interesting(found: Gathered, asked: Cases) -> Iterator[tuple[int, int, int, str]]:
-    """(service, publication, entity id of the client, why)."""
-    yield from _audited(found)
-    yield from _lost(found, asked)
-    yield from _slowest(found)
-
-
-def _audited(found: Gathered) -> Iterator[tuple[int, int, int, str]]:
-    nodes = found.network.brokers
-    audit = kept_audit(found.run) or {"services": []}
-    numbers = {name: at for at, name in enumerate(found.names)}
-    for service in audit["services"]:
-        for finding in FINDINGS:
-            examples = service["findings"][finding].get("examples", [])
-            for each in (examples if isinstance(examples, list) else [])[:_OF_A_FINDING]:
-                try:
-                    publication, client = message_id(str(each["message"]), nodes), int(each["client"]) + nodes
-                    yield numbers[service["service"]], publication, client, f"{words(finding)}, by the audit"
-                except (BrokerlabError, KeyError, TypeError, ValueError):
-                    continue  # an audit.json that another version wrote
-
-
-def _lost(found: Gathered, asked: Cases) -> Iterator[tuple[int, int, int, str]]:
-    """Publications of which a copy was lost, and a client that did not get them for that."""
-    assert found.kinds is not None
-    rows = found.rows("losses")
-    published = set(found.rows("publications")["publication"].tolist())
-    taken = 0
-    order = np.argsort(rows["time_ns"], kind="stable")
-    for at in order[:: max(1, order.size // 40)].tolist():
-        body = int(rows["body"][at])
-        if body not in published or taken >= _OF_LOSSES:
-            continue
-        service = int(rows["service"][at])
-        client = int(rows["client"][at])
-        if client < 0:
-            client = _without(asked.told(found.kinds[service]), body)
-        if client >= 0:
-            taken += 1
-            yield service, body, client, f"lost at {time(int(rows['time_ns'][at]))}"
-
-
-def _without(told: Told, publication: int) -> int:
-    """A client that wanted a publication and did not get it, as far as a few tries tell; -1 if none is found."""
-    (row,) = told.rows("publications", publication=publication)
-    got = {each["client"] for each in told.rows("deliveries", publication=publication)}
-    begun = [each for each in told.rows("changes", service=told.service) if each["operation"] in told.kind.wants()]
-    tried = 0
-    for change in begun:
-        early = change["issued_ns"] < 0 or 0 <= change["settled_ns"] < row["time_ns"]
-        over = 0 <= change["revoked_ns"] <= row["time_ns"]
-        if change["client"] in got or not early or over or tried > _TRIED:
-            continue
-        tried += told.decides
-        if told.wants(row, change):
-            return int(change["client"])
-    return -1
-
-
-def _slowest(found: Gathered) -> Iterator[tuple[int, int, int, str]]:
-    rows = found.rows("deliveries")
-    took = rows["time_ns"] - rows["published_ns"]
-    published = np.isin(rows["publication"], found.rows("publications")["publication"])
-    for service in range(found.services):
-        mine = np.flatnonzero((rows["service"] == service) & published)
-        if mine.size:
-            at = mine[np.argmax(took[mine])]
-            yield (
-                service,
-                int(rows["publication"][at]),
-                int(rows["client"][at]),
-                f"the slowest, {time(int(took[at]))}",
-            )
+    return told, [(sort.name, shown[sort.name], sort.total) for sort in waiting if shown[sort.name]]
 
 
 def _case(asked: Cases, service: Service, publication: int, client: int, why: str) -> dict[str, Any] | None:

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from os import PathLike
-from pathlib import Path
-from shlex import quote
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from analysis.report import svg
-from analysis.report.figures import INTERVALS, KINDS, MAP, REPORTED, STACKED, Figure, figure
+from analysis.report.figures import INTERVALS, KINDS, MAP, REPORTED, STACKED, Figure, Grid, figure
 from analysis.report.gather import Gathered
 from analysis.report.maps import difference_map
-from scenarios.commands import shown
+from analysis.report.typed import command
 
 
 class Chart(NamedTuple):
@@ -53,15 +50,16 @@ def _drawn(made: Figure) -> str:
     if made.sort == MAP and made.drawn is not None:
         drawn = made.drawn
         return difference_map(made.title, drawn.where, drawn.network, drawn.links, drawn.brokers, drawn.first)
+    if made.grid is not None:
+        return _grid(f"{made.title} ({made.up.label})", made.grid)
     return svg.lines(made.title, made.across, made.up, made.series, made.shades)
+
+
+def _grid(name: str, made: Grid) -> str:
+    cells = {at: (cell.text, made.part(cell.mean)) for at, cell in made.cells.items()}
+    return svg.grid(name, made.down, made.across, made.headings, cells)
 
 
 def _interval(line: svg.Line) -> svg.Interval:
     ((_, mean),) = line.points
     return svg.Interval(line.name, mean, line.high[0][1] - mean if line.high else None)
-
-
-def command(paths: Sequence[str | PathLike[str]], kind: str, **more: str | None) -> str:
-    """What to type to have a figure alone; `more` are options with their values."""
-    told = [f"--{name} {quote(value)}" if value else f"--{name}" for name, value in more.items() if value is not None]
-    return " ".join(["brokerlab plot", *(quote(shown(Path(path))) for path in paths), f"--kind {kind}", *told])

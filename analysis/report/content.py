@@ -2,23 +2,31 @@
 
 from __future__ import annotations
 
+from shlex import quote
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from analysis.report.columns import Columns
-from analysis.report.copies import copies, index
-from analysis.report.gather import Array, Gathered
+from analysis.report.copies import index, wasted_by_place
+from analysis.report.gather import Array, Gathered, Rows
 from analysis.report.places import Places, drawn_links
+from analysis.report.typed import named
+from analysis.report.wanting import Missed
 from analysis.report.words import plain, share
+from analysis.spark.trace import Service
+from brokers.contract import MESSAGE
 from brokers.errors import RunDamaged
 from brokers.faults import REASONS
+from brokers.names import load_as
 from topology.overlay import broker_label
 
 _PLACES = 65_535
+_TIMER = -2  # in place of an interest: what is no message tells nobody of any
 
 
-def content(found: Gathered, where: Places, cases: list[dict[str, Any]]) -> tuple[dict[str, Any], Columns]:
+def content(found: Gathered, where: Places, missed: Missed) -> tuple[dict[str, Any], Columns]:
     """Facts and columns of a run."""
     ids = _messages(found)
     links = Links.of(found)
@@ -27,26 +35,30 @@ def content(found: Gathered, where: Places, cases: list[dict[str, Any]]) -> tupl
     _counts(found, links, columns)
     _hops(found, ids, links, columns)
     _clients(found, ids, links, columns)
+    _asked(found, ids, missed, columns)
     columns.add("message_entity", np.abs(ids) >> 32)
     columns.add("message_number", np.abs(ids) & 0xFFFFFFFF)
-    on_links, at_brokers = _waste(found)
+    on_links, at_brokers = wasted_by_place(found)
     columns.add("waste_links", on_links[:, links.drawn].ravel())
     columns.add("waste_brokers", at_brokers.ravel())
-    network, span_us = found.network, found.span_ns / 1000
+    network, span_us, scenario = found.network, found.span_ns / 1000, found.run.manifest["scenario"]
     facts = {
-        "run": plain(found.run.path.name, 200),
+        "run": plain(quote(named([found.run.path])[0]), 400),
         "brokers": [plain(broker_label(at, network.names)) for at in range(network.brokers)],
         "nodes": network.brokers,
-        "services": [{"name": plain(name), "types": _types(found, at)} for at, name in enumerate(found.names)],
+        "services": [
+            {"name": plain(name), **_kind(found, at), "decided": missed.decided[at]}
+            for at, name in enumerate(found.names)
+        ],
         "reasons": list(REASONS),
         "messages": int(ids.size),
         "span_us": span_us,
+        "ends_us": (scenario["duration"] + scenario["drain"]) / 1000,
         "window_us": window_us(found),
         "stretches": found.stretches,
         "geographic": where.how.startswith("Brokers lie"),
         "share": found.sample.share,
         "share_text": share(found.sample.share),
-        "cases": cases,
         "columns": columns.directory,
     }
     return facts, columns
@@ -58,10 +70,24 @@ def window_us(found: Gathered) -> int:
     return int(np.clip(delays.max() * 4 if delays.size else 1e8, 1e5, max(found.span_ns, 1e5)) // 1000)
 
 
-def _types(found: Gathered, service: int) -> dict[str, str]:
+def _kind(found: Gathered, service: int) -> dict[str, Any]:
+    """What types of messages mean: names, those that begin and end interests, those that bring publications."""
     if found.kinds is None:
-        return {}
-    return {str(number): plain(name) for name, number in found.kinds[service].kind.types.items()}
+        return {"types": {}, "begins": [], "wants": [], "ends": [], "carries": None}
+    kind = found.kinds[service].kind
+    return {
+        "types": {str(number): plain(name) for name, number in kind.types.items()},
+        "begins": sorted(kind.interests),
+        "wants": sorted(kind.wants()),
+        "ends": sorted(kind.revocations),
+        "carries": _carries(found.kinds[service]),
+    }
+
+
+def _carries(service: Service) -> list[int] | None:
+    """The types of messages that bring a publication to who gets it; None for all that are about it."""
+    target = service.kind.manifest.explains
+    return sorted(load_as("explanations", target)(service.kind).carries) if target else None
 
 
 def _messages(found: Gathered) -> Array:
@@ -91,7 +117,7 @@ def _overlay(found: Gathered, where: Places, links: Links, columns: Columns) -> 
     network, drawn = found.network, links.drawn
     columns.add("link_from", network.source[drawn])
     columns.add("link_to", network.target[drawn])
-    columns.add("link_delay", network.delay_ns[drawn] // 1000)
+    columns.add("link_delay_ns", network.delay_ns[drawn])
     columns.add("link_latent", np.zeros(drawn.size) if network.latent is None else network.latent[drawn])
     for axis, name in enumerate(("place_x", "place_y")):
         columns.add(name, np.rint(np.clip(where.at[:, axis], 0, 1) * _PLACES).astype(np.int64))
@@ -120,8 +146,7 @@ def _counts(found: Gathered, links: Links, columns: Columns) -> None:
 def _hops(found: Gathered, ids: Array, links: Links, columns: Columns) -> None:
     """Events, message by message: what belongs together lies together, and takes less room."""
     rows = found.rows("hops")
-    about = np.where(rows["cause"] != -1, rows["cause"], rows["body"])
-    order = np.lexsort((rows["time_ns"], about))
+    order = hop_order(rows)
     time, over = rows["time_ns"] // 1000, links.place[rows["link"]]
     if ((rows["link"] >= 0) & (over < 0)).any():
         raise RunDamaged.at(found.run.path, "table 'hops' has a link that carried nothing, by table 'links'")
@@ -133,6 +158,12 @@ def _hops(found: Gathered, ids: Array, links: Links, columns: Columns) -> None:
     columns.add("hop_payload", found.carries(rows["body"])[order])
     columns.add("hop_cause", index(ids, rows["cause"])[order])
     columns.add("hop_body", index(ids, rows["body"])[order])
+
+
+def hop_order(rows: Rows) -> Array:
+    """Message by message, in the order of time."""
+    about = np.where(rows["cause"] != -1, rows["cause"], rows["body"])
+    return np.lexsort((rows["time_ns"], about))
 
 
 def _clients(found: Gathered, ids: Array, links: Links, columns: Columns) -> None:
@@ -156,6 +187,7 @@ def _clients(found: Gathered, ids: Array, links: Links, columns: Columns) -> Non
     columns.add("lost_time", lost["time_ns"] // 1000)
     columns.add("lost_link", links.place[lost["link"]])
     columns.add("lost_service", lost["service"])
+    columns.add("lost_type", lost["type"])
     columns.add("lost_reason", lost["reason"])
     columns.add("lost_message", index(ids, np.where(lost["body"] >= 0, lost["body"], lost["cause"])))
     columns.add("lost_client", np.where(lost["client"] >= 0, lost["client"] - nodes, -1))
@@ -167,15 +199,27 @@ def _clients(found: Gathered, ids: Array, links: Links, columns: Columns) -> Non
     columns.add("client_broker", brokers[first])
 
 
-def _waste(found: Gathered) -> tuple[Array, Array]:
-    """Copies that came for nothing, by service, link and stretch of time; and by the broker that got them."""
-    on_links = np.zeros((found.services, found.network.source.size, found.stretches), np.int64)
-    at_brokers = np.zeros((found.services, found.network.brokers, found.stretches), np.int64)
-    got = copies(found)
-    service, link, broker, time = (
-        column[got.wasted] for column in (got.service, got.link, got.broker, got.time_ns)
-    )  # fmt: skip
-    stretch = found.at(time, found.stretches)
-    np.add.at(on_links, (service, link, stretch), 1)
-    np.add.at(at_brokers, (service, broker, stretch), 1)
-    return on_links, at_brokers
+def _asked(found: Gathered, ids: Array, missed: Missed, columns: Columns) -> None:
+    """What changes are about, which events tell of another interest than their cause does, and what wanted in vain."""
+    changes, hops = found.rows("changes"), found.rows("hops")
+    interests, number = np.unique(changes["interest"], return_inverse=True)
+    columns.add("change_interest", number)
+    named = np.where(_tells(found, hops), index(interests, hops["word"]), -1)
+    by_change = np.argsort(changes["change"], kind="stable")
+    cause = index(changes["change"][by_change], hops["cause"])
+    caused = np.where(cause >= 0, number[by_change[cause]] if by_change.size else -1, -1)
+    told = np.where(hops["kind"] == MESSAGE, np.where(named != caused, named, -1), _TIMER)
+    columns.add("hop_interest", told[hop_order(hops)])
+    order = np.lexsort((missed.change, missed.publication))
+    columns.add("missed_message", index(ids, missed.publication[order]))
+    row = index(changes["change"][by_change], missed.change[order])
+    columns.add("missed_change", by_change[row] if by_change.size else row)
+
+
+def _tells(found: Gathered, hops: Rows) -> NDArray[np.bool_]:
+    """Whether the word of an event names an interest."""
+    tells = np.zeros(hops["type"].size, np.bool_)
+    for each in found.kinds or ():
+        types = sorted(each.kind.interests | each.kind.revocations)
+        tells |= (hops["service"] == each.number) & np.isin(hops["type"], types)
+    return tells

@@ -48,6 +48,20 @@ def copies(found: Gathered) -> Copies:
     return Copies(service, place, broker, link, time, wasted)
 
 
+def wasted_by_place(found: Gathered) -> tuple[Array, Array]:
+    """Copies that came for nothing, by service, link and stretch of time; and by the broker that got them."""
+    on_links = np.zeros((found.services, found.network.source.size, found.stretches), np.int64)
+    at_brokers = np.zeros((found.services, found.network.brokers, found.stretches), np.int64)
+    got = copies(found)
+    service, link, broker, time = (
+        column[got.wasted] for column in (got.service, got.link, got.broker, got.time_ns)
+    )  # fmt: skip
+    stretch = found.at(time, found.stretches)
+    np.add.at(on_links, (service, link, stretch), 1)
+    np.add.at(at_brokers, (service, broker, stretch), 1)
+    return on_links, at_brokers
+
+
 def index(ids: Array, wanted: Array) -> Array:
     """Where each stands among sorted ids; −1 where it does not."""
     if not ids.size:

@@ -6,25 +6,32 @@ A kind is a function of what was gathered, and a line in `KINDS`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from analysis.report.copies import copies
-from analysis.report.gather import LATENCY_BINS, STRETCHES, Array, Gathered
+from analysis.report.gather import LATENCY_BINS, Array, Gathered
 from analysis.report.places import Places, places
 from analysis.report.scores import watched
 from analysis.report.svg import Axis, Line, Shade
 from analysis.report.words import number, plain, share, time
 from analysis.spark.graph import Network
+from analysis.spark.stretches import STRETCHES
 from analysis.ways.told import CUT, DOWN, SLOW
 from protocols.gossip.attacked import Series
 from topology.overlay import broker_label
 
-LINES, STACKED, HEAT, INTERVALS, MAP = "lines", "stacked", "heat", "intervals", "map"
+if TYPE_CHECKING:
+    from analysis.report.overlays import Marks
+    from analysis.report.spacetime import Events
+
+LINES, STACKED, HEAT, INTERVALS, GRID = "lines", "stacked", "heat", "intervals", "grid"
+MAP, SPACE_TIME = "map", "space-time"
 METRICS_OF_MAPS = ("messages", "deliveries")
 _SHADES_MOST = 200
 _COPIES_MOST = 12  # told one by one; more are one
+Table = tuple[tuple[str, ...], list[tuple[str, ...]]]  # heads, rows
 _FAILS = {DOWN: "a broker is down", SLOW: "a broker is slow", CUT: "a link is cut"}
 
 
@@ -37,6 +44,46 @@ class Drawn(NamedTuple):
     brokers: Any
     differences: bool = False
     first: int = -1  # the broker where two runs part
+    most: tuple[float, float] | None = None  # of links and of brokers, what has the strongest colour; else the largest
+    there: Any = None  # by directed link, whether it is drawn; else those that had something, and all that are lasting
+    marks: Marks | None = None  # what lies above: see `overlays`
+
+
+class Thing(NamedTuple):
+    """Something that varies in a sweep."""
+
+    name: str
+    values: list[str]
+
+
+class Cell(NamedTuple):
+    """A mean of a grid."""
+
+    mean: float
+    half_width: float | None  # of its interval
+    runs: int
+
+    @property
+    def text(self) -> str:
+        return number(self.mean) + ("" if self.half_width is None else f" ± {number(self.half_width)}")
+
+
+class Grid(NamedTuple):
+    """Means by two things that vary; a panel for each value of a third, if there is one."""
+
+    down: Thing
+    across: Thing
+    panels: Thing | None
+    cells: dict[tuple[int, int, int], Cell]  # by panel, place down, place across
+
+    @property
+    def headings(self) -> list[str]:
+        return [""] if self.panels is None else [f"{self.panels.name} = {each}" for each in self.panels.values]
+
+    def part(self, mean: float) -> float:
+        """From 0 for the least mean of all panels to 1 for the largest."""
+        means = [cell.mean for cell in self.cells.values()]
+        return (mean - min(means)) / ((max(means) - min(means)) or 1.0)
 
 
 class Figure(NamedTuple):
@@ -54,7 +101,11 @@ class Figure(NamedTuple):
     shades: tuple[Shade, ...] = ()
     outside: tuple[float, float] | None = None  # what a line comes to before its first point and after its last
     width: float = 0.0  # of a bar
+    band: str = ""  # what those around lines are, for a legend
     drawn: Drawn | None = None
+    events: Events | None = None  # of space and time: see `spacetime`
+    grid: Grid | None = None
+    data: Table | None = None  # as a table, where points do not tell it
 
 
 class Kind(NamedTuple):
@@ -398,10 +449,10 @@ def _load(found: Gathered) -> Figure | None:
 
 
 def _map(found: Gathered) -> Figure | None:
-    return overlay(found, METRICS_OF_MAPS[0])
+    return map_of(found, METRICS_OF_MAPS[0])
 
 
-def overlay(found: Gathered, metric: str) -> Figure:
+def map_of(found: Gathered, metric: str) -> Figure:
     """The overlay by what its links carried and its brokers handled, or delivered."""
     messages = metric == METRICS_OF_MAPS[0]
     links = column_of(found, "links", "link") if messages else np.zeros(found.network.source.size, np.int64)

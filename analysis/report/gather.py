@@ -15,6 +15,8 @@ from numpy.typing import NDArray
 
 from analysis.report.sampling import Sample
 from analysis.spark.graph import Network
+from analysis.spark.passes import stretch_of
+from analysis.spark.stretches import STRETCHES, span_of, stretches_of
 from analysis.spark.trace import Service, services_of
 from brokers.contract import MESSAGE
 from brokers.engine.linkrows import COLUMN
@@ -27,22 +29,20 @@ from brokers.faults import REASONS
 Array = NDArray[np.int64]
 Rows = dict[str, Array]
 
-STRETCHES = 60  # of time, in charts
 LATENCY_BINS = 400  # a factor of ten; from 1 µs on
 DECADES = 10
-_CELLS_MOST = 2_000_000  # counts by service, place and stretch of time
 _BLOCK = 1 << 18
 _ROWS_MOST = 200_000  # of losses, faults, changes
 _SORTS_OF_FAULTS = 4
 _TIME_MOST = 1 << 60  # ns
 WANTED = {
-    "hops": ("broker", "time_ns", "kind", "link", "service", "type", "body", "cause", "finish_ns"),
+    "hops": ("broker", "time_ns", "kind", "link", "service", "type", "body", "word", "cause", "finish_ns"),
     "publications": ("publication", "time_ns", "service", "broker", "client"),
     "deliveries": ("service", "publication", "broker", "client", "published_ns", "time_ns"),
     "losses": ("link", "time_ns", "service", "type", "body", "cause", "reason", "client"),
     "changes": (
-        "change", "service", "operation", "broker", "client", "issued_ns", "settled_ns", "revoked_ns", "gone_ns",
-        "lost",
+        "change", "service", "operation", "interest", "broker", "client", "issued_ns", "settled_ns", "revoked_ns",
+        "gone_ns", "lost",
     ),
     "samples": ("time_ns", "broker", "backlog_ns", "queued", "service", "entries"),
     "faults": ("what", "broker", "link", "begin_ns", "end_ns"),
@@ -76,7 +76,7 @@ class Gathered:
     def stretches(self) -> int:
         """How many stretches of time there are counts by place of."""
         places = self.network.source.size + self.network.brokers
-        return int(np.clip(_CELLS_MOST // max(1, self.services * places), 5, STRETCHES))
+        return stretches_of(self.services, places)
 
     def rows(self, table: str) -> Rows:
         """The rows that are kept of a table; none where the trace has none."""
@@ -89,7 +89,7 @@ class Gathered:
 
     def at(self, time_ns: Array, stretches: int = STRETCHES) -> Array:
         """The stretch of each time."""
-        return np.clip((time_ns * (stretches / max(1, self.span_ns))).astype(np.int64), 0, stretches - 1)
+        return stretch_of(time_ns, self.span_ns, stretches)
 
     def carries(self, body: Array) -> NDArray[np.bool_]:
         """Whether what messages carry are publications."""
@@ -138,23 +138,6 @@ def _nowhere() -> Network:
     """No overlay, of a run whose trace has none."""
     none = np.empty(0, np.int64)
     return Network((), none, none, none, none, none)
-
-
-def span_of(run: RunFolder) -> int:
-    """When the last thing happened that is drawn."""
-    import pyarrow.parquet as pq
-
-    last = int(run.manifest["scenario"]["duration"])
-    for table in ("hops", "deliveries"):
-        for part in run.parts(table) if table in run.tables() else ():
-            with reading(run.path, part):
-                meta = pq.read_metadata(part)
-                column = meta.schema.names.index("time_ns")
-                for group in range(meta.num_row_groups):
-                    told = meta.row_group(group).column(column).statistics
-                    if told is not None and told.has_min_max:
-                        last = max(last, int(told.max) + 1)
-    return min(last, int(run.manifest["scenario"]["duration"] + run.manifest["scenario"]["drain"]) + 1)
 
 
 def blocks(run: RunFolder, table: str, columns: Sequence[str]) -> Iterator[Rows]:

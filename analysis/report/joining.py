@@ -1,7 +1,9 @@
 """Several runs in one figure: a line for each variant, and a band around it where a variant was run again and again.
 
 A band is of the mean: where its runs are few, Student's interval; `bootstrap` draws runs again with replacement, and
-supposes nothing of how they spread; `range` reaches from the lowest run to the highest.
+supposes nothing of how they spread; `range` reaches from the lowest run to the highest. These are of one place each.
+`simultaneous` is of all places at once: Student's intervals, each so much surer that together they miss no more often
+(Bonferroni). Bootstraps of the largest miss promise narrower ones and do not keep it with as few runs as there are.
 """
 
 from __future__ import annotations
@@ -22,13 +24,25 @@ from scenarios.many.compare import CONFIDENCE, Sample, samples_of
 from scenarios.many.student import quantile
 from scenarios.many.sweep import label_of
 
-STUDENT, BOOTSTRAP, RANGE, NONE = "student", "bootstrap", "range", "none"
+STUDENT, BOOTSTRAP, SIMULTANEOUS, RANGE, NONE = "student", "bootstrap", "simultaneous", "range", "none"
+_SHARE = f"{CONFIDENCE:.0%}".replace("%", " %")
+
+
+class Band(NamedTuple):
+    """What a band is, as a sentence has it and as a legend does."""
+
+    told: str
+    short: str
+
+
 BANDS = {
-    STUDENT: f"{CONFIDENCE:.0%} Student-t intervals of the mean".replace("%", " %"),
-    BOOTSTRAP: f"{CONFIDENCE:.0%} bootstrap intervals of the mean".replace("%", " %"),
-    RANGE: "from the lowest run to the highest",
-    NONE: "",
-}
+    STUDENT: Band(f"{_SHARE} Student-t intervals of the mean at each place by itself", f"{_SHARE} at each place"),
+    BOOTSTRAP: Band(f"{_SHARE} bootstrap intervals of the mean at each place by itself", f"{_SHARE} at each place"),
+    SIMULTANEOUS: Band(f"{_SHARE} or more for the mean's whole line at once, by Student and Bonferroni",
+                       f"{_SHARE} for the whole line"),
+    RANGE: Band("from the lowest run to the highest", "lowest to highest"),
+    NONE: Band("", ""),
+}  # fmt: skip
 _DRAWS, _SEED = 1_000, 1
 
 
@@ -83,6 +97,8 @@ def joined(kind: str, groups: Sequence[Group], *, service: str | None = None, ba
                 series.append(_mean(label, lines, there[0].outside, band))
     alone = len(there) == 1 and service is None
     more: dict[str, Any] = {} if alone else {"heads": (), "rows": ()}
+    if any(line.runs > 1 for line in series):
+        more["band"] = BANDS[band].short
     return there[0]._replace(series=tuple(series), **more)
 
 
@@ -124,5 +140,12 @@ def _band(values: Any, band: str) -> tuple[Any, Any]:
         weight = np.stack([(chosen == at).mean(1) for at in range(len(values))], 1)
         low, high = np.quantile(weight @ values, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2], axis=0)
         return low, high
-    half = quantile(CONFIDENCE, len(values) - 1) * values.std(0, ddof=1) / np.sqrt(len(values))
+    half = quantile(_confidence(values, band), len(values) - 1) * values.std(0, ddof=1) / np.sqrt(len(values))
     return values.mean(0) - half, values.mean(0) + half
+
+
+def _confidence(values: Any, band: str) -> float:
+    """Of a single place. Places at which all runs are as at another one are no further chance to miss the line."""
+    if band != SIMULTANEOUS:
+        return CONFIDENCE
+    return 1 - (1 - CONFIDENCE) / len(np.unique(values, axis=1).T)

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from html import escape
 from os import PathLike
 from pathlib import Path
 from typing import NamedTuple
 
-from analysis.report.charts import Chart, chart, command
-from analysis.report.figures import INTERVALS, Figure
+from analysis.report.charts import Chart, chart
+from analysis.report.figures import GRID, INTERVALS, Cell, Figure, Grid, Thing
 from analysis.report.page import figures, listed, page, paragraph, table
-from analysis.report.svg import Axis, Line, grid
+from analysis.report.svg import Axis, Line
+from analysis.report.typed import command, named, whence
 from analysis.report.words import number, plain
 from scenarios.many.compare import Comparison, Row, Section, compare
 from scenarios.many.metrics import sort_of
@@ -20,16 +21,18 @@ from scenarios.many.sweep import short_names, value_text
 
 _HOW = {"paired": "paired over seeds", "welch": "by Welch"}
 _VARIANTS_MOST = 40
+_GRID_LEAST, _GRID_MOST = 2, 3  # things that vary
+_PANELS_MOST, _CELLS_MOST = 12, 400
 
 
 def report_of(paths: Sequence[str | PathLike[str]], baseline: str | None = None) -> str:
     """The page of a sweep, or of several runs, as text."""
     found = compare(paths, baseline=baseline)
     name = plain(" ".join(Path(path).resolve().name for path in paths), 120)
-    sections = [("points", "What was run", _points(found))]
+    sections = [("points", "What was run", _points(found, paths))]
     for at, section in enumerate(found.sections):
         sections.append((f"section-{at}", plain(section.title), _section(found, section, paths)))
-    head = f"<h1>{escape(name)}</h1>{paragraph(_about(found))}"
+    head = f"<h1>{escape(name)}</h1>{paragraph(_about(found))}{paragraph(whence(paths), 'dim')}"
     return page(f"{name}: report of {len(found.labels)} variants", sections, head)
 
 
@@ -42,7 +45,7 @@ def _about(found: Comparison) -> str:
     )
 
 
-def _points(found: Comparison) -> str:
+def _points(found: Comparison, paths: Sequence[str | PathLike[str]]) -> str:
     rows = [
         [
             plain(label, 200),
@@ -51,19 +54,27 @@ def _points(found: Comparison) -> str:
         ]
         for label, seeds, runs in zip(found.labels, found.seeds, found.runs)
     ]
-    notes = listed([plain(each, 400) for each in found.notes]) if found.notes else ""
+    told = [plain(_by_name(each, paths), 400) for each in found.notes]
+    axes = _varied(found)
+    if len(axes) >= _GRID_LEAST and (why := _no_grid(axes)) is not None:
+        told.append(f"There is no grid: {why}.")
+    notes = listed(told) if told else ""
     return (
         table("Variants, the first of which the others are compared with", ("variant", "seeds", "runs"), rows) + notes
     )
 
 
+def _by_name(note: str, paths: Sequence[str | PathLike[str]]) -> str:
+    """A note in which runs are called as in commands, not by where they lie."""
+    for path, name in zip(paths, named(paths)):
+        for lies in (str(Path(path).resolve()), str(path)):
+            note = note.replace(lies, name) if Path(lies).is_absolute() else note
+    return note
+
+
 def _section(found: Comparison, section: Section, paths: Sequence[str | PathLike[str]]) -> str:
     same = [row for row in section.rows if row.same]
-    axes = axes_of(found)
-    charts = [
-        each for row in section.rows if not row.same
-        for each in (*([_grid(found, row, axes)] if axes else []), *_row(found, section, row, paths))
-    ]  # fmt: skip
+    charts = [each for row in section.rows if not row.same for each in _row(found, section, row, paths)]
     parts = [figures(charts, small=True)]
     if same:
         told = ", ".join(f"{plain(row.metric)} {number(row.estimates[0].mean)}" for row in same if row.estimates[0])
@@ -73,7 +84,8 @@ def _section(found: Comparison, section: Section, paths: Sequence[str | PathLike
 
 def _row(found: Comparison, section: Section, row: Row, paths: Sequence[str | PathLike[str]]) -> list[Chart]:
     first = found.labels[0] if len(found.labels) > 1 else None
-    made = [means(found, row), differences(found, row)]
+    over = grid(found, row)
+    made = [None if isinstance(over, str) else over, means(found, row), differences(found, row)]
     return [
         chart(each, command(paths, each.kind, metric=full_name(section, row), baseline=first))
         for each in made if each is not None
@@ -128,39 +140,68 @@ def _interval(at: int, label: str, each: Estimate, runs: int) -> Line:
     return Line(label, [(float(at), each.mean)], low, high, runs)
 
 
+def grid(found: Comparison, row: Row) -> Figure | str:
+    """A metric over two things that vary, in panels over a third; a sentence where it cannot be that."""
+    axes = _varied(found)
+    if (why := _no_grid(axes)) is not None:
+        return why
+    down, across, *rest = axes
+    panel = rest[0].of if rest else [0] * len(found.labels)
+    means = {
+        place: Cell(each.mean, each.half_width, each.size)
+        for place, each in zip(zip(panel, down.of, across.of), row.estimates) if each is not None
+    }
+    series = [
+        _interval(at, plain(label), each, each.size)
+        for at, (label, each) in enumerate(zip(found.labels, row.estimates)) if each is not None
+    ]  # fmt: skip
+    said = (
+        f"Means over {_range(cell.runs for cell in means.values())} runs each, with {found.confidence * 100:.4g} % "
+        "intervals by Student; the stronger the colour, the more."
+    )
+    return Figure(
+        "grid", plain(row.metric), Axis("variant"), Axis(_unit(row.metric)), tuple(series), said, sort=GRID,
+        grid=Grid(down.thing, across.thing, rest[0].thing if rest else None, means),
+    )  # fmt: skip
+
+
+def _range(counts: Iterable[int]) -> str:
+    least, *_, most = sorted([*counts] * 2)
+    return f"{least}" if least == most else f"{least} to {most}"
+
+
 class Varied(NamedTuple):
     """What varies, and what each variant has of it."""
 
-    name: str
-    values: list[str]
+    thing: Thing
     of: list[int]  # by variant
 
 
-def axes_of(found: Comparison) -> tuple[Varied, Varied] | None:
-    """The two things that vary where they are two, each with two values or more; else there is no grid."""
+def _varied(found: Comparison) -> list[Varied]:
+    """What varies, that with most values first."""
     paths = list(dict.fromkeys(path for variant in found.variants for path in variant))
-    if len(paths) != 2 or len(found.variants) > _VARIANTS_MOST:
-        return None
     axes = []
     for path, name in zip(paths, short_names(paths)):
         texts = [value_text(variant[path]) if path in variant else "–" for variant in found.variants]
         values = list(dict.fromkeys(texts))
-        axes.append(Varied(plain(name), [plain(each, 40) for each in values], [values.index(each) for each in texts]))
-    down, across = sorted(axes, key=lambda axis: -len(axis.values))
-    return (down, across) if len(across.values) > 1 else None
+        thing = Thing(plain(name), [plain(each, 40) for each in values])
+        axes.append(Varied(thing, [values.index(each) for each in texts]))
+    return sorted((axis for axis in axes if len(axis.thing.values) > 1), key=lambda axis: -len(axis.thing.values))
 
 
-def _grid(found: Comparison, row: Row, axes: tuple[Varied, Varied]) -> Chart:
-    down, across = axes
-    values = [each.mean for each in row.estimates if each is not None]
-    low, span = min(values), (max(values) - min(values)) or 1.0
-    cells = {
-        (down.of[at], across.of[at]): (number(each.mean), (each.mean - low) / span)
-        for at, each in enumerate(row.estimates) if each is not None
-    }  # fmt: skip
-    name = f"{plain(row.metric)} ({_unit(row.metric)})"
-    svg = grid(name, (down.name, down.values), (across.name, across.values), cells)
-    return Chart(svg, "Means over seeds; the stronger the colour, the more.")
+def _no_grid(axes: Sequence[Varied]) -> str | None:
+    """Why there is no grid of these, if there is none."""
+    names = ", ".join(axis.thing.name for axis in axes)
+    else_ = "the means of each variant tell the same (brokerlab plot --kind means)"
+    if len(axes) < _GRID_LEAST:
+        varies = f"{names} alone varies" if axes else "nothing varies"
+        return f"{varies}, and a grid is of two things or three; {else_}"
+    if len(axes) > _GRID_MOST:
+        return f"{len(axes)} things vary ({names}), and a grid shows no more than {_GRID_MOST}; {else_}"
+    panels = len(axes[-1].thing.values) if len(axes) == _GRID_MOST else 1
+    if panels > _PANELS_MOST or len(axes[0].of) > _CELLS_MOST:
+        return f"a grid of {names} has more than {_PANELS_MOST} panels or {_CELLS_MOST} variants; {else_}"
+    return None
 
 
 def _unit(metric: str) -> str:

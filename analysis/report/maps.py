@@ -91,9 +91,9 @@ def _scaled(where: Places, size: float, left: float) -> tuple[Sequence[float], S
     return (at[:, 0] + left).tolist(), at[:, 1].tolist()
 
 
-def levels_of(values: Any) -> Any:
-    """0 for nothing, then 1 to 7 by share of the largest."""
-    most = float(values.max(initial=0))
+def levels_of(values: Any, most: float | None = None) -> Any:
+    """0 for nothing, then 1 to 7 by share of the largest, or of a given number."""
+    most = float(values.max(initial=0)) if most is None else most
     if not most:
         return np.zeros(len(values), np.int64)
     level = 1 + np.floor(values / most * (LEVELS - 1)).astype(np.int64)

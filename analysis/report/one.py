@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from html import escape
+from shlex import quote
 from typing import Any
 
 import numpy as np
 
 from analysis.report.analyzed import analyzed
-from analysis.report.cases import CASES_MOST, EVENTS_MOST, cases
+from analysis.report.cases import EVENTS_MOST, cases
 from analysis.report.charts import charts
 from analysis.report.columns import TooLarge
 from analysis.report.content import content, window_us
 from analysis.report.gather import Gathered, gather
 from analysis.report.page import (
+    COMMAND_MOST,
     badge,
     block,
     dictionary,
@@ -22,12 +24,15 @@ from analysis.report.page import (
     options,
     page,
     paragraph,
+    squeezed,
     table,
     text_block,
 )  # fmt: skip
 from analysis.report.places import Places, places
 from analysis.report.sampling import HOPS_MOST
 from analysis.report.summary import NOT_AUDITED, name_of, summary
+from analysis.report.typed import plot_of, whence
+from analysis.report.wanting import missed
 from analysis.report.words import plain, share, time
 from brokers.engine.runfolder import RunFolder
 from brokers.errors import RunDamaged
@@ -46,17 +51,20 @@ def report_of(run: RunFolder, hops_most: int = HOPS_MOST, *, trust: bool = False
     drawn = found.network.brokers > 0
     if drawn:
         where = places(run, found.network, trust=trust)
-        explained = cases(found)
+        wanted = missed(found)
+        explained, of = cases(found, wanted)
         try:
-            facts, columns = content(found, where, explained)
+            facts, columns = content(found, where, wanted)
         except TooLarge as error:
             raise RunDamaged.at(run.path, str(error)) from None
-        data = block("facts", facts) + text_block("columns", columns.packed())
-        sections.append(("overlay", "The overlay", _overlay(found, where)))
-        sections.append(("why", "Why", _why(found, explained)))
+        facts |= {"plot": _plot(found, trust), "typed": [quote(plain(name)) for name in found.names]}
+        data = block("facts", facts) + text_block("cases", squeezed(explained))
+        data += text_block("columns", columns.packed())
+        sections.append(("overlay", "The overlay", _overlay(found, where, facts["plot"])))
+        sections.append(("why", "Why", _why(found, explained, of, facts["plot"])))
     pictures = charts(found)
     if pictures:
-        sections.append(("charts", "Charts", figures(pictures)))
+        sections.append(("charts", "Charts", paragraph(whence([run.path]), "dim") + figures(pictures)))
     sections.append(("run", "What was run", _run(told, analyzed(run))))
     head = (
         f"<h1>{escape(told['name'])}</h1>{paragraph(told['title']) if told['title'] else ''}"
@@ -79,7 +87,9 @@ def _summary(found: Gathered, told: dict[str, Any]) -> str:
     if told["expected"]:
         rows = [[each["text"], each["measured"], _HOLDS[each["holds"]]] for each in told["expected"]]
         parts.append(table("What the scenario expects", ("expectation", "measured", "verdict"), rows))
-    unusual = told["unusual"] or ["Nothing: no loss, no fault, no change that never settled, nobody overloaded."]
+    unusual = told["unusual"] or [
+        "Nothing: no loss, no fault, no change that never settled, nobody overloaded."
+    ]
     parts.append(f"<h3>What is unusual</h3>{listed(unusual)}")
     if told["services"]:
         heads = list(told["services"][0])
@@ -99,12 +109,17 @@ def _summary(found: Gathered, told: dict[str, Any]) -> str:
 # ---- the overlay -----------------------------------------------------------------------------------------
 
 
-def _overlay(found: Gathered, where: Places) -> str:
+def _overlay(found: Gathered, where: Places, plot: str) -> str:
     names = [plain(each) for each in found.names]
     network = found.network
     shows = [("traffic", "traffic and load")] if "on_links" in found.counts else []
     shows += [("tables", "table sizes")] if "entries" in found.counts else []
-    shows += [("waste", "waste: copies that came for nothing")] if found.kinds and "on_links" in found.counts else []
+    shows += (
+        [("waste", "waste: copies that came for nothing")]
+        if found.kinds and "on_links" in found.counts
+        else []
+    )
+    shows = shows or [("traffic", "the overlay")]
     known = options([(name_of(network, at), "") for at in range(min(network.brokers, _NAMED_MOST))])
     what = (
         f"Overlay of {network.brokers:,} brokers and servers and {network.links:,} links, coloured by what is chosen. "
@@ -113,18 +128,21 @@ def _overlay(found: Gathered, where: Places) -> str:
     return (
         '<p id="waiting">The pictures are being unpacked; they need scripts.</p><div id="live" hidden>'
         '<fieldset><legend class="dim">What is shown</legend>'
-        f'<label>Show <select id="show">{options(shows or [("traffic", "the overlay")])}</select></label>'
+        f'<label>Show <select id="show">{options(shows)}</select></label>'
         f'<label>Service <select id="service">{options([(-1, "all"), *enumerate(names)])}</select></label>'
         '<label><input type="checkbox" id="whole" checked> the whole run</label>'
         '<label>Broker <input id="broker" list="brokers" class="short" autocomplete="off"></label>'
-        f'<datalist id="brokers">{known}</datalist></fieldset>'
+        f'<datalist id="brokers">{known}</datalist>'
+        '<label>Link <input id="link" list="links" class="short" autocomplete="off"></label>'
+        '<datalist id="links"></datalist></fieldset>'
         '<fieldset><legend class="dim">Time</legend><button id="play" type="button" aria-pressed="false">Play</button>'
         f'<label>Speed <select id="speed">{options(_speeds(found))}</select></label>'
         '<input type="range" id="time" min="0" max="1000" step="1" value="0" aria-label="Simulated time">'
         '<output id="clock" for="time"></output></fieldset>'
         f'<canvas id="map" tabindex="0" role="img" aria-label="{escape(what)}"></canvas>'
-        '<p class="dim" id="legend"></p>'
-        '<p id="said" role="status" aria-live="polite">Press a broker to read about it.</p>'
+        f'<p class="dim" id="legend"></p>{_command("map", plot, "overlay --metric", shows[0][0])}'
+        '<p id="said" role="status" aria-live="polite">Press a broker or a link to read about it.</p>'
+        '<div id="curve" aria-live="polite"></div>'
         f"{_explained_map(found, where)}</div>{_busiest(found)}"
     )
 
@@ -146,12 +164,16 @@ def _explained_map(found: Gathered, where: Places) -> str:
         "as the busier.",
         "Squares are messages under way, filled if they carry a publication; a message is drawn as long as its "
         "link's delay. Crosses and dashes are what fails, small crosses messages that were lost.",
+        "A ring that widens and fades is a delivery. A link that is pressed, or named, is drawn with what it carried "
+        "over time.",
         "A message that is chosen below lights up its way, a change its spreading.",
         "A copy of a publication came for nothing if its broker had handled one before, or neither delivered it nor "
         "sent it on.",
     ]  # fmt: skip
     if found.network.has_latent:
-        said.append("Links that arise at times are drawn while they carry something, others of them not at all.")
+        said.append(
+            "Links that arise at times are drawn while they carry something, others of them not at all."
+        )
     if not found.sample.whole:
         said.append(f"Messages under way and waste are of {share(found.sample.share)} of all messages.")
     return f"<details><summary>How to read it</summary>{listed(said)}</details>"
@@ -177,15 +199,20 @@ def _busiest(found: Gathered) -> str:
     ]  # fmt: skip
     first = table("The busiest brokers", ("broker", "events", "deliveries", "at work"), rows)
     second = table("The busiest links", ("from", "to", "messages", "lost", "delay"), over)
-    return f'<details><summary>The overlay as tables</summary><div class="two">{first}{second}</div></details>'
+    return (
+        f'<details><summary>The overlay as tables</summary><div class="two">{first}{second}</div></details>'
+    )
 
 
 # ---- why -------------------------------------------------------------------------------------------------
 
 
-def _why(found: Gathered, explained: list[dict[str, Any]]) -> str:
+def _why(found: Gathered, explained: list[dict[str, Any]], of: list[tuple[str, int, int]], plot: str) -> str:
     cases_told = [
-        (at, f"{each['service']} {each['message']} → client {each['client']}: {each['verdict']} ({each['about']})")
+        (
+            at,
+            f"{each['service']} {each['message']} → client {each['client']}: {each['verdict']} ({each['about']})",
+        )
         for at, each in enumerate(explained)
     ]
     parts = []
@@ -196,8 +223,10 @@ def _why(found: Gathered, explained: list[dict[str, Any]]) -> str:
             '<fieldset><legend class="dim">Explained</legend>'
             f'<label>Case <select id="case">{options(cases_told)}</select></label></fieldset><div id="explained"></div>'
         )
-        more = f"At most {CASES_MOST} cases are explained here: what the audit found, what was lost, the slowest."
-        parts.append(paragraph(f"{more} All others: brokerlab explain RUN MESSAGE --client N.", "dim"))
+        told = "; ".join(f"{name}: {shown:,} of {total:,}" for name, shown, total in of)
+        parts.append(
+            paragraph(f"{len(explained)} cases are explained here, of each sort some. {told}.", "dim")
+        )
     else:
         parts.append('<div hidden><select id="case"></select><div id="explained"></div></div>')
         if found.kinds is None:
@@ -207,7 +236,9 @@ def _why(found: Gathered, explained: list[dict[str, Any]]) -> str:
         else:
             why = "nothing was published"
         parts.append(
-            paragraph(f"No case is explained in this file: {why}. Ask: brokerlab explain RUN MESSAGE --client N.")
+            paragraph(
+                f"No case is explained in this file: {why}. Ask: brokerlab explain RUN MESSAGE --client N."
+            )
         )
     losses = _losses(found)
     hidden = "" if losses else " hidden"
@@ -226,7 +257,8 @@ def _why(found: Gathered, explained: list[dict[str, Any]]) -> str:
         f'<select id="window">{options(windows)}</select></label></fieldset>'
         '<canvas id="diagram" role="img" aria-label="Diagram: a row for each broker, time from left to right, a line '
         'for each message; the table below tells the same of a chosen message."></canvas>'
-        '<p class="dim" id="diagram-said" role="status"></p><div id="answer" aria-live="polite"></div>'
+        f'<p class="dim" id="diagram-said" role="status"></p>{_command("diagram", plot, "space-time")}'
+        '<div id="answer" aria-live="polite"></div>'
     )
     return "".join(parts)
 
@@ -236,6 +268,7 @@ def _hidden_controls() -> str:
     names = {
         "case": "select", "loss": "select", "window": "select", "explained": "div", "answer": "div",
         "diagram": "canvas", "earlier": "button", "later": "button", "clear": "button", "diagram-said": "p",
+        "diagram-command": "code",
     }  # fmt: skip
     tags = "".join(f'<{tag} id="{name}"></{tag}>' for name, tag in names.items())
     return f'<div hidden>{tags}<form id="find"><input id="message"><input id="client"></form></div>'
@@ -264,12 +297,25 @@ def _losses(found: Gathered) -> list[tuple[int, str]]:
     return told
 
 
+def _plot(found: Gathered, trust: bool) -> str:
+    """How the commands begin that draw what scripts draw here."""
+    return plot_of([found.run.path]) + (" --trust" if trust else "")
+
+
+def _command(canvas: str, plot: str, *kind: str) -> str:
+    """What draws a picture of the scripts as a file; they change it with the picture."""
+    typed = escape(plain(" ".join([plot, "--kind", *kind]), COMMAND_MOST))
+    return f'<p class="command"><code id="{canvas}-command">{typed}</code></p>'
+
+
 # ---- what was run ----------------------------------------------------------------------------------------
 
 
 def _run(told: dict[str, Any], aggregates: list[tuple[str, list[str], list[list[str]]]]) -> str:
     parts = [dictionary("Scenario", told["scenario"])]
-    parts.append(dictionary("Network", [[name.replace("_", " "), value] for name, value in told["network"].items()]))
+    parts.append(
+        dictionary("Network", [[name.replace("_", " "), value] for name, value in told["network"].items()])
+    )
     if aggregates:
         parts.append("<h3>Aggregates by brokerlab analyze</h3>")
         parts += [table(name, heads, rows) for name, heads, rows in aggregates]

@@ -9,6 +9,7 @@ import base64
 import hashlib
 import json
 import re
+import zlib
 from collections.abc import Sequence
 from html import escape
 from importlib.resources import files
@@ -19,9 +20,9 @@ from analysis.report.svg import tag
 from analysis.report.words import plain
 from brokers.verdicts import VERDICTS
 
-SCRIPTS = ("columns.js", "model.js", "map.js", "diagram.js", "why.js", "start.js")
+SCRIPTS = ("columns.js", "model.js", "map.js", "diagram.js", "pair.js", "why.js", "curve.js", "start.js")
 STYLES = ("drawing.css", "page.css")
-_COMMAND_MOST = 4_000
+COMMAND_MOST = 4_000
 _FOLDER = files("analysis.report") / "page"
 
 
@@ -80,6 +81,11 @@ def text_block(name: str, text: str) -> str:
     return f'<script type="text/plain" id="{name}">{text}</script>\n'
 
 
+def squeezed(data: Any) -> str:
+    """Plain data for the scripts, which they unpack: for what is long and alike."""
+    return base64.b64encode(zlib.compress(json.dumps(data, allow_nan=False).encode(), 9)).decode()
+
+
 # ---- parts of pages --------------------------------------------------------------------------------------
 
 
@@ -129,7 +135,7 @@ def _figure(chart: Chart) -> str:
         more = f"<details><summary>Figures</summary>{table('', chart.heads, chart.rows)}</details>"
     typed = ""
     if chart.command:
-        typed = f'<p class="command"><code>{escape(plain(chart.command, _COMMAND_MOST))}</code></p>'
+        typed = f'<p class="command"><code>{escape(plain(chart.command, COMMAND_MOST))}</code></p>'
     return f"<figure>{chart.svg}<figcaption>{escape(chart.said)}</figcaption>{typed}{more}</figure>"
 
 

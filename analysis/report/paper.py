@@ -9,18 +9,17 @@ matplotlib is passed over. Colours and dashes are those of the report's page.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Sequence
 from io import BytesIO
 from textwrap import wrap
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from analysis.report.figures import HEAT, INTERVALS, MAP, STACKED, Figure
-from analysis.report.maps import LEVELS, levels_of
-from analysis.report.page import asset
-from analysis.report.svg import Axis, Line, shorter
+from analysis.report import cells, scenes
+from analysis.report.figures import GRID, HEAT, INTERVALS, MAP, SPACE_TIME, STACKED, Figure
+from analysis.report.look import COLOURS, columns, dashes, label_of, legend, palette, safe
+from analysis.report.maps import LEVELS
+from analysis.report.svg import Axis, shorter
 from brokers.errors import EnvironmentProblem
 
 FORMATS = ("pdf", "svg", "png")
@@ -29,10 +28,8 @@ _METADATA: dict[str, dict[str, Any]] = {
     "svg": {"Date": None, "Creator": "brokerlab"},
     "png": {"Software": "brokerlab"},
 }
-_COLOURS = 8
 _NAMED_ROWS_MOST = 24
 _MARKED_MOST = 12  # points of a line that are marked
-_LABEL_MOST = 44
 _AXIS_MOST = 34
 
 
@@ -74,7 +71,7 @@ def _settings(style: Style) -> dict[str, Any]:
         "font.family": "DejaVu Sans",  # which comes with matplotlib
         "font.size": style.font_points, "axes.titlesize": style.font_points, "axes.labelsize": style.font_points,
         **small, "lines.linewidth": style.line_points, "axes.linewidth": 0.6, "axes.spines.top": False,
-        "axes.spines.right": False, "grid.linewidth": 0.4, "grid.color": _palette()["line"], "legend.frameon": False,
+        "axes.spines.right": False, "grid.linewidth": 0.4, "grid.color": palette()["line"], "legend.frameon": False,
         "legend.handlelength": 2.6, "pdf.fonttype": 42, "svg.hashsalt": "brokerlab",
         "text.parse_math": False,  # a name is text, whatever stands in it
     }  # fmt: skip
@@ -86,10 +83,14 @@ def _drawn(made: Figure, style: Style, form: str) -> bytes:
     height = style.height_inches
     if made.sort == INTERVALS:
         height = style.font_points / 72 * (5 + 2.2 * len(made.series))
+    if made.grid is not None:
+        height = cells.height_inches(made.grid, style.font_points)
+    if made.events is not None:
+        height = max(height, style.font_points / 72 * (6 + 1.3 * min(len(made.events.rows), scenes.NAMED_ROWS_MOST)))
     canvas = Canvas(figsize=(style.width_inches, height), layout="constrained")
     axes = canvas.add_subplot()
     _DRAWERS.get(made.sort, _lines)(canvas, axes, made)
-    if style.titled:
+    if style.titled and made.grid is None:  # which says in its axes what it is of
         axes.set_title(made.title, loc="left")
     file = BytesIO()
     canvas.savefig(file, format=form, dpi=200, metadata=_METADATA[form])
@@ -100,46 +101,48 @@ def _drawn(made: Figure, style: Style, form: str) -> bytes:
 
 
 def _lines(canvas: Any, axes: Any, made: Figure) -> None:
-    palette = _palette()
+    ink = palette()
     for at, line in enumerate(made.series):
-        xs, ys = _columns(line.points)
-        look = {"color": palette[f"s{at % _COLOURS}"], "linestyle": _dashes(at)}
+        xs, ys = columns(line.points)
+        look = {"color": ink[f"s{at % COLOURS}"], "linestyle": dashes(at)}
         marked = len(xs) <= _MARKED_MOST
         how = {"drawstyle": "steps-post"} if made.outside is not None else {"marker": "o", "ms": 2.5} if marked else {}
         if made.up.log:
             ys = np.where(ys > 0, ys, np.nan)
-        axes.plot(xs, ys, label=_label(line), **look, **how)
+        axes.plot(xs, ys, label=label_of(line), **look, **how)
         if line.high:
-            low, high = _columns(line.low)[1], _columns(line.high)[1]
+            low, high = columns(line.low)[1], columns(line.high)[1]
             least = ys[np.isfinite(ys)].min(initial=1.0) / 10 if made.up.log else -np.inf
             step = {"step": "post"} if made.outside is not None else {}
             axes.fill_between(
                 xs, np.maximum(low, least), high, color=look["color"], alpha=0.2, linewidth=0, **step
             )
+    if made.band:
+        axes.fill_between([], [], color=ink["dim"], alpha=0.2, linewidth=0, label=made.band)
     _frame(axes, made)
-    _legend(canvas, axes, len(made.series))
+    legend(canvas, axes, len(made.series))
 
 
 def _stacked(canvas: Any, axes: Any, made: Figure) -> None:
-    palette, series = _palette(), [each for each in made.series if any(y for _, y in each.points)]
+    ink, series = palette(), [each for each in made.series if any(y for _, y in each.points)]
     if series:
         below = np.zeros(len(series[0].points))
         for at, line in enumerate(series):
-            xs, ys = _columns(line.points)
-            colour = palette[f"s{at % _COLOURS}"]
-            hatch = "////" if at >= _COLOURS else None  # colours begin again
-            look = {"color": colour, "linewidth": 0, "hatch": hatch, "hatchcolor": palette["page"]}
-            axes.bar(xs, ys, made.width, below, label=_label(line), **look)
+            xs, ys = columns(line.points)
+            colour = ink[f"s{at % COLOURS}"]
+            hatch = "////" if at >= COLOURS else None  # colours begin again
+            look = {"color": colour, "linewidth": 0, "hatch": hatch, "hatchcolor": ink["page"]}
+            axes.bar(xs, ys, made.width, below, label=label_of(line), **look)
             below += ys
     _frame(axes, made)
-    _legend(canvas, axes, len(series))
+    legend(canvas, axes, len(series))
 
 
 def _heat(canvas: Any, axes: Any, made: Figure) -> None:
     from matplotlib.colors import LinearSegmentedColormap
 
-    palette = _palette()
-    colours = LinearSegmentedColormap.from_list("report", [palette[f"q{level}"] for level in range(LEVELS)])
+    ink = palette()
+    colours = LinearSegmentedColormap.from_list("report", [ink[f"q{level}"] for level in range(LEVELS)])
     values = np.array([[y for _, y in line.points] for line in made.series])
     rows = len(made.series)
     width = made.series[0].points[-1][0] + made.width / 2
@@ -151,62 +154,30 @@ def _heat(canvas: Any, axes: Any, made: Figure) -> None:
     axes.set_ylim(rows, 0)
     axes.grid(False)
     if rows <= _NAMED_ROWS_MOST:
-        names = [_safe(shorter(line.name)) for line in made.series]
+        names = [safe(shorter(line.name)) for line in made.series]
         axes.set_yticks([at + 0.5 for at in range(rows)], names)
         axes.set_ylabel("")
     canvas.colorbar(image, ax=axes, label=made.up.label)
 
 
 def _intervals(canvas: Any, axes: Any, made: Figure) -> None:
-    palette = _palette()
+    ink = palette()
     for at, line in enumerate(made.series):
         ((_, mean),) = line.points
         half = line.high[0][1] - mean if line.high else None
-        axes.errorbar([mean], [at], xerr=half, fmt="o", color=palette[f"s{at % _COLOURS}"], markersize=4, capsize=2.5)
-    axes.set_yticks(range(len(made.series)), [_label(line) for line in made.series])
+        axes.errorbar([mean], [at], xerr=half, fmt="o", color=ink[f"s{at % COLOURS}"], markersize=4, capsize=2.5)
+    axes.set_yticks(range(len(made.series)), [label_of(line) for line in made.series])
     axes.set_ylim(len(made.series) - 0.5, -0.5)
     axes.set_xlabel("\n".join(wrap(f"{made.title} ({made.up.label})", _AXIS_MOST)))
     axes.grid(axis="x")
     if made.kind == "differences":
-        axes.axvline(0, color=palette["dim"], linewidth=0.8)
+        axes.axvline(0, color=ink["dim"], linewidth=0.8)
 
 
-def _map(canvas: Any, axes: Any, made: Figure) -> None:
-    from matplotlib.collections import LineCollection
-
-    drawn, palette = made.drawn, _palette()
-    assert drawn is not None
-    at = drawn.where.at * [1, -1]
-    ends = np.stack([drawn.network.source[::2], drawn.network.target[::2]], 1)
-    one, other = np.asarray(drawn.links)[::2], np.asarray(drawn.links)[1::2]
-    busy = one + other if drawn.differences else np.maximum(one, other)
-    level = levels_of(np.abs(busy))
-    there = np.argsort(level, kind="stable")
-    there = there[level[there] > 0] if drawn.network.has_latent else there
-
-    def colours(values: Any, of: Any) -> list[str]:
-        if drawn.differences:
-            return [palette["s1" if value > 0 else "s0" if value < 0 else "line"] for value in values.tolist()]
-        return [palette[f"q{each}"] for each in of.tolist()]
-
-    styles = ["--" if drawn.differences and value < 0 else "-" for value in busy[there].tolist()]
-    lines = LineCollection(
-        list(at[ends[there]]), colors=colours(busy[there], level[there]), linestyles=styles,
-        linewidths=(0.5 + 0.35 * level[there]).tolist(),
-    )  # fmt: skip
-    axes.add_collection(lines)
-    values = np.asarray(drawn.brokers)
-    size = levels_of(np.abs(values))
-    edges = {"linewidths": 0.3, "edgecolors": palette["page"]}
-    axes.scatter(at[:, 0], at[:, 1], s=6 + 4 * size, c=colours(values, size), zorder=2, **edges)
-    if drawn.first >= 0:
-        ring = {"s": 90, "facecolors": "none", "edgecolors": palette["bad"], "zorder": 3}
-        axes.scatter(*at[drawn.first][:, None], **ring)
-    axes.set_aspect("equal")
-    axes.set_axis_off()
-
-
-_DRAWERS = {STACKED: _stacked, HEAT: _heat, INTERVALS: _intervals, MAP: _map}
+_DRAWERS = {
+    STACKED: _stacked, HEAT: _heat, INTERVALS: _intervals, GRID: cells.draw, MAP: scenes.overlay,
+    SPACE_TIME: scenes.space_time,
+}  # fmt: skip
 
 
 # ---- what they share -------------------------------------------------------------------------------------
@@ -215,64 +186,23 @@ _DRAWERS = {STACKED: _stacked, HEAT: _heat, INTERVALS: _intervals, MAP: _map}
 def _frame(axes: Any, made: Figure) -> None:
     axes.set_xlabel(made.across.label)
     axes.set_ylabel(made.up.label)
-    _scaled(axes.set_xscale, axes.set_xlim, axes.get_xlim, axes.xaxis, made.across)
-    _scaled(axes.set_yscale, axes.set_ylim, axes.get_ylim, axes.yaxis, made.up)
+    drawn = axes.dataLim
+    _scaled(axes.set_xscale, axes.set_xlim, axes.get_xlim, axes.xaxis, made.across, drawn.xmin)
+    _scaled(axes.set_yscale, axes.set_ylim, axes.get_ylim, axes.yaxis, made.up, drawn.ymin)
     axes.grid(True)
     axes.set_axisbelow(True)
     for each in made.shades:
-        axes.axvspan(each.begin, each.end, color=_palette()["bad"], alpha=0.13, linewidth=0)
+        axes.axvspan(each.begin, each.end, color=palette()["bad"], alpha=0.13, linewidth=0)
 
 
-def _scaled(scale: Any, limits: Any, now: Any, ticks: Any, axis: Axis) -> None:
+def _scaled(scale: Any, limits: Any, now: Any, ticks: Any, axis: Axis, least: float) -> None:
+    """An axis begins at 0, or below the least that is drawn."""
     if axis.log:
         scale("log")
         ticks.set_minor_formatter(lambda value, _: "")
     else:
-        low = 0.0 if axis.least is None else axis.least
+        below = now()[0] if least < 0 else 0.0
+        low = below if axis.least is None else axis.least
         high = now()[1] if axis.most is None else axis.most
         limits(low, high if high > low else low + 1.0)
     ticks.set_major_formatter(lambda value, _: axis.text(value))
-
-
-def _legend(canvas: Any, axes: Any, lines: int) -> None:
-    """Under the figure, where it hides nothing and takes the axes no room."""
-    handles, labels = axes.get_legend_handles_labels()
-    if lines > 1 or any("n = " in label for label in labels):
-        longest = max(map(len, labels))
-        columns = max(1, min(len(labels), 3, _LABEL_MOST // max(longest, 1)))
-        made = canvas.legend(handles, labels, loc="outside lower center", ncols=columns)
-        line_inches = made.get_texts()[0].get_fontsize() / 72 * 1.6
-        wide, high = canvas.get_size_inches()
-        canvas.set_size_inches(wide, high + line_inches * -(-len(labels) // columns))
-
-
-def _label(line: Line) -> str:
-    told = _safe(shorter(line.name, _LABEL_MOST))
-    return f"{told} (n = {line.runs})" if line.runs > 1 else told
-
-
-def _safe(name: str) -> str:
-    """A name that a legend shows: one that begins with an underscore is left out there."""
-    return f"\u200b{name}" if name.startswith("_") else name
-
-
-def _columns(points: Sequence[tuple[float, float]]) -> Any:
-    return np.array(points, float).reshape(-1, 2).T
-
-
-_FOUND: dict[str, str] = {}
-
-
-def _palette() -> dict[str, str]:
-    """The colours of the page, by day."""
-    if not _FOUND:
-        day = asset("drawing.css").partition("@media")[0]
-        _FOUND.update(re.findall(r"--(\w+): (#[0-9a-f]{6});", day))
-    return _FOUND
-
-
-def _dashes(at: int) -> Any:
-    """The dashes of the page's series, in widths of a line."""
-    name = f"s{at % _COLOURS}"
-    told = re.search(rf"\.{name} {{ stroke: var\(--{name}\); stroke-dasharray: ([\d ]+);", asset("drawing.css"))
-    return "-" if told is None else (0, tuple(float(part) / 2 for part in told[1].split()))

@@ -9,27 +9,51 @@ from os import PathLike
 from pathlib import Path
 from typing import NamedTuple
 
-from analysis.report import many, two
-from analysis.report.figures import KINDS, METRICS_OF_MAPS, Figure, overlay
-from analysis.report.gather import Gathered, gather, span_of
+from analysis.report import many, overlays, spacetime, two
+from analysis.report.figures import KINDS, METRICS_OF_MAPS, Figure, map_of
+from analysis.report.gather import Gathered, gather
 from analysis.report.joining import BANDS, STUDENT, Group, joined, variants
 from analysis.report.making import written
 from analysis.report.paper import FORMATS, STYLES, drawn
 from analysis.report.places import places
 from analysis.report.sampling import HOPS_MOST
+from analysis.report.views import View
+from analysis.spark.stretches import span_of
 from brokers.engine.runfolder import RunFolder, open_run
 from brokers.errors import InvalidInput
-from scenarios.many.compare import compare
+from scenarios.many.compare import Comparison, Row, compare
 from scenarios.many.diff import diff
 from scenarios.problems import did_you_mean
 
 OF_METRICS = {
     "means": "a metric of each variant, with its interval (--metric)",
     "differences": "a metric of each variant less that of the first (--metric)",
+    "grid": "a metric over two things that vary, in panels over a third (--metric)",
 }
+
+
+class Viewed(NamedTuple):
+    """A kind of figure of single messages: what it shows, the tables that it needs, and what makes it."""
+
+    prose: str
+    tables: Callable[[View], tuple[str, ...]]
+    make: Callable[..., Figure | None]
+    takes: tuple[str, ...]  # of a view, beside the service
+
+
+VIEWS = {
+    "overlay": Viewed(
+        "the overlay at a time (--at) or over the run: --metric traffic, tables or waste; a --message's way",
+        overlays.tables_of, overlays.overlay, ("metric", "at", "message"),
+    ),
+    "space-time": Viewed(
+        "brokers over time, messages as lines: a stretch of time (--from, --to), or a --message's way",
+        spacetime.tables_of, spacetime.space_time, ("from", "to", "message"),
+    ),
+}  # fmt: skip
 ALL = "all"
 KIND = "{kind}"
-_MAP = "map"
+_MAP, OVERLAY = "map", "overlay"
 
 
 class Asked(NamedTuple):
@@ -44,6 +68,14 @@ class Asked(NamedTuple):
     trust: bool = False
     notice: Callable[[str], None] = lambda sentence: None
     part: int | None = None
+    at_ns: int | None = None
+    begin_ns: int | None = None
+    end_ns: int | None = None
+    message: str | None = None
+
+    @property
+    def view(self) -> View:
+        return View(self.metric, self.service, self.at_ns, self.begin_ns, self.end_ns, self.message)
 
 
 class Plotted(NamedTuple):
@@ -56,14 +88,16 @@ class Plotted(NamedTuple):
 
 def known() -> dict[str, str]:
     """Every kind, with what it shows."""
-    return {name: kind.prose for name, kind in KINDS.items()} | OF_METRICS
+    of_runs = {name: kind.prose for name, kind in (KINDS | VIEWS).items()}
+    return of_runs | OF_METRICS
 
 
 def plot(
     paths: Sequence[str | PathLike[str]], kinds: Sequence[str], out: str | PathLike[str] | None = None, *,
     style: str = "paper", data: bool = False, service: str | None = None, metric: str | None = None,
     baseline: str | None = None, band: str = STUDENT, each: bool = False, trust: bool = False,
-    notice: Callable[[str], None] = lambda sentence: None, part: int | None = None,
+    notice: Callable[[str], None] = lambda sentence: None, part: int | None = None, at_ns: int | None = None,
+    begin_ns: int | None = None, end_ns: int | None = None, message: str | None = None,
 ) -> list[Plotted]:  # fmt: skip
     """Draw figures of runs; gives the files.
 
@@ -75,13 +109,16 @@ def plot(
     style : paper, a column wide with 8 points, or screen
     data : write what is drawn as CSV, too, beside the figure
     service : of this service only
-    metric : of means and differences, and of a map: messages or deliveries
+    metric : of means and differences; of a map: messages or deliveries; of an overlay: traffic, tables or waste
     baseline : the label of the variant that others are compared with, or part of it
-    band : around several runs of a variant: student, bootstrap, range or none
+    band : around several runs of a variant: student, bootstrap, simultaneous, range or none
     each : a line for each run in place of a band
     trust : let runs name code from outside
     notice : told what was left out
     part : of a map of two runs: of the whole time this sixth alone, from 1 on
+    at_ns : of an overlay: around this time, in place of the whole run
+    begin_ns, end_ns : of space and time: from when, and until when; default: the first few links' delays
+    message : of an overlay, and of space and time: the way of this message
     """
     target = str(f"{KIND}.pdf" if out is None else out)
     form = _form(target)
@@ -89,13 +126,15 @@ def plot(
         raise InvalidInput(f"--style: no style {style!r}; {did_you_mean(style, STYLES)}")
     if band not in BANDS:
         raise InvalidInput(f"--band: no band {band!r}; {did_you_mean(band, BANDS)}")
-    chosen = list(KINDS) if ALL in kinds else list(dict.fromkeys(kinds))
+    chosen = [*KINDS, *VIEWS] if ALL in kinds else list(dict.fromkeys(kinds))
     for kind in chosen:
         if kind not in known():
             raise InvalidInput(f"--kind: no kind {kind!r}; {did_you_mean(kind, known())}; --list explains them")
     if len(chosen) > 1 and KIND not in target:
         raise InvalidInput(f"-o: {len(chosen)} kinds need a name each; put {KIND} into it, as in {KIND}.pdf")
-    asked = Asked(paths, service, metric, baseline, band, each, trust, notice, part)
+    asked = Asked(
+        paths, service, metric, baseline, band, each, trust, notice, part, at_ns, begin_ns, end_ns, message
+    )  # fmt: skip
     found = []
     for made in figures(asked, chosen, lenient=ALL in kinds):
         file = Path(target.replace(KIND, made.kind))
@@ -115,14 +154,16 @@ def _form(target: str) -> str:
 
 
 def _said(made: Figure, band: str) -> str:
-    many_runs = any(line.runs > 1 for line in made.series) and made.kind in KINDS and BANDS[band]
-    return f"{made.said} Bands: {BANDS[band]}, over n runs." if many_runs else made.said
+    return f"{made.said} Bands: {BANDS[band].told}, over n runs." if made.band else made.said
 
 
 def table_of(made: Figure) -> str:
     """What a figure shows, as CSV: a row for each point of each series."""
     text = io.StringIO()
     rows = csv.writer(text, lineterminator="\n")
+    if made.data is not None:
+        rows.writerows([made.data[0], *made.data[1]])
+        return text.getvalue()
     rows.writerow(("series", made.across.label or "place", made.up.label, "low", "high", "runs"))
     for line in made.series:
         for at, (x, y) in enumerate(line.points):
@@ -133,7 +174,7 @@ def table_of(made: Figure) -> str:
 
 def figures(asked: Asked, kinds: Sequence[str], lenient: bool = False) -> Iterator[Figure]:
     """The data of each kind; `lenient` passes over what a run has nothing for, and says so."""
-    of_runs = [kind for kind in kinds if kind in KINDS]
+    of_runs = [kind for kind in kinds if kind in KINDS or kind in VIEWS]
     for kind in (kind for kind in kinds if kind in OF_METRICS):
         yield _of_metric(asked, kind)
     if not of_runs:
@@ -153,7 +194,7 @@ def figures(asked: Asked, kinds: Sequence[str], lenient: bool = False) -> Iterat
             asked.notice(f"left out {kind}: {error}")
         else:
             there.append(kind)
-    tables = {table for kind in there for table in (*_tables_of(kind, asked), "losses", "faults")}
+    tables = {table for kind in there for table in (*_tables_of(kind, asked), *overlays.drawn_if_there(asked.view))}
     span = max(map(span_of, flat)) if len(flat) > 1 else None
     gathered = [
         Group(label, [gather(run, HOPS_MOST, trust=asked.trust, tables=tables, span_ns=span) for run in members])
@@ -171,31 +212,51 @@ def figures(asked: Asked, kinds: Sequence[str], lenient: bool = False) -> Iterat
 
 def _check(kind: str, runs: Sequence[RunFolder], asked: Asked) -> None:
     most = 2 if kind == _MAP else 1
-    if not KINDS[kind].joins and len(runs) > most:
+    joins = kind in KINDS and KINDS[kind].joins
+    if not joins and len(runs) > most:
         several = " or two" if most == 2 else ""
         raise InvalidInput(f"--kind {kind}: it is of one run{several} (got {len(runs)})")
-    if asked.metric is not None and kind != _MAP:
-        raise InvalidInput(f"--metric goes with {', '.join(OF_METRICS)} and {_MAP}")
+    if kind == OVERLAY:
+        overlays.check_metric(asked.metric)
+    elif asked.metric is not None and kind != _MAP:
+        raise InvalidInput(f"--metric goes with {', '.join(OF_METRICS)}, {OVERLAY} and {_MAP}")
     if asked.part is not None and asked.metric not in (None, METRICS_OF_MAPS[0]):
         raise InvalidInput(f"--part: maps by stretches of time are of messages (got --metric {asked.metric})")
     if asked.part is not None and (kind != _MAP or len(runs) != 2 or not 1 <= asked.part <= two.PERIODS):
         raise InvalidInput(f"--part: a map of two runs has parts 1 to {two.PERIODS} (got {asked.part})")
+    _check_view(kind, asked)
     for run in runs:
         run.check(_tables_of(kind, asked))
 
 
+def _check_view(kind: str, asked: Asked) -> None:
+    given = {"at": asked.at_ns, "from": asked.begin_ns, "to": asked.end_ns, "message": asked.message}
+    takes = VIEWS[kind].takes if kind in VIEWS else ()
+    for name, value in given.items():
+        if value is not None and name not in takes:
+            where = " and ".join(each for each, view in VIEWS.items() if name in view.takes)
+            raise InvalidInput(f"--{name} goes with {where} (got --kind {kind})")
+    if asked.message is not None and (asked.begin_ns is not None or asked.end_ns is not None):
+        raise InvalidInput("--message: its own way tells from when to when; leave out --from and --to")
+
+
 def _tables_of(kind: str, asked: Asked) -> tuple[str, ...]:
+    if kind in VIEWS:
+        return VIEWS[kind].tables(asked.view)
     return KINDS[kind].tables if asked.part is None else (*KINDS[kind].tables, "hops")
 
 
 def _figure(kind: str, groups: Sequence[Group], asked: Asked) -> Figure | None:
+    if kind in VIEWS:
+        made: Figure | None = VIEWS[kind].make(groups[0].runs[0], asked.view, trust=asked.trust)
+        return None if made is None else made._replace(kind=kind)
     if kind != _MAP:
         return joined(kind, groups, service=asked.service, band=asked.band)
     metric = asked.metric or METRICS_OF_MAPS[0]
     if metric not in METRICS_OF_MAPS:
         raise InvalidInput(f"--metric: a map is of {' or '.join(METRICS_OF_MAPS)} (got {metric!r})")
     found = [run for group in groups for run in group.runs]
-    return (overlay(found[0], metric) if len(found) == 1 else _differences(found, metric, asked))._replace(kind=_MAP)
+    return (map_of(found[0], metric) if len(found) == 1 else _differences(found, metric, asked))._replace(kind=_MAP)
 
 
 def _differences(found: Sequence[Gathered], metric: str, asked: Asked) -> Figure:
@@ -219,7 +280,14 @@ def _of_metric(asked: Asked, kind: str) -> Figure:
         raise InvalidInput(f"--metric: {asked.metric!r} was not measured; {did_you_mean(asked.metric, rows)}")
     for note in found.notes:
         asked.notice(note)
-    made = many.means(found, rows[asked.metric]) if kind == "means" else many.differences(found, rows[asked.metric])
+    made = _METRIC_MAKERS[kind](found, rows[asked.metric])
     if made is None:
-        raise InvalidInput(f"--kind {kind}: there is one variant, which differs from none")
+        made = "there is one variant, which differs from none"
+    if isinstance(made, str):
+        raise InvalidInput(f"--kind {kind}: {made}")
     return made
+
+
+_METRIC_MAKERS: dict[str, Callable[[Comparison, Row], Figure | str | None]] = {
+    "means": many.means, "differences": many.differences, "grid": many.grid,
+}  # fmt: skip

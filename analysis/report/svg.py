@@ -206,21 +206,30 @@ def intervals(name: str, label: str, rows: Sequence[Interval], first: int | None
 
 
 def grid(
-    name: str, down: tuple[str, Sequence[str]], across: tuple[str, Sequence[str]],
-    cells: Mapping[tuple[int, int], tuple[str, float]],
+    name: str, down: tuple[str, Sequence[str]], across: tuple[str, Sequence[str]], headings: Sequence[str],
+    cells: Mapping[tuple[int, int, int], tuple[str, float]],
 ) -> str:  # fmt: skip
-    """Values of two axes, each with its values: a cell has a text, and a colour by how large it is, from 0 to 1."""
+    """Values of two axes, each with its values, in panels under their headings; one without needs none.
+
+    A cell has a text, and a colour by how large it is, from 0 to 1.
+    """
     left, step, row_height, top = 24.0 + 6.4 * max(len(shorter(each)) for each in down[1]), 118.0, 24.0, 54.0
-    width, height = max(left + step * len(across[1]) + 8, 300.0), top + row_height * len(down[1]) + 12
+    high = row_height * (len(down[1]) + (2 if any(headings) else 0))  # of a panel
+    width, height = max(left + step * len(across[1]) + 8, 300.0), top + high * len(headings) + 12
     axes = f"{shorter(down[0])} down, {shorter(across[0])} across"
     parts = [text(8, 14, name, class_="title"), text(8, 32, axes, class_="dim")]
-    parts += [text(left + step * at, top - 4, shorter(each, 16)) for at, each in enumerate(across[1])]
-    parts += [text(8, top + row_height * at + 16, shorter(each)) for at, each in enumerate(down[1])]
-    for (row, column), (said, part) in sorted(cells.items()):
-        x, y = left + step * column, top + row_height * row
+    tops = [top + high * panel + (row_height * 2 if heading else 0) for panel, heading in enumerate(headings)]
+    for heading, begin in zip(headings, tops):
+        if heading:
+            parts.append(text(8, begin - row_height - 6, heading))
+        parts += [text(left + step * at, begin - 4, shorter(each, 16)) for at, each in enumerate(across[1])]
+        parts += [text(8, begin + row_height * at + 16, shorter(each)) for at, each in enumerate(down[1])]
+    for (panel, row, column), (said, part) in sorted(cells.items()):
+        x, y = left + step * column, tops[panel] + row_height * row
         level = min(_CLASSES - 1, max(0, int(part * _CLASSES)))
         swatch = tag("rect", class_=f"q{level}", x=f"{x:.1f}", y=f"{y + 4:.1f}", width=14, height=14)
-        title = f"<title>{escape(f'{down[1][row]}, {across[1][column]}: {said}')}</title>"
+        where = ", ".join(filter(None, (down[1][row], across[1][column], headings[panel])))
+        title = f"<title>{escape(f'{where}: {said}')}</title>"
         parts.append(tag("g", title + swatch + text(x + 20, y + 16, said)))
     return document(name, "", parts, width, height)
 

@@ -10,16 +10,18 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from analysis.report.cases import EVENTS_MOST
-from analysis.report.charts import Chart, chart, command
+from analysis.report.charts import Chart, chart
 from analysis.report.figures import KINDS, METRICS_OF_MAPS, Drawn, Figure, column_of, map_figure
-from analysis.report.gather import Array, Gathered, gather, span_of
+from analysis.report.gather import Array, Gathered, gather
 from analysis.report.joining import Group, joined
 from analysis.report.page import badge, dictionary, figures, listed, page, paragraph, table
 from analysis.report.places import Places, places
 from analysis.report.summary import NOT_AUDITED, name_of, summary
+from analysis.report.typed import command, whence
 from analysis.report.words import plain, time
 from analysis.spark.explain import explain
 from analysis.spark.graph import Network
+from analysis.spark.stretches import span_of
 from brokers.engine.runfolder import RunFolder
 from brokers.errors import InvalidInput
 from brokers.naming import message_name
@@ -50,7 +52,8 @@ def report_of(runs: Sequence[RunFolder], *, trust: bool = False) -> str:
         sections.append(("ways", "Ways that differ", _ways(ways)))
     pictures = _charts(found, labels)
     if pictures:
-        sections.append(("charts", "Side by side", figures(pictures)))
+        typed = paragraph(whence([run.path for run in runs]), "dim")
+        sections.append(("charts", "Side by side", typed + figures(pictures)))
     head = (
         "<h1>Two runs</h1>"
         f"<p>A: {escape(labels[0])} {badge(told[0]['verdict'])} {escape(told[0]['title'])}</p>"

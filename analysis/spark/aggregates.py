@@ -31,10 +31,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from analysis.spark import passes
+from analysis.spark import passes, watched
 from analysis.spark.passes import BLOCK, Array, Pass
+from analysis.spark.stretches import span_of, stretches_of
 from analysis.spark.trace import Trace, checked, in_one_partition, rows_of, services_of
+from analysis.spark.watched import Watches
 from brokers.errors import EnvironmentProblem, InvalidInput
+from protocols.gossip.attacked import HONEST
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -84,15 +87,20 @@ class _Aggregates:
     def found(self) -> dict[str, pa.Table]:
         """What one pass over all other tables found."""
         task = self._pass(self.published if self.trace.has("publications") else {})
-        blocks = self._looked_through(task, ["deliveries", "hops", "samples"])
+        deep = ["hops", "sent", "losses"] if self.trace.has("hops") else []
+        blocks = self._looked_through(task, ["deliveries", "samples", *deep])
         if task.tasks > 1 and blocks is not None:
             blocks = blocks.repartition(task.tasks, "task").mapInArrow(task.merged, BLOCK)
         return _put_together(blocks)
 
     def _looked_through(self, task: Pass, tables: Sequence[str]) -> DataFrame | None:
         run = self.trace.run
-        names = [name for name in tables if self.trace.has(name)]
-        pieces = [piece for name in names for piece in passes.pieces_of(name, map(str, run.parts(name)))]
+        where = {name: passes.OF.get(name, name) for name in tables}
+        pieces = [
+            piece
+            for name, table in where.items() if self.trace.has(table)
+            for piece in passes.pieces_of(name, map(str, run.parts(table)))
+        ]  # fmt: skip
         if not pieces:
             return None
         parts = 1 if task.tasks == 1 else len(pieces)
@@ -121,6 +129,8 @@ class _Aggregates:
             shortest_ns=np.array(shortest_ns, np.int64).reshape(-1, network.brokers),
             shortest_hops=np.array(shortest_hops, np.int32).reshape(-1, network.brokers),
             source=network.source, delay_ns=network.delay_ns,
+            span_ns=span_of(run),
+            stretches=stretches_of(len(self.trace.services), network.source.size + network.brokers),
         )  # fmt: skip
 
     def _sampled(self, origins: Array) -> Array:
@@ -250,6 +260,146 @@ class _Aggregates:
         ]
         return _table(rows, service=pa.int16(), hops=pa.int32(), deliveries=pa.int64(), shortest_hops_mean=pa.float64())
 
+    # ---- how publications spread
+
+    def spreading(self) -> pa.Table:
+        """Copies of publications, and how far and how often they came."""
+        found, answers = self._groups("spread", "service"), self._groups("services", "service")
+        redundancy, last = self._by_service("redundancy"), self._by_service("last_hop")
+        rows = []
+        for (service,), each in sorted(found.items()):
+            if not each["copies"]:
+                continue
+            duplicates, got = each["copies"] - each["reached"], answers.get((service,), {"count": 0})["count"]
+            row = {"service": service, **each, "duplicates": duplicates}
+            row["duplicates_per_delivery"] = duplicates / got if got else None
+            row |= _distribution(redundancy.get(service), "redundancy", "", "")
+            rows.append(row | _distribution(last.get(service), "last_hop", "", ""))
+        return _table(rows, service=pa.int16(), publications=pa.int64(), copies=pa.int64(), reached=pa.int64(),
+                      duplicates=pa.int64(), duplicates_per_delivery=pa.float64(),
+                      **_measures("redundancy", "", "", pa.float64()), **_measures("last_hop", "", "", pa.int64()),
+                      )  # fmt: skip
+
+    def rounds(self) -> pa.Table:
+        """Which share of the brokers that were ever reached had been by each round."""
+        counts = self._groups("rounds", "service", "round")
+        total: dict[int, int] = {}
+        for (service, _), each in counts.items():
+            total[service] = total.get(service, 0) + each["count"]
+        rows: list[dict[str, Any]] = []
+        for (service, number), each in sorted(counts.items()):
+            if rows and rows[-1]["service"] == service:
+                by_then = rows[-1]["by_then"] + each["count"]
+            else:
+                by_then = each["count"]
+            rows.append({"service": service, "round": number, "reached": each["count"], "by_then": by_then})
+            rows[-1]["share"] = by_then / total[service]
+        return _table(rows, service=pa.int16(), round=pa.int32(), reached=pa.int64(), by_then=pa.int64(),
+                      share=pa.float64())  # fmt: skip
+
+    def to_all(self) -> pa.Table:
+        """How long publications took until they were delivered last."""
+        rows = [
+            {"service": service} | _distribution(each, "time_to_all", "publications")
+            for service, each in sorted(self._by_service("to_all").items())
+        ]
+        return _table(rows, service=pa.int16(), **_measures("time_to_all", "publications", "_ns", pa.int64()))
+
+    def control(self) -> pa.Table:
+        """Bytes of all else for each byte of copies, of a service that is alone: links count bytes of all together."""
+        links = self.trace.run.read("links", ["messages", "bytes"])
+        messages, size = (int(links[name].to_numpy().sum()) for name in ("messages", "bytes"))
+        over = {service: each["count"] for (service,), each in self._groups("over", "service").items()}
+        rows = []
+        for (service,), each in self._groups("copied", "service").items():
+            if each["bytes"] and over.get(service) == messages:
+                row = {"service": service, "copies": each["copies"], "others": messages - each["copies"]}
+                row |= {"copy_bytes": each["bytes"], "other_bytes": size - each["bytes"]}
+                rows.append(row | {"control_bytes_per_payload_byte": (size - each["bytes"]) / each["bytes"]})
+        return _table(rows, service=pa.int16(), copies=pa.int64(), others=pa.int64(), copy_bytes=pa.int64(),
+                      other_bytes=pa.int64(), control_bytes_per_payload_byte=pa.float64())  # fmt: skip
+
+    def copies(self) -> pa.Table:
+        """How many copies of a publication the brokers handled that got one."""
+        counts = self._groups("copies", "service", "copies")
+        rows = [{"service": key[0], "copies": key[1], "brokers": each["count"]} for key, each in sorted(counts.items())]
+        return _table(rows, service=pa.int16(), copies=pa.int64(), brokers=pa.int64())
+
+    def waste(self) -> pa.Table:
+        """Copies over each link in each stretch of time, and those that came for nothing."""
+        schema = pa.schema([("service", pa.int16()), ("link", pa.int32()), ("stretch", pa.int16()),
+                            ("copies", pa.int64()), ("for_nothing", pa.int64())])  # fmt: skip
+        found = self.found.get("waste")
+        if found is None:
+            return schema.empty_table()
+        keys, sums = schema.names[:3], schema.names[3:]
+        added = found.group_by(keys).aggregate([(name, "sum") for name in sums])
+        added = added.select([*keys, *(f"{name}_sum" for name in sums)]).rename_columns(schema.names)
+        return added.cast(schema).sort_by([(name, "ascending") for name in keys])
+
+    # ---- what brokers think of each other
+
+    @cached_property
+    def thoughts(self) -> dict[str, pa.Table]:
+        """What was found in the table `scores`, where a run has one."""
+        run, name = self.trace.run, "scores"
+        if not self.trace.has(name) or not run.rows(name):
+            return {}
+        passes.sent_along(watched)
+        single = in_one_partition(self.trace.spark)
+        pieces = passes.pieces_of(name, map(str, run.parts(name)), watched.COLUMNS)
+        tasks = 1 if single else max(2, run.rows(name) // _ROWS_PER_TASK)
+        task = Watches(tasks, self.warm_up_ns, np.array(sorted(self.attackers), np.int64))
+        numbers = self.trace.spark.range(0, len(pieces), 1, 1 if single else len(pieces))
+        if single:
+            return _put_together(numbers.mapInArrow(task.at_once(pieces), BLOCK))
+        blocks = numbers.mapInArrow(task.over(pieces), BLOCK)
+        for step in (task.by_broker, task.by_turn):
+            blocks = blocks.repartition(tasks, "task").mapInArrow(step, BLOCK)
+        return _put_together(blocks)
+
+    @cached_property
+    def attackers(self) -> dict[int, tuple[int, int, str]]:
+        """Who attacks: service and broker as one number, with service, entry and behaviour."""
+        if not self.trace.has("attackers"):
+            return {}
+        return {
+            row["service"] << 32 | row["broker"]: (row["service"], row["entry"], row["behaviour"])
+            for row in self.trace.run.read("attackers").to_pylist()
+        }
+
+    def scores(self) -> pa.Table:
+        """What honest brokers thought of each class of their neighbours, each time that they watched."""
+        names = {(service, entry): f"{entry}: {behaviour}" for service, entry, behaviour in self.attackers.values()}
+        rows = self._watched_rows("scores", "service", "turn", "attacker")
+        for row in rows:
+            entry = row["attacker"]
+            row["neighbours"] = names.get((row["service"], entry), f"{entry}: {entry}") if entry else HONEST
+        percentiles = {f"score_{name}": pa.float64() for name in ("low", "median", "high")}
+        return _table(rows, service=pa.int16(), turn=pa.int32(), time_ns=pa.int64(), attacker=pa.int16(),
+                      neighbours=pa.string(), links=pa.int64(), **percentiles, in_mesh=pa.int64(),
+                      share_of_meshes=pa.float64())  # fmt: skip
+
+    def meshes(self) -> pa.Table:
+        """Links in honest meshes, and what entered and left since brokers watched before."""
+        rows = self._watched_rows("meshes", "service", "turn")
+        return _table(rows, service=pa.int16(), turn=pa.int32(), time_ns=pa.int64(), brokers=pa.int64(),
+                      links=pa.int64(), entered=pa.int64(), left=pa.int64())  # fmt: skip
+
+    def _watched_rows(self, what: str, *keys: str) -> list[dict[str, Any]]:
+        table = self.thoughts.get(what)
+        return [] if table is None else table.sort_by([(name, "ascending") for name in keys]).to_pylist()
+
+    def _by_service(self, what: str) -> dict[int, dict[str, Any]]:
+        """Distributions of which tasks left parts."""
+        table = self.found.get(what)
+        found = {} if table is None else passes.distributed(table)
+        columns = {name: column.tolist() for name, column in found.items()}
+        return {
+            service: {name: column[at] for name, column in columns.items()}
+            for at, service in enumerate(columns.get("service", ()))
+        }
+
     # ---- tables and queues
 
     def tables(self) -> pa.Table:
@@ -293,6 +443,7 @@ class _Aggregates:
         return _table(rows, start_ns=pa.int64(), service=pa.int16(), publications=pa.int64(), **_LATENCY, **events)
 
 
+_COPIES = ("hops", "publications", "deliveries", "links")
 # name -> (how, tables it needs)
 AGGREGATES: dict[str, tuple[Callable[[_Aggregates], pa.Table], tuple[str, ...]]] = {
     "services": (_Aggregates.services, ("deliveries", "publications")),
@@ -304,6 +455,14 @@ AGGREGATES: dict[str, tuple[Callable[[_Aggregates], pa.Table], tuple[str, ...]]]
     "cost": (_Aggregates.cost, ("brokers", "links")),
     "stretch": (_Aggregates.stretch, ("deliveries", "publications", "links")),
     "hops": (_Aggregates.hops, ("hops", "deliveries", "publications", "links")),
+    "spreading": (_Aggregates.spreading, _COPIES),
+    "rounds": (_Aggregates.rounds, _COPIES),
+    "to_all": (_Aggregates.to_all, ("deliveries",)),
+    "control": (_Aggregates.control, (*_COPIES, "losses")),
+    "copies": (_Aggregates.copies, _COPIES),
+    "waste": (_Aggregates.waste, (*_COPIES, "losses")),
+    "scores": (_Aggregates.scores, ()),
+    "meshes": (_Aggregates.meshes, ()),
     "tables": (_Aggregates.tables, ("samples",)),
     "queues": (_Aggregates.queues, ("samples",)),
     "series": (_Aggregates.series, ("deliveries", "publications")),
@@ -322,7 +481,7 @@ def analyze(
     from analysis.spark.session import check_installed, explained, session
 
     check_installed()
-    read = {table for _, tables in AGGREGATES.values() for table in tables}
+    read = {table for _, tables in AGGREGATES.values() for table in tables} | {"scores", "attackers"}
     runs = [checked(path, read) for path in paths]
     for run in runs:
         duration = run.manifest["scenario"]["duration"]
@@ -344,6 +503,8 @@ def _analyze(trace: Trace, warm_up_ns: int) -> Analysis:
             continue
         kept = make(aggregates)
         _write(kept, found.folder / name)
+        if not kept.num_rows:
+            continue
         found.rows[name] = kept.num_rows
         found.shown[name] = kept.slice(0, SHOWN_ROWS_MAX).to_pylist()
     found.notes += aggregates.notes
@@ -351,9 +512,11 @@ def _analyze(trace: Trace, warm_up_ns: int) -> Analysis:
 
 
 def _write(table: pa.Table, folder: Path) -> None:
-    """Keep a table in a folder of its own, in place of what was there."""
+    """Keep a table in a folder of its own, in place of what was there; of one without rows nothing."""
     try:
         shutil.rmtree(folder, ignore_errors=True)
+        if not table.num_rows:
+            return
         folder.mkdir()
         pq.write_table(table, folder / "part-00000.parquet")
     except OSError as error:
@@ -376,8 +539,9 @@ def _arrays(table: pa.Table, *columns: str) -> Array:
 
 
 def _measures(stem: str, count: str, unit: str, kind: pa.DataType) -> dict[str, pa.DataType]:
+    counted = {count: pa.int64()} if count else {}
     percentiles = {f"{stem}_{name}{unit}": kind for name in ("p50", "p90", "p99")}
-    return {count: pa.int64(), f"{stem}_mean{unit}": pa.float64(), **percentiles, f"{stem}_max{unit}": kind}
+    return {**counted, f"{stem}_mean{unit}": pa.float64(), **percentiles, f"{stem}_max{unit}": kind}
 
 
 _LATENCY = _measures("latency", "deliveries", "_ns", pa.int64())
@@ -388,7 +552,8 @@ def _distribution(each: Mapping[str, Any] | None, stem: str, count: str, unit: s
     if each is None:
         return {}
     measures = {"mean": each["sum"] / each["count"], **{name: each[name] for name in ("p50", "p90", "p99", "max")}}
-    return {count: each["count"], **{f"{stem}_{name}{unit}": value for name, value in measures.items()}}
+    counted = {count: each["count"]} if count else {}
+    return {**counted, **{f"{stem}_{name}{unit}": value for name, value in measures.items()}}
 
 
 def _evenness(column: Array, what: str, measure: str) -> dict[str, Any]:

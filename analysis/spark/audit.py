@@ -23,6 +23,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from os import PathLike
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -154,6 +155,7 @@ class Audit:
     run: str
     digest: str
     services: list[ServiceAudit]
+    path: Path | None = field(default=None, compare=False)  # of the run's folder, to draw its overlay
 
     @property
     def verdict(self) -> str:
@@ -177,7 +179,7 @@ class Audit:
     def _repr_html_(self) -> str:
         from analysis.frames.showing import audit_html
 
-        return audit_html(self.as_data())
+        return audit_html(self.as_data(), self.path)
 
 
 def audit(
@@ -206,7 +208,8 @@ def audit(
     telling = Line() if progress else None
     shown = ticking(telling, lambda passed_s: f"{asked} · {clock_text(passed_s)}") if telling else nullcontext()
     with shown, begun as spark, explained([run]):
-        found = Audit(run.path.name, run.digest, _audited(Trace(spark, run, trust=trust), sample, rows))
+        services_found = _audited(Trace(spark, run, trust=trust), sample, rows)
+    found = Audit(run.path.name, run.digest, services_found, run.path)
     write_json(run, FILE, found.as_data())
     return found
 

@@ -259,6 +259,9 @@ def _add_faults(run: RunFolder, slack: Ints, work: Ints) -> None:
     """Links that take longer for a while, and brokers that pause or are slow meanwhile."""
     faults = run.read("faults", ["what", "broker", "link", "begin_ns", "end_ns", "delay_ns"])
     column = {name: faults[name].to_numpy() for name in faults.column_names}
+    for name, count in (("link", slack.size), ("broker", work.size)):
+        if faults.num_rows and not -1 <= column[name].min() <= column[name].max() < count:
+            raise RunDamaged.at(run.path, f"table 'faults' has a {name} that is none of {count}")
     worn = column["link"] >= 0
     np.add.at(slack, column["link"][worn], column["delay_ns"][worn])
     slow = column["what"] == _SLOW

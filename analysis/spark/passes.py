@@ -21,14 +21,16 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from analysis.spark import depths
+from analysis.spark import depths, spreads
 from analysis.spark.depths import Array, Moments, begins, links_from
+from analysis.spark.spreads import Spread
 from brokers.engine.linkrows import COLUMN, link_rows
 
 Columns = dict[str, Array]
@@ -39,15 +41,19 @@ KEPT = 10_000
 SHARES = (0.5, 0.9, 0.99)
 PIECE_ROWS = 600_000
 _MERGED = ("services", "clients", "brokers", "series", "stretch", "queues")
+MESSAGE = 1  # the kind of event
 
 
 # What is read of a table, once.
 COLUMNS = {
     "publications": ("service", "client", "broker", "time_ns"),
+    "sent": ("publication", "service", "broker", "time_ns", "size_bytes"),
     "deliveries": ("service", "publication", "broker", "client", "published_ns", "time_ns"),
     "hops": ("broker", "time_ns", "kind", "link", "service", "type", "body", "finish_ns"),
     "samples": ("time_ns", "broker", "backlog_ns", "queued", "service", "entries"),
+    "losses": ("link", "service", "type", "body"),
 }
+OF = {"sent": "publications"}  # the table, where it is called something else
 
 
 @dataclass(frozen=True)
@@ -110,6 +116,8 @@ class Pass:
     shortest_hops: Array
     source: Array  # by directed link
     delay_ns: Array
+    span_ns: int  # how long the run lasted, and into how many stretches
+    stretches: int  # what links carried is divided
 
     def over(self, pieces: Sequence[Piece]) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
         """The pass over pieces of the trace, which a task is given by their numbers."""
@@ -134,11 +142,20 @@ class Pass:
                 found.setdefault(what, []).append(opened(block.as_buffer()))
         for what in _MERGED:
             if what in found:
-                yield block_of(what, 0, _distributed(pa.concat_tables(found.pop(what))))
-        steps, arrived = (found.pop(what, None) for what in ("steps", "arrived"))
+                yield block_of(what, 0, distributed(pa.concat_tables(found.pop(what))))
+        if "took" in found:
+            for what, rows in _time_to_all(self, _columns(pa.concat_tables(found.pop("took")))):
+                yield block_of(what, 0, rows)
+        dealt_here = {
+            name: _columns(pa.concat_tables(found.pop(name))) if name in found else None
+            for name in ("steps", "arrived", "sent", "lost")
+        }
+        steps, arrived = dealt_here["steps"], dealt_here["arrived"]
         if steps and arrived:
-            rows = _came_over(self, _columns(pa.concat_tables(steps)), _columns(pa.concat_tables(arrived)))
-            yield block_of("hops", 0, rows)
+            yield block_of("hops", 0, _came_over(self, steps, arrived))
+        if steps or dealt_here["sent"]:
+            for what, rows in _spread(self, **{name: rows or _NONE for name, rows in dealt_here.items()}):
+                yield block_of(what, 0, rows)
         if "samples" in found:
             for what, rows in _sampled(_columns(pa.concat_tables(found.pop("samples")))):
                 yield block_of(what, 0, rows)
@@ -146,11 +163,11 @@ class Pass:
             yield block_of(what, 0, _columns(pa.concat_tables(tables)))
 
 
-def sent_along() -> None:
-    """From now on this module and `depths` go to tasks as they are, not as names to import."""
+def sent_along(*more: ModuleType) -> None:
+    """From now on this module and those that it uses, and more, go to tasks as they are, not as names to import."""
     from pyspark import cloudpickle
 
-    for module in (depths, sys.modules[__name__]):
+    for module in (depths, spreads, sys.modules[__name__], *more):
         cloudpickle.register_pickle_by_value(module)
 
 
@@ -196,6 +213,7 @@ def _deliveries(task: Pass, rows: Columns) -> Blocks:
     yield from _dealt_groups(task, "clients", {"service": service, "client": client, "broker": broker}, latency)
     yield from _dealt_groups(task, "brokers", {"service": service, "broker": broker}, latency)
     yield from _dealt_groups(task, "series", {"service": service, "start": time // task.width_ns}, latency)
+    yield from dealt(task.tasks, "took", *_longest(service, rows["publication"], latency))
     origin = _origins(task, rows["publication"])
     path = np.where(origin >= 0, task.path[origin], -1)
     shortest = np.where(path >= 0, task.shortest_ns[path, broker], 0)
@@ -204,28 +222,57 @@ def _deliveries(task: Pass, rows: Columns) -> Blocks:
     links = task.shortest_hops[path[far], broker[far]]
     yield from _dealt_groups(task, "stretch", {"service": service[far]}, longer, links)
     if task.deep:
-        known = origin >= 0
-        narrow = {"publication": rows["publication"], "broker": rows["broker"], "finish_ns": rows["time_ns"]}
-        arrived = _chosen({**narrow, "service": rows["service"]}, known)
-        yield from dealt(task.tasks, "arrived", arrived, arrived["publication"])
+        arrived = {"publication": rows["publication"], "broker": rows["broker"], "finish_ns": rows["time_ns"]}
+        yield from dealt(task.tasks, "arrived", {**arrived, "service": rows["service"]}, rows["publication"])
+
+
+def _longest(service: Array, publication: Array, latency: Array) -> tuple[Columns, Array]:
+    """How long each publication took until it was delivered last, and what deals that out."""
+    packed, how = _packed({"service": service, "publication": publication})
+    groups, group = np.unique(packed, return_inverse=True)
+    longest = np.zeros(groups.size, np.int64)
+    np.maximum.at(longest, group, latency)
+    rows = {**_unpacked(groups, how), "latency": longest}
+    return rows, rows["publication"]
+
+
+def _sent(task: Pass, rows: Columns) -> Blocks:
+    """The publications themselves, to where what became of them is found."""
+    yield from dealt(task.tasks, "sent", rows, rows["publication"])
+
+
+def _losses(task: Pass, rows: Columns) -> Blocks:
+    """What links were given and did not bring."""
+    rows = _chosen(rows, rows["link"] >= 0)
+    yield "over", 0, _counted({"service": rows["service"].astype(np.int64)})
+    rows = _chosen(rows, _carry(task, rows) & (rows["body"] >= 0))
+    lost = {"publication": rows["body"], "broker": task.source[rows["link"]], "service": rows["service"]}
+    yield from dealt(task.tasks, "lost", lost, lost["publication"])
+
+
+def _carry(task: Pass, rows: Columns) -> Array:
+    """Whether messages are of a type by which clients publish."""
+    carries = np.zeros(rows["service"].size, np.bool_)
+    for number, types in task.publications.items():
+        carries |= (rows["service"] == number) & np.isin(rows["type"], types)
+    return carries
 
 
 def _hops(task: Pass, rows: Columns) -> Blocks:
+    message = rows["kind"] == MESSAGE
+    yield "over", 0, _counted({"service": rows["service"][message & (rows["link"] >= 0)].astype(np.int64)})
+    carried = _chosen(rows, _carry(task, rows) & message & (rows["body"] >= 0))
+    names = {"body": "publication", **{name: name for name in ("service", "broker", "link", "time_ns", "finish_ns")}}
+    steps = {new: carried[old] for old, new in names.items()}
+    yield from dealt(task.tasks, "steps", steps, steps["publication"])
     rows = _chosen(rows, rows["time_ns"] >= task.warm_up_ns)
     broker = rows["broker"].astype(np.int64)
     spent = rows["finish_ns"] - rows["time_ns"]
     yield from _dealt_groups(task, "queues", {"broker": broker}, spent)
     service = rows["service"].astype(np.int64)
     yield "events", 0, _counted({"service": service, "start": rows["time_ns"] // task.width_ns})
-    carries = np.zeros(service.size, np.bool_)
-    for number, types in task.publications.items():
-        carries |= (service == number) & np.isin(rows["type"], types)
-    carries &= rows["kind"] == 1
-    came = rows["link"] >= 0
-    yield "handled", 0, _counted({"service": service[came], "carries": carries[came].astype(np.int64)})
-    names = {"body": "publication", "broker": "broker", "link": "link", "time_ns": "time_ns", "finish_ns": "finish_ns"}
-    steps = _chosen({new: rows[old] for old, new in names.items()}, carries & (rows["body"] >= 0))
-    yield from dealt(task.tasks, "steps", steps, steps["publication"])
+    came = (rows["link"] >= 0) & (rows["kind"] == MESSAGE)  # a broker is told of faults at a link, too
+    yield "handled", 0, _counted({"service": service[came], "carries": _carry(task, rows)[came].astype(np.int64)})
 
 
 def _samples(task: Pass, rows: Columns) -> Blocks:
@@ -260,6 +307,7 @@ def dealt(tasks: int, what: str, rows: Columns, key: Array) -> Blocks:
 
 _LOOKS: dict[str, Callable[[Pass, Columns], Blocks]] = {
     "deliveries": _deliveries, "hops": _hops, "samples": _samples, "publications": _publications,
+    "sent": _sent, "losses": _losses,
 }  # fmt: skip
 
 
@@ -355,7 +403,7 @@ def _dealt_groups(
         yield what, target, {**{name: column[mine] for name, column in rows.items()}, "values": values_of}
 
 
-def _distributed(table: pa.Table) -> Columns:
+def distributed(table: pa.Table) -> Columns:
     """Groups whose parts are put together: count, sum, percentiles, maximum."""
     measures = ("count", "every", "sum", "max", "links", "values")
     keys = [name for name in table.column_names if name not in measures]
@@ -417,6 +465,7 @@ def _sampled(rows: Columns) -> Iterator[tuple[str, Columns]]:
 
 def _came_over(task: Pass, steps: Columns, arrived: Columns) -> Columns:
     """How many deliveries came over how many links, and how many links lead there at least."""
+    arrived = _chosen(arrived, _origins(task, arrived["publication"]) >= 0)
     publications, number = np.unique(steps["publication"], return_inverse=True)
     keys = publications.size * task.brokers
     moments, order = Moments.of(keys, number * task.brokers + steps["broker"], steps["finish_ns"], steps["link"])
@@ -438,3 +487,88 @@ def _came_over(task: Pass, steps: Columns, arrived: Columns) -> Columns:
     groups, group, count = np.unique(packed, return_inverse=True, return_counts=True)
     least, known = (np.bincount(group, weight, groups.size).astype(np.int64) for weight in (shortest, path >= 0))
     return {**_unpacked(groups, how), "count": count, "shortest": least, "known": known}
+
+
+# ---- how publications spread
+
+_NONE: Columns = {
+    name: np.empty(0, np.int64)
+    for name in ("publication", "service", "broker", "link", "time_ns", "finish_ns", "size_bytes")
+}
+
+
+def stretch_of(time_ns: Array, span_ns: int, stretches: int) -> Array:
+    """The stretch of each time, of so many into which a run is divided."""
+    return np.clip((time_ns * (stretches / max(1, span_ns))).astype(np.int64), 0, stretches - 1)
+
+
+def _time_to_all(task: Pass, rows: Columns) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """How long publications took until they were delivered last."""
+    all_of_it, _ = _longest(rows["service"], rows["publication"], rows["latency"])
+    yield from _unfinished(task, "to_all", all_of_it["service"], all_of_it["latency"])
+
+
+def _unfinished(task: Pass, what: str, service: Array, values: Array) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Values by service, for the driver to put together with those of other tasks (`distributed`)."""
+    for _, _, rows in _dealt_groups(task, what, {"service": service}, values):
+        yield what, rows
+
+
+def _spread(
+    task: Pass, steps: Columns, arrived: Columns, sent: Columns, lost: Columns
+) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """What became of the publications of one task. Those of the warm-up count for bytes alone."""
+    found = Spread.of(task.brokers, task.source, sent, steps)
+    service, copies = found.sent["service"].astype(np.int64), found.counted()
+    yield "copied", _bytes_of(found, service, copies, lost)
+    late = found.sent["time_ns"] >= task.warm_up_ns
+    reached, rounds = found.reached()
+    after = np.bincount(reached, minlength=late.size)
+    sums = {"publications": np.ones(late.size, np.int64), "copies": copies, "reached": after}
+    yield "spread", _summed({"service": service[late]}, {name: column[late] for name, column in sums.items()})
+    last = np.zeros(late.size, np.int64)
+    np.maximum.at(last, reached, rounds)
+    yield from _unfinished(task, "last_hop", service[late], last[late])
+    shared = late & (after > 0)
+    yield from _unfinished(task, "redundancy", service[shared], copies[shared] / after[shared] - 1)
+    in_time = late[reached]
+    of = np.concatenate([service[late], service[reached[in_time]]])
+    yield "rounds", _counted({"service": of, "round": np.concatenate([last[late] * 0, rounds[in_time]])})
+    yield from _handled_again(task, found, late, arrived, lost)
+
+
+def _bytes_of(found: Spread, service: Array, copies: Array, lost: Columns) -> Columns:
+    """The bytes of all copies, those that links lost too."""
+    of = spreads.found_in(found.sent["publication"], lost["publication"])
+    known = of >= 0
+    known[known] = service[of[known]] == lost["service"][known]
+    given = copies + np.bincount(of[known], minlength=copies.size)
+    return _summed({"service": service}, {"copies": given, "bytes": given * found.sent["size_bytes"]})
+
+
+def _handled_again(
+    task: Pass, found: Spread, late: Array, arrived: Columns, lost: Columns
+) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """How many copies of a publication brokers handled, and which came for nothing."""
+    counts = (found.number < 0) | late[found.number] if late.size else np.ones(found.number.size, np.bool_)
+    service = found.came["service"].astype(np.int64)
+    begin = begins(found.place)
+    times = np.diff(np.r_[begin, found.place.size])[counts[begin]]
+    useful = np.concatenate([found.places(each["publication"], each["broker"]) for each in (arrived, lost)])
+    wasted = found.for_nothing(useful)
+    yield "copies", _counted({"service": service[begin[counts[begin]]], "copies": times})
+    over = counts & found.over
+    stretch = stretch_of(found.came["time_ns"][over], task.span_ns, task.stretches)
+    keys = {"service": service[over], "link": found.came["link"][over].astype(np.int64), "stretch": stretch}
+    yield "waste", _summed(keys, {"copies": over[over].astype(np.int64), "for_nothing": wasted[over].astype(np.int64)})
+
+
+def _summed(keys: Mapping[str, Array], values: Mapping[str, Array]) -> Columns:
+    """Sums of whole numbers by group."""
+    packed, how = _packed(keys)
+    groups, group = np.unique(packed, return_inverse=True)
+    found = _unpacked(groups, how)
+    for name, column in values.items():
+        found[name] = np.zeros(groups.size, np.int64)
+        np.add.at(found[name], group, column)
+    return found

@@ -45,6 +45,12 @@ _GOSSIP: dict[str, Any] = {
         ],
     }],
 }  # fmt: skip
+# Copies that are lost again and again: announcements wait, and somebody asks, wherever it stops.
+_PLUMTREE: dict[str, Any] = {
+    **_GOSSIP, "services": [{
+        **_GOSSIP["services"][0], "protocol": "plumtree", "options": {"t1": "100 ms", "t2": "50 ms"},
+    }],
+}  # fmt: skip
 _PROTOCOLS = ("flooding:Flooding", "subscription:Subscription", "covering:Covering")
 
 
@@ -64,10 +70,11 @@ def interrupt_and_resume() -> None:
     for name, milliseconds in (("churn", 2_000), ("nearest", 400)):
         _interrupted(name, milliseconds)
     with tempfile.TemporaryDirectory(prefix="bl-") as folder:
-        path = Path(folder) / "gossip.json"
-        path.write_text(json.dumps(_GOSSIP), encoding="utf-8")
-        _interrupted(str(path), 2_000)
-        simulate(resolve(load(path)), observe=lambda shards: shards.shards[0].services.protocols[0].describe(0))
+        for gossip in (_GOSSIP, _PLUMTREE):
+            path = Path(folder) / "gossip.json"
+            path.write_text(json.dumps(gossip), encoding="utf-8")
+            _interrupted(str(path), 2_000)
+            simulate(resolve(load(path)), observe=lambda shards: shards.shards[0].services.protocols[0].describe(0))
 
 
 def _interrupted(scenario: str, milliseconds: int) -> None:

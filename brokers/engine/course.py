@@ -23,8 +23,9 @@ from brokers.engine import heads, settle
 from brokers.engine import layout as L
 from brokers.engine.collect import Sends, Timers
 from brokers.engine.crossing import Crossing
+from brokers.engine.forms import COMPILED, forms_of
 from brokers.engine.gather import gather
-from brokers.engine.model import Model, ServiceSpec, protocol_class, why_plain
+from brokers.engine.model import Model
 from brokers.engine.refusals import wrong_type
 from brokers.errors import EndlessWalk, ProtocolFault
 from brokers.records import Held
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from brokers.engine.shard import Shard
 
 _NOTHING = np.empty(0, np.int32)
+_ANSWERS = 4096  # of handlers, before the loop is left to have them written down
 
 
 def possible(protocols: Sequence[ShardProtocol]) -> bool:
@@ -43,15 +45,8 @@ def possible(protocols: Sequence[ShardProtocol]) -> bool:
 
 def will_be_compiled(model: Model) -> bool:
     """Whether that will be so for the protocols of a model, before any is set up."""
-
-    def compiles(spec: ServiceSpec) -> bool:
-        protocol = protocol_class(spec)
-        if not issubclass(protocol, ShardProtocol) or handler_of(protocol) is None:
-            return False
-        options: Any = spec.options if protocol.Options is None else protocol.Options(**spec.options)
-        return not why_plain(protocol, options, model)
-
-    return 0 < len(model.services) <= compiled.HANDLERS_MOST and all(map(compiles, model.services))
+    forms = forms_of(model)
+    return bool(forms) and all(form.name == COMPILED for form in forms)
 
 
 class Stopped(Exception):
@@ -78,7 +73,7 @@ class Course:
         self._making = shard.services.bodies.making_of(shard.services.lane)
         shard.bench.speaking = any(handler.speaks for handler in self._handlers)
         shard.services.bodies.readable |= shard.bench.speaking
-        shard.bench.reserve_answers(4096, 4096)
+        shard.bench.reserve_answers(_ANSWERS, _ANSWERS, _ANSWERS if shard.bench.speaking else 0)
         shard.bench.course[L.WANTED] = shard.tracing.listening or shard.services.queueing
 
     # ---- what is on its way --------------------------------------------------------------------------

@@ -281,7 +281,9 @@ _LATER: dict[str, Check] = {
 _FINISHED: dict[str, Check] = {
     "digest": _matching(_HEX, "hex digits"),
     "digest_per_second": _list_of(_matching(_HEX, "hex digits")),
-    "engine": _object({}, {"metrics": _METRICS, "scenario_folder": _text, "engine": _text}),
+    "engine": _object(
+        {}, {"metrics": _METRICS, "scenario_folder": _text, "engine": _text, "forms": _map_of(_map_of(_text))}
+    ),
     "tables": _map_of(_object({"model": _truth, "rows": _count, "columns": _columns})),
     "files": _list_of(
         _object(

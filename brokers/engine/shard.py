@@ -44,6 +44,7 @@ from brokers.engine.collect import (
 from brokers.engine.course import Course, possible
 from brokers.engine.crowding import Crowding
 from brokers.engine.exchange import unpack
+from brokers.engine.forms import of_shard
 from brokers.engine.gather import gather
 from brokers.engine.links import Links
 from brokers.engine.loads import LoadsOfShard
@@ -109,6 +110,7 @@ class ShardResult(Standing):
     changes: list[dict[str, Any]]  # columns, one part per emission
     dependencies: NDArray[np.int64]  # (change, on change)
     leanings: NDArray[np.int64]  # (service, interest, on interest)
+    forms: list[str]  # which form of each protocol ran
 
 
 class Shard:
@@ -474,4 +476,5 @@ class Shard:
             changes=inputs.changes,
             dependencies=self.tallies.dependencies,
             leanings=self.tallies.leanings,
+            forms=[of_shard(protocol, self.course is not None) for protocol in self.services.protocols],
         )

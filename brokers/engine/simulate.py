@@ -27,6 +27,7 @@ from brokers.contract import NEVER, ShardProtocol
 from brokers.engine import checkpoint
 from brokers.engine.batching import Cutting
 from brokers.engine.committed import Part, new_parts
+from brokers.engine.forms import told
 from brokers.engine.manifest import refuse_links
 from brokers.engine.model import Model
 from brokers.engine.result import Result, combine, write_tables
@@ -154,6 +155,7 @@ def simulate(
         "lookahead_ns": course.lookahead_ns if course.lookahead_ns < NEVER else None,
         "imbalance": float(parts.imbalance),
         "digest_entry_s": result.digest_entry_s,
+        "forms": told(model, done.results[0].forms),
         **done.facts(),
         "recovered": recovered,
     }

@@ -21,9 +21,10 @@ from brokers.contract import NEVER
 from brokers.engine.batching import Cutting
 from brokers.engine.course import Stopped
 from brokers.engine.crossing import Crossing
+from brokers.engine.forms import forms_of
 from brokers.engine.inline import InlineShards
 from brokers.engine.meeting import Meeting
-from brokers.engine.model import Model, why_plain
+from brokers.engine.model import Model
 from brokers.engine.services import Common
 from brokers.engine.shard import SWEEP_EVERY, Shard, Window
 from brokers.errors import InvalidInput
@@ -184,15 +185,13 @@ def _lacking(model: Model, shard: Shard) -> str:
     from brokers.compiled import HANDLERS_MOST, handler_of
 
     none, off = [], []
-    for spec, made in zip(model.services, shard.services.protocols):
+    for spec, made, form in zip(model.services, shard.services.protocols, forms_of(model)):
         protocol, name = spec.protocol_class, f"{shown(spec.protocol_target)} of {spec.name!r}"
         if handler_of(type(made)) is not None:
             continue
         if handler_of(protocol) is None:
             none.append(name)
             continue
-        options: Any = spec.options if protocol.Options is None else protocol.Options(**spec.options)
-        why = why_plain(protocol, options, model) or "`view` or `tables` asks for its plain form"
-        off.append(f"; that of {name} is not used here, since {why}")
+        off.append(f"; that of {name} is not used here, since {form.why}")
     told = f", and these have none: {', '.join(none)}" if none else ""
     return told + "".join(off) or f", {HANDLERS_MOST} of them at most"

@@ -25,32 +25,29 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, Field
 
 from brokers.columns import Column, check_columns
-from brokers.compiled import Desk, Handler, deliver, fits, forward, handler, work
+from brokers.compiled import Desk, Handler, fits, forward, handler
 from brokers.contract import (
     Batch,
     BrokerProtocol,
     Demand,
     Guarantees,
-    Interests,
     Ints,
     Ints32,
     Message,
     ShardEnv,
-    ShardProtocol,
 )
 from brokers.out import Out
 from brokers.promises import Faced, Recovery
 from brokers.records import Record, reader
-from brokers.tables import STORE, InterestStore, check_ids, interests_of, is_known, slot_of, unknown
-from brokers.thresholds import usually
-from brokers.views import FLAGS, INTS, NARROW, WORDS_TABLE
+from brokers.tables import AT_HOME, change_at_home, deliver_at_home, hits_at_home, is_known
+from brokers.views import INTS, NARROW, WORDS_TABLE
+from protocols.content.at_home import INTERESTS, AtHome, ShardAtHome
 from protocols.content.kind import PUBLISH, SUBSCRIBE, UNSUBSCRIBE
 from protocols.content.resync import Recovers
 
 _SECOND = 1_000_000_000
 _STATE = {
-    "id": Column("i8", ("interests",), 0),
-    "rows": Column("f8", ("interests", None)),
+    **INTERESTS,
     "seen_key": Column("i8", ("seen",), 0),
     "seen_until": Column("i8", ("seen",), 0),
     "seen": Column("u8", ("seen", "words")),
@@ -83,58 +80,6 @@ def remembering(promised: Guarantees, options: Any, overlay: Any) -> Guarantees:
 def recovery_of(options: Any) -> Recovery | None:
     """At once, and from losses that nobody notices too: what is lost is never anything but a publication."""
     return Recovery(options.recover_within or 0, heals_loss=True) if options.recover else None
-
-
-class AtHome(BrokerProtocol):
-    """A broker of any protocol that brings publications everywhere: what its own clients want, and what it has seen."""
-
-    kind: ClassVar[str] = "content"
-    kinds: ClassVar[tuple[str, ...]] = ("content", "topics")
-
-    def __init__(self, node: Any, remember_ns: int) -> None:
-        super().__init__(node)
-        self.remember_ns = remember_ns
-        self.seen: dict[int, int] = {}  # publication -> when it may be forgotten
-        self.subscribers: dict[int, int] = {}  # subscription -> client number
-
-    def on_standing(self, id: int, client: int, broker: int, row: Any) -> None:
-        if broker == self.node.broker:
-            self.node.table.add(id, client, row, client)
-            self.subscribers[id] = client
-
-    def changed(self, message: Message) -> None:
-        """A client subscribes, or no longer."""
-        node = self.node
-        if message.type == SUBSCRIBE:
-            client = message.source - node.env.entity_base
-            node.table.add(message.word, client, node.row(message.body), client)
-            self.subscribers[message.word] = client
-        elif message.type == UNSUBSCRIBE:
-            node.table.remove(message.word)
-            self.subscribers.pop(message.word, None)
-
-    def seen_before(self, message: Message) -> bool:
-        publication = self.node.key(message)
-        sent = int(self.node.env.bodies.time[message.body])
-        if message.time >= sent + self.remember_ns or publication in self.seen:
-            return True
-        self.seen[publication] = sent + self.remember_ns
-        if len(self.seen) > usually(4096):
-            self.seen = {p: until for p, until in self.seen.items() if until > message.time}
-        return False
-
-    def hand_over(self, message: Message) -> None:
-        node = self.node
-        matched = node.table.match(message.body)
-        node.work(message, len(self.subscribers), len(matched))
-        for client in sorted({self.subscribers[id_] for id_ in matched}):
-            node.deliver(message, client)
-
-    def entries(self) -> int:
-        return len(self.subscribers)
-
-    def describe(self) -> dict[str, Any]:
-        return {"subscriptions": {str(id_): client for id_, client in sorted(self.subscribers.items())}}
 
 
 class PlainFlooding(AtHome):
@@ -183,9 +128,7 @@ class PlainFlooding(AtHome):
 
 
 _RECORD = Record("flooding", {
-    **STORE,
-    "present": FLAGS,  # by slot
-    "entries": INTS,  # by broker
+    **AT_HOME,
     "seen": WORDS_TABLE,  # by row, one bit for each broker; no columns where the overlay has no cycles
     "seen_row": INTS, "seen_generation": NARROW,  # by body
     "remember_ns": INTS,
@@ -201,13 +144,8 @@ def _flood(desk, mine, at, stop):
         if type_ == PUBLISH:
             if not _publish(desk, state, i):
                 return i
-        elif type_ in (SUBSCRIBE, UNSUBSCRIBE):
-            s = slot_of(state, desk.word[i])
-            if s < 0 and type_ == SUBSCRIBE:
-                return i
-            if s >= 0 and state.present[s] != (type_ == SUBSCRIBE):
-                state.present[s] = not state.present[s]
-                state.entries[desk.broker[i]] += 1 if state.present[s] else -1
+        elif type_ in (SUBSCRIBE, UNSUBSCRIBE) and not change_at_home(desk, state, i, type_ == SUBSCRIBE):
+            return i
     return stop
 
 
@@ -228,7 +166,7 @@ def _publish(desk, state, i):
     if entries > 0:
         if not is_known(desk, state, body):
             return False
-        low, high = _here(state, b, body)
+        low, high = hits_at_home(state, b, body)
     first, last = desk.out_start[b], desk.out_start[b + 1]
     if not fits(desk, last - first, high - low):
         return False
@@ -239,52 +177,19 @@ def _publish(desk, state, i):
         if desk.out_link[j] != came_by:
             forward(desk, i, desk.out_link[j])
     if entries > 0:
-        before = np.int64(-1)
-        found = 0
-        for j in range(low, high):
-            s = state.hits[j]
-            if state.present[s]:
-                found += 1
-                if state.client[s] != before:  # and within a broker by client
-                    before = state.client[s]
-                    deliver(desk, i, before)
-        work(desk, i, entries, found)
+        deliver_at_home(desk, state, i, low, high)
     return True
 
 
-@njit(inline="always")
-def _here(state, b, body):
-    """Where the hits of a broker's own clients lie; hits are ordered by home broker."""
-    hits, home = state.hits, state.home
-    low = state.hit_start[body]
-    end = low + state.hit_count[body]
-    high = end
-    while low < high:
-        middle = (low + high) // 2
-        if home[hits[middle]] < b:
-            low = middle + 1
-        else:
-            high = middle
-    while high < end and home[hits[high]] == b:
-        high += 1
-    return low, high
-
-
-class Flooding(ShardProtocol):
+class Flooding(ShardAtHome):
     """Flooding over all brokers of a shard at once, with one shared store of subscriptions."""
 
-    kind: ClassVar[str] = "content"
-    kinds: ClassVar[tuple[str, ...]] = ("content", "topics")
     Options: ClassVar[type[BaseModel] | None] = Options
     plain: ClassVar[type[BrokerProtocol] | None] = PlainFlooding
     compiled: ClassVar[Handler | None] = _flood
 
     def __init__(self, env: ShardEnv) -> None:
         super().__init__(env)
-        self.store = InterestStore(env, self._order)
-        self.present = np.zeros(256, np.bool_)
-        self._entries = np.zeros(env.brokers, np.int64)
-        self._leaving = np.empty(0, np.int64)  # interests whose end is on its way
         self._cyclic = not env.overlay.is_tree
         self._remember_ns = int(env.options.remember_s * _SECOND)
         self._seen = np.zeros((64, (env.brokers + 63) // 64) if self._cyclic else (0, 0), np.uint64)
@@ -316,25 +221,6 @@ class Flooding(ShardProtocol):
         copies = 1 + 2 * links - (brokers - 1)  # one for each broker, and over each surplus link one either way
         return float(demand.publications.sum() * copies + demand.changes.sum())
 
-    def _order(self, slots: Ints, bodies: Any) -> Ints:
-        """Answers are ordered by home broker, and within one by client."""
-        return (self.store.home[slots].astype(np.int64) << 32) | self.store.client[slots]
-
-    def stand(self, interests: Interests) -> None:
-        home = self.env.client_broker[interests.client]
-        mine = self.env.local[home]
-        assert interests.rows is not None
-        self._learn(interests.id[mine], interests.client[mine], interests.rows[mine])
-        self.present[: self.store.count] = True
-        self._entries += np.bincount(home[mine], minlength=self.env.brokers)
-
-    def _learn(self, ids: Ints, clients: Ints, rows: Any) -> None:
-        self.store.add(ids, clients, rows)
-        if self.store.count > self.present.size:
-            grown = np.zeros(max(2 * self.present.size, self.store.count), np.bool_)
-            grown[: self.present.size] = self.present
-            self.present = grown
-
     def handle(self, batch: Batch, out: Out) -> None:
         self._make_ready(batch.type, batch.word, batch.body, int(batch.time.min()) if self._cyclic else 0)
         self._desk.decide(batch, out, 0, batch.size)
@@ -348,37 +234,17 @@ class Flooding(ShardProtocol):
         """Have what these messages need."""
         published = body
         if np.count_nonzero(type):  # of a few numbers the quickest way to ask whether there is any
-            self._enter_changes(type, word, body)
+            self.enter_changes(type, word, body)
             published = body[type == PUBLISH]
         if self.store.count:
             self.store.learn(published)
         if self._cyclic:
             self._note_rows(published, now)
 
-    def _enter_changes(self, type: Ints32, word: Ints, body: Ints32) -> None:
-        """Take in new subscriptions, and note those that end."""
-        env = self.env
-        ids, bodies_of = unknown(self.store, word[type == SUBSCRIBE], body[type == SUBSCRIBE])
-        if ids.size:
-            clients = (ids >> 32) - env.entity_base
-            here = env.local[env.client_broker[clients]]  # those of other shards stay there
-            if here.any():
-                self._learn(ids[here], clients[here], env.bodies.values(bodies_of[here]))
-        ending = word[type == UNSUBSCRIBE]
-        if ending.size:
-            self._leaving = np.concatenate((self._leaving, ending))
-
-    def tidy(self) -> None:
-        if self._leaving.size:
-            slots = self.store.slots(np.unique(self._leaving))
-            slots = slots[slots >= 0]
-            self.store.remove(slots[~self.present[slots]])
-            self._leaving = self._leaving[:0]
-
     def columns(self) -> Mapping[str, NDArray[Any]]:
         return {
-            **self.store.columns(), "present": self.present, "entries": self._entries, "seen": self._seen,
-            "seen_row": self._row_of, "seen_generation": self._row_generation, "remember_ns": self._remember,
+            **super().columns(), "seen": self._seen, "seen_row": self._row_of,
+            "seen_generation": self._row_generation, "remember_ns": self._remember,
         }  # fmt: skip
 
     def _note_rows(self, published: Ints32, now: int) -> None:
@@ -420,41 +286,21 @@ class Flooding(ShardProtocol):
         return row
 
     def state(self) -> dict[str, Any]:
-        store = self.store
-        live = np.sort(store.slot_of.items()[1])
-        live = live[self.present[live]]  # what a full queue dropped is learned, and nobody has it
         seen = np.flatnonzero(self._seen_key >= 0)
         return {
-            "id": store.id[live],
-            "rows": store.rows[live],
+            **super().state(),
             "seen_key": self._seen_key[seen],
             "seen_until": self._seen_until[seen],
             "seen": self._seen[seen],
         }
 
     def load(self, states: Sequence[dict[str, Any]], handle_of: Mapping[int, int]) -> None:
-        env = self.env
         for state in states:
             check_columns(state, _STATE, {"words": self._seen.shape[1]})
-            check_ids(env, state["id"])
-        ids, rows = interests_of(states)
-        client = (ids >> 32) - env.entity_base
-        mine = env.local[env.client_broker[client]]
-        self._learn(ids[mine], client[mine], rows[mine])
-        self.present[: self.store.count] = True
-        self._entries[:] = np.bincount(env.client_broker[client[mine]], minlength=env.brokers)
+        super().load(states, handle_of)
         for state in states:
             for key, until, bits in zip(state["seen_key"].tolist(), state["seen_until"].tolist(), state["seen"]):
                 row = self._seen_rows.get(key)
                 if row is None:
                     row = self._new_row(key, until - self._remember_ns, 0)
                 self._seen[row] |= bits
-
-    def entries(self) -> Ints:
-        return self._entries
-
-    def describe(self, broker: int) -> dict[str, Any]:
-        store = self.store
-        mine = np.flatnonzero(self.present[: store.count] & (store.home[: store.count] == broker))
-        pairs = sorted(zip(store.id[mine].tolist(), store.client[mine].tolist()))
-        return {"subscriptions": {str(id_): client for id_, client in pairs}}

@@ -8,7 +8,7 @@ GOSSIP = {
         "GossipSub 1.0 to 1.2: a mesh of a few neighbours for each topic, gossip to others, scores of neighbours",
     ),
     "plumtree": Entry(
-        "protocols.gossip.plumtree:Plumtree",
+        "protocols.gossip.plumtree_shard:PlumtreeShard",
         "along a tree that grows out of the first publication; who only heard of one asks; over links or HyParView",
         {"under_faults": "recovers"},
     ),

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Protocol
 
 from brokers.contract import Message
 from brokers.faults import LINK_DOWN, LINK_UP
-from protocols.content.flooding import AtHome
+from protocols.content.at_home import AtHome
 from protocols.content.kind import PUBLISH, SUBSCRIBE, UNSUBSCRIBE
 from protocols.gossip.hyparview import HyParView
 from protocols.gossip.hyparview_options import ViewOptions

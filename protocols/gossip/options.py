@@ -131,14 +131,16 @@ ETHEREUM_BLOCKS = {
     "rate_window": "2 s", "failure_weight": -0.724, "failure_decay": 0.9928,
     "invalid_weight": -142.0, "invalid_decay": 0.9971,
 }  # fmt: skip
+# Of `ethereum` what the simulator of jvm-libp2p says (`Eth2GossipParams.kt`) counts; what that leaves open, the
+# consensus specification (`phase0/p2p-interface.md`) says, and what both leave open, jvm-libp2p (`GossipParams.kt`).
 PRESETS: dict[str, dict[str, Any]] = {
     "none": {},
     "libp2p": {"d_lo": 4, "flood_publish": True},
     "ethereum": {
         "d": 8, "d_lo": 6, "d_hi": 12, "d_lazy": 8, "heartbeat": "700 ms", "history": 6, "opportunistic_ticks": 85,
-        "id_bytes": 20,
+        "ihave_messages": 5, "id_bytes": 20, "seen": "768 s", "idontwant_from": 16_384,
         "scoring": {
-            "topic": ETHEREUM_BLOCKS, "cap": 35.5, "address_weight": -35.5, "address_threshold": 10,
+            "topic": ETHEREUM_BLOCKS, "cap": 35.5, "app_weight": 1.0, "address_weight": -35.5, "address_threshold": 10,
             "behaviour_weight": -15.92, "behaviour_decay": 0.9857, "behaviour_threshold": 6.0,
             "decay_every": "12 s", "decay_to_zero": 0.1, "retain": "38400 s",
         },
@@ -177,7 +179,7 @@ class Options(Section):
         Literal["none", "libp2p", "ethereum"],
         Field(
             description="takes the place of the defaults, which are those of go-libp2p: what the specification of "
-            "libp2p recommends, or what Ethereum's consensus clients say"
+            "libp2p recommends, or what is known of Ethereum's block topic"
         ),
     ] = "none"
 

@@ -17,7 +17,8 @@ Rules:
   came, that sender is made eager by a GRAFT which names nothing, and who sent the publication lazy by PRUNE; unless
   they are the same.
 - A new neighbour is eager; one that has gone is forgotten, and so is what it announced.
-- Which publications came is remembered for `ids` after each was sent; copies of older ones are dropped unread.
+- Which publications came is remembered for `ids` after each was sent; copies and announcements of older ones are
+  dropped unread.
 
 Two things are not as in other programs. An IHAVE is of one publication, and each waits `dispatch` by itself, where
 others put what waits into one message. So whatever is sent for a publication stands for it, and what a link loses of it
@@ -231,7 +232,7 @@ class Plumtree(Gossiping):
 
     def _hear_of(self, message: Message) -> None:
         id_ = message.word
-        if id_ in self.seen or message.link not in self.members.active:
+        if self.is_old(message) or id_ in self.seen or message.link not in self.members.active:
             return
         self.missing.setdefault(id_, []).append([message.link, self.node.body(message)[1]])
         if id_ not in self.asking:
@@ -288,5 +289,5 @@ class Plumtree(Gossiping):
 
     def describe(self) -> dict[str, Any]:
         kinds = {**dict.fromkeys(self.names_of(self.eager), "eager"), **dict.fromkeys(self.names_of(self.lazy), "lazy")}
-        missing = {str(id_): len(by) for id_, by in self.missing.items()}
+        missing = {str(id_): len(by) for id_, by in sorted(self.missing.items())}
         return {**super().describe(), "neighbours": kinds, "missing": missing}

@@ -118,7 +118,7 @@ class Scores:
 
     def _beyond_topics(self, link: int, known: Neighbour) -> Parts:
         scoring = self.scoring
-        shared = max(0, self._at_address(link) - scoring.address_threshold)
+        shared = max(0, self._at_address(link) - scoring.address_threshold) if scoring.address_weight else 0
         excess = max(0.0, known.behaviour - scoring.behaviour_threshold)
         return (
             scoring.app_weight * scoring.app.get(self._broker_at(link), 0.0),

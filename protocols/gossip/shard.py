@@ -40,11 +40,11 @@ from protocols.gossip import kernels as K
 from protocols.gossip.gossipsub import GossipSub
 from protocols.gossip.options import Options, Scoring, TopicScoring
 from protocols.gossip.scores import IGNORED, INVALID, VALID, Topic
+from protocols.gossip.slots import FEW, Slots
 from protocols.gossip.talking import DECAY, GRAFT, HEARTBEAT, IDONTWANT, IHAVE, JOINED, LEFT, PRUNE, VALIDATED
 from protocols.topics.kind import PUBLISH, SUBSCRIBE, UNSUBSCRIBE, levels_of
 from topology import draws
 
-_FEW = 64  # of what grows, room for at first
 _SEATS = {
     "seat_topic": (np.int32, 0), "seat_broker": (np.int32, 0), "seat_next": (np.int32, -1), "seat_cell": (np.int64, 0),
     "seat_flags": (np.int32, 0), "seat_told": (np.int32, 0), "seat_mesh": (np.int32, 0),
@@ -56,8 +56,8 @@ _INTERESTS = {
     "interest_stands": (np.bool_, False),
 }  # fmt: skip
 _SLOTS = {
-    "slot_id": (np.int64, -1), "slot_topic": (np.int32, -1), "slot_verdict": (np.int32, 0), "slot_body": (np.int32, -1),
-    "slot_cached": (np.int64, 0), "slot_uses": (np.int64, 0), "slot_until": (np.int64, 0),
+    "slot_topic": (np.int32, -1), "slot_verdict": (np.int32, 0), "slot_body": (np.int32, -1),
+    "slot_cached": (np.int64, 0), "slot_uses": (np.int64, 0),
 }  # fmt: skip
 _BODIES = {"slot_of_body": (np.int32, -1), "body_generation": (np.int32, -1)}
 _PROMISES = {
@@ -106,31 +106,29 @@ class GossipShard(ShardProtocol):
         self.scoring: Scoring | None = self.said.scoring
         self.locals = np.flatnonzero(env.local[: env.overlay.brokers])
         self.topics: dict[Topic, int] = {}
-        self._topic_map, self._id_map, self._interest_map = IdMap(), IdMap(), IdMap()
-        self._free = list[int]()  # slots
+        self._topic_map, self._interest_map = IdMap(), IdMap()
+        self.slots = Slots(self._widen)
         self._free_interests = list[int]()
         self._ending: set[int] = set()  # subscriptions that clients take back
-        self._slots = 0
         self._interests = 0
         self._asked = (-1, -1)  # the row that was left last, and with how much room
         degree = np.diff(env.links.out_start).astype(np.int64)
         self.degree = degree
         self._most = int(degree.max(initial=0))
         self.arrays: dict[str, NDArray[Any]] = {
-            **self._options(), **self._of_links(), **self._of_brokers(), **_new(_SEATS, _FEW), **_new(_CELLS, _FEW),
-            **_new(_INTERESTS, _FEW), **_new(_SLOTS, _FEW), **_new(_BODIES, 0), **_new(_PROMISES, _FEW),
-            "did": np.zeros((_FEW, K.DID)), "says": np.zeros((1, len(K.TOPIC_SAYS))),
+            **self._options(), **self._of_links(), **self._of_brokers(), **_new(_SEATS, FEW), **_new(_CELLS, FEW),
+            **_new(_INTERESTS, FEW), **_new(_SLOTS, FEW), **_new(_BODIES, 0), **_new(_PROMISES, FEW),
+            "did": np.zeros((FEW, K.DID)), "says": np.zeros((1, len(K.TOPIC_SAYS))),
             "seat_of": np.full((1, env.brokers), -1, np.int32), "topic_start": np.zeros(1, np.int64),
             "topic_level": np.zeros(0, np.int64), "rank": np.zeros(1, np.int32),
-            "slots": np.array([_FEW]), "held": np.zeros((self.locals.size * _FEW, K.HELD), np.int64),
-            "brought": np.zeros(0, np.uint64), "refusal": _no_pairs(_FEW, 2), "asking": _no_pairs(_FEW, 3),
-            "chosen": np.zeros(self._most + _FEW, np.int64), "ranked": np.zeros(self._most + _FEW, np.int64),
-            "picked": np.zeros(_FEW, np.int64), "told": np.zeros((_FEW, 4), np.int64),
+            "slots": np.array([FEW]), "held": np.zeros((self.locals.size * FEW, K.HELD), np.int64),
+            "brought": np.zeros(0, np.uint64), "refusal": _no_pairs(FEW, 2), "asking": _no_pairs(FEW, 3),
+            "chosen": np.zeros(self._most + FEW, np.int64), "ranked": np.zeros(self._most + FEW, np.int64),
+            "picked": np.zeros(FEW, np.int64), "told": np.zeros((FEW, 4), np.int64),
         }  # fmt: skip
         self._maps()
         self._chain_promises(0)
-        self.arrays["brought"] = np.zeros(self._words * _FEW, np.uint64)
-        self._free.extend(range(_FEW - 1, -1, -1))
+        self.arrays["brought"] = np.zeros(self._words * FEW, np.uint64)
         self.desk = Desk(env, self)
 
     # ---- what stands from the start ----------------------------------------------------------------------
@@ -329,7 +327,7 @@ class GossipShard(ShardProtocol):
 
     def _room(self) -> int:
         """A number that goes up with whatever grows."""
-        known = len(self.topics) + self._slots + self._interests
+        known = len(self.topics) + len(self.slots) + self._interests
         return known + sum(array.size for array in self.arrays.values())
 
     def tidy(self) -> None:
@@ -431,30 +429,19 @@ class GossipShard(ShardProtocol):
 
     def slot_number(self, id_: int, until_ns: int) -> int:
         """The slot of a publication, for so long at least."""
-        found = int(self._id_map.find(np.array([id_]))[0])
-        if found < 0:
-            if not self._free:
-                self._grow_slots()
-            found = self._free.pop()
-            a = self.arrays
-            a["slot_id"][found], a["slot_topic"][found], a["slot_body"][found] = id_, -1, -1
-            self._slots += 1
-            self._id_map.add(np.array([id_]), np.array([found]))
+        known = len(self.slots)
+        found = self.slots.number(id_, until_ns)
+        if len(self.slots) > known:
             self._maps()
-        self.arrays["slot_until"][found] = max(int(self.arrays["slot_until"][found]), until_ns)
         return found
 
     def _drop_slots(self) -> None:
         """Those of publications that nobody here remembers, and nobody will take in any more."""
         a = self.arrays
-        old = (a["slot_id"] >= 0) & (a["slot_uses"] == 0) & (a["slot_until"] < a["counts"][K.NOW])
-        gone = np.flatnonzero(old)
+        gone = self.slots.forget(int(a["counts"][K.NOW]), a["slot_uses"])
         if gone.size:
-            self._id_map.remove(a["slot_id"][gone])
-            a["slot_id"][gone], a["slot_until"][gone] = -1, 0
+            a["slot_topic"][gone] = a["slot_body"][gone] = -1
             a["body_generation"][np.isin(a["slot_of_body"], gone)] = -1
-            self._free.extend(gone.tolist())
-            self._slots -= gone.size
 
     # ---- room --------------------------------------------------------------------------------------------
 
@@ -465,7 +452,8 @@ class GossipShard(ShardProtocol):
         """Maps may have other arrays than before."""
         self.arrays = {
             **self.arrays, "topic_keys": self._topic_map.keys, "topic_slots": self._topic_map.slots,
-            "id_keys": self._id_map.keys, "id_slots": self._id_map.slots,
+            "id_keys": self.slots.map.keys, "id_slots": self.slots.map.slots,
+            "slot_id": self.slots.id, "slot_until": self.slots.until,
             "interest_keys": self._interest_map.keys, "interest_slots": self._interest_map.slots,
         }  # fmt: skip
 
@@ -531,17 +519,16 @@ class GossipShard(ShardProtocol):
         if picked > self.arrays["picked"].size:
             self._put("picked", np.zeros(2 * picked, np.int64))
 
-    def _grow_slots(self) -> None:
-        """Twice as many publications; rows of each broker lie together."""
-        a, size = self.arrays, int(self.arrays["slots"][0])
-        self._grow(_SLOTS, 2 * size)
-        held = np.zeros((self.locals.size, 2 * size, K.HELD), np.int64)
-        held[:, :size] = a["held"].reshape(self.locals.size, size, K.HELD)
+    def _widen(self, slots: int) -> None:
+        """So many publications; rows of each broker lie together."""
+        a, before = self.arrays, int(self.arrays["slots"][0])
+        self._grow(_SLOTS, slots)
+        held = np.zeros((self.locals.size, slots, K.HELD), np.int64)
+        held[:, :before] = a["held"].reshape(self.locals.size, before, K.HELD)
         self._put("held", held.reshape(-1, K.HELD))
         if self.scoring:
-            self._put("brought", _spread(a["brought"], a["brought_from"], size))
-        self._put("slots", np.array([2 * size]))
-        self._free.extend(range(2 * size - 1, size - 1, -1))
+            self._put("brought", _spread(a["brought"], a["brought_from"], before))
+        self._put("slots", np.array([slots]))
 
     # ---- checkpoints -------------------------------------------------------------------------------------
 

@@ -51,7 +51,8 @@ def watch(broker: GossipSub, message: Message) -> None:
         neighbour = node.neighbour(link)
         entry = 0 if attackers is None else int(attackers[neighbour])
         in_topics, beyond = ({}, (0.0,) * 3) if broker.scores is None else broker.scores.parts(link)
-        told = sorted({topic for topic, there in broker.topics.items() if link in there} | in_topics.keys())
+        known = (broker.topics, broker.mesh)  # a link may have lost what would have told of a topic that is grafted
+        told = sorted({topic for each in known for topic, there in each.items() if link in there} | in_topics.keys())
         nothing = (0.0,) * _IN_TOPIC
         for topic in told:
             parts = in_topics.get(topic, nothing)

@@ -6,6 +6,8 @@ import argparse
 import textwrap
 from pathlib import Path
 
+from brokers.errors import InvalidInput
+
 
 def parser(name: str, prose: str, examples: str) -> argparse.ArgumentParser:
     """An argument parser whose help ends in examples."""
@@ -18,13 +20,13 @@ def parser(name: str, prose: str, examples: str) -> argparse.ArgumentParser:
     )
 
 
-def add_scenario(arguments: argparse.ArgumentParser, optional: bool = False) -> None:
-    """The scenario and the overrides that several commands take."""
+def add_scenario(arguments: argparse.ArgumentParser, optional: bool = False, also: str = "") -> None:
+    """The scenario and the overrides that several commands take; `also`: what a command takes in place of one."""
     arguments.add_argument(
         "scenario",
         metavar="FILE",
         nargs="?" if optional else None,
-        help="a scenario file, or the name of a shipped scenario",
+        help=f"a scenario file, or the name of a shipped scenario{also}",
     )
     arguments.add_argument(
         "--set",
@@ -63,3 +65,15 @@ def shown(path: str | Path) -> str:
         return str(Path(path).resolve().relative_to(Path.cwd()))
     except ValueError:
         return str(path)
+
+
+def time_of(option: str, text: str | None) -> int | None:
+    """A simulated time that an option gives, in nanoseconds; none where it is not given."""
+    from topology.units import QuantityError, parse_duration
+
+    if text is None:
+        return None
+    try:
+        return parse_duration(text)
+    except QuantityError as error:
+        raise InvalidInput(f"{option}: {error}") from None

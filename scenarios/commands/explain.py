@@ -6,7 +6,7 @@ import argparse
 import json
 
 from brokers.errors import InvalidInput
-from scenarios.commands import add_trust, parser
+from scenarios.commands import add_trust, parser, time_of
 
 
 def command(arguments: list[str]) -> int:
@@ -14,9 +14,9 @@ def command(arguments: list[str]) -> int:
     if options.client is not None and options.number is not None and options.client != options.number:
         raise InvalidInput("CLIENT and --client name two clients; give one")
     client = options.number if options.client is None else options.client
-    begin, end = _time("--from", options.begin), _time("--to", options.end)
+    begin, end = time_of("--from", options.begin), time_of("--to", options.end)
     window = begin is not None or end is not None
-    at = _time("--at", options.at)
+    at = time_of("--at", options.at)
     if options.message is None and not window:
         raise InvalidInput("give a MESSAGE, as in 37#5, or a stretch of time with --from and --to")
     if options.message is None and (client is not None or options.beside is not None or at is not None):
@@ -78,17 +78,6 @@ def _parser() -> argparse.ArgumentParser:
     add_trust(result)
     result.add_argument("--json", action="store_true", help="all of it as one object")
     return result
-
-
-def _time(option: str, text: str | None) -> int | None:
-    from topology.units import QuantityError, parse_duration
-
-    if text is None:
-        return None
-    try:
-        return parse_duration(text)
-    except QuantityError as error:
-        raise InvalidInput(f"{option}: {error}") from None
 
 
 def _number(text: str) -> int:

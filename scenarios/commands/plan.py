@@ -16,7 +16,8 @@ _FAULTS_SHOWN = 30
 def command(arguments: list[str]) -> int:
     result = parser(
         "plan",
-        "Resolve a scenario and say what a run would take: brokers, links, services, actors, the links the "
+        "Resolve a scenario and say what a run would take: brokers, links, services, which form of a protocol runs "
+        "where it has several (compiled, the shard's view, the author's view), actors, the links the "
         "partition cuts, the lookahead, λ, memory. Below λ = 10 several seeds side by side are the faster "
         "way to use several cores.",
         """
@@ -56,12 +57,20 @@ def text(answer: Plan) -> str:
         unknown = f"not known of {', '.join(answer.unknown)}"
         return unknown if len(answer.unknown) == len(answer.services) else f"{known}; {unknown}"
 
+    def forms(answer: Plan) -> list[tuple[str, str]]:
+        by_form: dict[str, list[str]] = {}
+        for name, form in answer.forms.items():
+            by_form.setdefault(form, []).append(name)
+        told = [f"{', '.join(names)}: {form}" for form, names in by_form.items()]
+        return list(zip(["forms", *[""] * len(told)], told))
+
     rows = [
         ("brokers", f"{answer.brokers:,}{' in a tree' if answer.tree else ''}"),
         *([("servers", str(answer.servers))] if answer.servers else []),
         ("links", f"{answer.links:,}, the fastest {duration(answer.delay_ns_min)}"),
         ("clients", f"{answer.clients:,}"),
         ("services", "; ".join(answer.services)),
+        *forms(answer),
         ("actors", f"{answer.actors} ({answer.engine})"),
         ("cut links", f"{answer.cut_links:,}"),
         ("imbalance", f"{answer.imbalance:.1%}"),

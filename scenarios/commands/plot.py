@@ -6,7 +6,7 @@ import json
 import sys
 
 from brokers.errors import InvalidInput
-from scenarios.commands import add_trust, parser, shown
+from scenarios.commands import add_trust, parser, shown, time_of
 
 
 def command(arguments: list[str]) -> int:
@@ -20,6 +20,8 @@ def command(arguments: list[str]) -> int:
         brokerlab plot runs/latest --kind latency -o latency.pdf
         brokerlab plot sweeps/routing-1f0c9f2a3b --kind deliveries --service news -o deliveries.svg
         brokerlab plot runs/latest --kind all -o 'figures/{kind}.svg' --style screen
+        brokerlab plot runs/latest --kind overlay --at 2.5s -o overlay.pdf
+        brokerlab plot runs/latest --kind space-time --message 37#5 -o way.pdf
         brokerlab plot sweeps/routing-1f0c9f2a3b --kind means --metric network.messages --data
         """,
     )
@@ -34,12 +36,19 @@ def command(arguments: list[str]) -> int:
     result.add_argument("--data", action="store_true", help="write what is drawn as CSV, too")
     result.add_argument("--service", metavar="NAME", help="only this service")
     result.add_argument(
-        "--metric", metavar="NAME", help="of means and differences, as compare has it; of a map: messages or deliveries"
-    )
+        "--metric", metavar="NAME",
+        help="of means and differences, as compare has it; of an overlay: traffic, tables or waste; of a map: messages "
+             "or deliveries",
+    )  # fmt: skip
+    result.add_argument("--at", metavar="T", help="of an overlay: around this simulated time, as in 2.5s")
+    result.add_argument("--from", dest="begin", metavar="T", help="of space and time: from then on, as in 2.5s")
+    result.add_argument("--to", dest="end", metavar="T", help="of space and time: until then")
+    result.add_argument("--message", metavar="M", help="of an overlay, and of space and time: its way, as in 37#5")
     result.add_argument("--baseline", metavar="LABEL", help="what means and differences are compared with")
     result.add_argument(
         "--band", default="student",
-        help="around the mean of several runs: student, bootstrap, range or none (default: %(default)s)",
+        help="around the mean of several runs: student, bootstrap, both at each place by itself; simultaneous, of the "
+             "whole line; range or none (default: %(default)s)",
     )  # fmt: skip
     result.add_argument(
         "--part", type=int, metavar="N", help="of a map of two runs: of the whole time the N-th sixth alone"
@@ -63,6 +72,8 @@ def command(arguments: list[str]) -> int:
         options.runs, options.kind, options.out, style=options.style, data=options.data, service=options.service,
         metric=options.metric, baseline=options.baseline, band=options.band, each=options.each, trust=options.trust,
         notice=lambda sentence: print(f"brokerlab: {sentence}", file=sys.stderr), part=options.part,
+        at_ns=time_of("--at", options.at), begin_ns=time_of("--from", options.begin),
+        end_ns=time_of("--to", options.end), message=options.message,
     )  # fmt: skip
     if options.json:
         print(json.dumps([{"kind": each.kind, "file": str(each.path), "said": each.said} for each in made], indent=2))

@@ -150,9 +150,9 @@ def _parser() -> argparse.ArgumentParser:
     return result
 
 
-def add_running(result: argparse.ArgumentParser) -> None:
-    """What is run and how, for `run` and `watch`."""
-    add_scenario(result, optional=True)
+def add_running(result: argparse.ArgumentParser, also: str = "") -> None:
+    """What is run and how, for `run` and `watch`; `also`: what is taken in place of a scenario."""
+    add_scenario(result, optional=True, also=also)
     result.add_argument(
         "--engine", choices=("auto", "ray", "threads", "inline"), default="auto",
         help="default: auto, which takes threads or Ray where that pays, and says what it takes and why",

@@ -29,7 +29,7 @@ def command(arguments: list[str]) -> int:
         brokerlab watch sweeps/routing-1f0c9f2a3b/runs/covering-r0-8d61c47be0
         """,
     )
-    add_running(result)
+    add_running(result, "; or the folder of a run under way, or a folder of runs, to look on only")
     result.add_argument("--every", metavar="T", help="show it no more often than this, as in 2s")
     options = result.parse_args(arguments)
     every_s = _every(options.every)

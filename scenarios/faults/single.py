@@ -9,6 +9,7 @@ from pydantic import Discriminator, Field, Tag, model_validator
 
 from brokers.faults import Crash, Cut, Fault, Open, Slow, Worn, WrongFault
 from scenarios.faults.entry import (
+    Broker,
     Brokers,
     Ends,
     Entry,
@@ -78,15 +79,39 @@ class PauseOf(Entry):
 
 
 class CutOf(Entry):
-    """A link that carries nothing."""
+    """A link that carries nothing, or all links among some brokers."""
 
     class Params(OrForGood, OnLinks):
-        link: Ends
+        link: Annotated[
+            tuple[Broker, Broker] | None, Field(description="the brokers at its ends, by name or number")
+        ] = None
+        among: Annotated[
+            Brokers | None,
+            Field(description="all links between these, by name, as in `b*`, or number, in the place of `link`"),
+        ] = None
+
+        @model_validator(mode="after")
+        def _one_way_to_say_it(self) -> Any:
+            if (self.link is None) == (self.among is None):
+                raise ValueError("say which links in one way: `link` or `among`")
+            if self.among is not None and self.way != "both":
+                raise ValueError("`among` means links in both directions; leave out `way`")
+            return self
 
     def schedule(self) -> Iterator[Fault]:
         begin, end = self.params.span
-        for link in self.params.directed(self.context):
-            yield Cut(link, begin, end)
+        if self.params.among is None:
+            for link in self.params.directed(self.context):
+                yield Cut(link, begin, end)
+            return
+        inside = self._inside()
+        for link, a, b in all_between(self.context.overlay):
+            if a in inside and b in inside:
+                yield from cut_both(link, begin, end)
+
+    def _inside(self) -> set[int]:
+        """The brokers that `among` means."""
+        return {b for i, each in enumerate(self.params.among) for b in self.context.brokers_like(each, ("among", i))}
 
 
 class DegradeOf(Entry):

@@ -18,6 +18,7 @@ def test_a_report_is_made_weighed_opened_and_drawn():
         assert any("not opened" in name for name in rows)
     else:
         assert rows["small: opened in"]["value"] > 0 and rows["small: a frame"]["value"] > 0
+        assert rows["small: frames played"]["value"] > 0
 
 
 def test_without_a_browser_that_is_said_and_nothing_judged(monkeypatch):

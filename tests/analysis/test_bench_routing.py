@@ -66,7 +66,7 @@ def test_neighbourhood_goes_past_who_is_down_and_misses_nothing_in_the_end():
 
 def test_pairs_that_are_served_or_not_against_the_rule_are_counted():
     found = routing_neighbourhood.outage([(0, 1), (1, 2), (2, 3)], 1, 0.0, 1)
-    assert found.wrong == 0 and found.served() == 1
+    assert found.wrong == 0 and found.pairs().all()
     got = found.got.copy()
     got[0, 3] = False
     assert replace(found, got=got).wrong == 1

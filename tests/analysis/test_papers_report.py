@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import math
+import os
+import pickle
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,10 +18,12 @@ from hypothesis import strategies as st
 from analysis.papers import claims as c
 from analysis.papers import reproducing
 from analysis.papers.claims import FAILS, HOLDS, REPORTED, UNSURE, Claim, Figure, Spread, judged
-from analysis.papers.experiment import Experiment, Picture, Run, Told, curves
-from analysis.papers.reproducing import Asked, reproduce
+from analysis.papers.experiment import Experiment, Picture, Run, Tables, curves
+from analysis.papers.registry import PAPERS
+from analysis.papers.reproducing import Asked, MeasurementsLost, reproduce
 from analysis.papers.writing import markdown
 from brokers.errors import InvalidInput
+from brokers.registry import load
 from scenarios.cli import main
 
 SAID = c.printed("section 5, table 1")
@@ -47,7 +51,8 @@ def verdict(values: list[float], bound: c.Bound | None) -> str:
         ([1.0, 1.0, 1.0], c.above(1), FAILS),
         ([1.0, 1.0, 1.0], c.at_least(1), HOLDS),
         ([0.0, 0.0], c.exactly(0), HOLDS),
-        ([0.0, 1.0], c.exactly(0), UNSURE),
+        ([0.0, 1.0], c.exactly(0), FAILS),
+        ([-1.0, 1.0], c.exactly(0), FAILS),
         ([7.0], c.between(6, 8), HOLDS),
         ([math.nan, 1.0], c.at_least(0), FAILS),
         ([10.4, 10.6, 10.5], c.near(10, 0.02), FAILS),
@@ -127,20 +132,25 @@ def draw(tables: dict):
 TOY = Experiment("toy", "Toys & <b>bold</b>", measured, judge, draw, {"times": "Times"}, "Otherwise than there.")
 
 
-def words(told: Told) -> None:
-    told.table("words", "Words", [{"a": 1}])
-    told.plot("words", "Words", "x", "y", {"one": ([1], [2])})
-    told.claim("memory", "derived: n bytes", "not given", "4 bytes", None)
-    told.claim("right", "printed, in one run", "1", "1", np.bool_(True))
+def words(tables: Tables):
+    size = tables["words"][0]["bytes"]
+    yield Claim("memory", "bytes", c.derived("n bytes"), {"": Figure(size)}, "not given")
+    yield Claim("right", "one", SAID, {"": Figure(tables["words"][0]["one"], c.exactly(1))})
+
+
+WORDS = Experiment(
+    "words", "Words", lambda run: {"words": [{"bytes": np.int64(4), "one": 1}]}, words, titles={"words": "Words"}
+)
 
 
 def run(folder: Path, capsys, experiments=(TOY,), **more) -> dict:
-    reproduce("toys", experiments, Asked("toy", folder / "toy", **more), as_json=True)
-    return json.loads(capsys.readouterr().out)
+    found = reproduce("toys", experiments, Asked("toy", folder / "toy", **more), as_text=False)
+    assert capsys.readouterr().out == ""
+    return json.loads(json.dumps(found))
 
 
 def test_it_leaves_claims_tables_figures_and_pages(tmp_path, capsys):
-    document = run(tmp_path, capsys, (TOY, Experiment("words", "Words", told=words)))
+    document = run(tmp_path, capsys, (TOY, WORDS))
     folder = tmp_path / "toy"
     verdicts = {each["key"]: each["verdict"] for each in document["claims"]}
     assert verdicts == {"toy/linear": HOLDS, "toy/magic": FAILS, "words/memory": REPORTED, "words/right": HOLDS}
@@ -207,8 +217,44 @@ def test_a_claim_is_repeated_alone(tmp_path, capsys):
         run(tmp_path, capsys, (TOY, other), claim="none")
 
 
+def alone(run: Run) -> dict:
+    return {**measured(run), "who": [{"process": os.getpid()}]}
+
+
+def dies(run: Run) -> dict:
+    if run.seed == 2:
+        os._exit(7)
+    return measured(run)
+
+
+def test_measurements_of_several_processes_are_those_of_one(tmp_path, capsys):
+    apart = replace(TOY, measure=alone, titles={**TOY.titles, "who": "Who"})
+    found = run(tmp_path / "two", capsys, (apart,), jobs=2)
+    assert found["claims"] == run(tmp_path / "one", capsys)["claims"]
+    assert (found["at_once"], found["command"]) == (2, "brokerlab reproduce toy")
+    assert "up to 2 measurements at once" in (tmp_path / "two" / "toy" / "report.md").read_text()
+    processes = pq.read_table(tmp_path / "two" / "toy" / "who.parquet").to_pydict()["process"]
+    assert len(set(processes)) == 2 and os.getpid() not in processes
+
+
+def test_what_a_process_that_died_had_to_measure_is_named_and_all_else_is_kept(tmp_path, capsys):
+    with pytest.raises(MeasurementsLost, match=r"not measured: toy with seed 2: its process died \(exit code 7\)"):
+        run(tmp_path, capsys, (replace(TOY, measure=dies),), jobs=2)
+    seeds = []
+    run(tmp_path, capsys, (replace(TOY, measure=lambda run: seeds.append(run.seed) or measured(run)),))
+    assert seeds == [2]
+
+
+@pytest.mark.parametrize("name", PAPERS)
+def test_every_experiment_may_be_measured_by_another_process(name):
+    entry = PAPERS[name]
+    every = [each for target in (entry.target, *entry.facts.get("further", ())) for each in load(target)]
+    assert all(pickle.loads(pickle.dumps(each.measure)) for each in every)
+    assert len({each.name for each in every}) == len(every)
+
+
 def test_for_people_each_claim_has_its_reason(tmp_path, capsys):
-    reproduce("toys", [TOY], Asked("toy", tmp_path / "toy", seeds=1), as_json=False)
+    reproduce("toys", [TOY], Asked("toy", tmp_path / "toy", seeds=1))
     shown = capsys.readouterr().out
     assert "DOES NOT HOLD: a thousand times  [toy/magic]" in shown and "read off: figure 9" in shown
     assert "1 holds, 1 does not hold" in shown and "one seed, so its spread is not known" in shown
@@ -249,17 +295,14 @@ def test_the_command_says_who_takes_another_number_of_seeds(capsys):
         (["none"], "nothing to reproduce under the name 'none'"),
         (["merging", "--seeds", "0"], "--seeds 0 is not positive; pass one or more"),
         (["merging", "--seed", "-1"], "--seed -1 is negative"),
+        (["merging", "--jobs", "0"], "--jobs 0 is not positive; pass one or more"),
+        (["all", "--claim", "toy/linear"], "--claim toy/linear is of one reproduction; name it instead of all"),
         (["merging", "--claim", "figure-99"], "merging has no experiment 'figure-99'; it has figure-13"),
     ],
 )
 def test_what_cannot_be_reproduced_is_said(given, told, capsys):
     assert main(["reproduce", *given]) == InvalidInput.exit_code
     assert told in capsys.readouterr().err
-
-
-def test_a_table_without_rows_is_a_mistake_of_the_reproduction():
-    with pytest.raises(ValueError, match="'none' has no rows"):
-        Told(Run(1, False, print)).table("none", "None", [])
 
 
 def test_columns_of_a_markdown_table_are_aligned():

@@ -74,6 +74,16 @@ def test_actors_give_the_digest_of_one_process(session, protocol, rehearsal):
     assert check_digests(model, ways) == []
 
 
+@pytest.mark.parametrize("protocol", ["gossipsub", "plumtree"])
+def test_gossip_gives_one_digest_compiled_in_actors_in_one_process_and_in_the_authors_view(session, protocol):
+    model = rehearse(CYCLES, protocol)
+    ways = [Variant("author's view", view="message"), on_ray(2, partition="round-robin"), on_ray(3)]
+    assert check_digests(model, [*ways, on_ray(2, view="message"), Variant("one process")]) == []
+    result = simulate(model, engine="ray", actors=2)
+    assert result.engine["forms"] == {"service": {"form": "compiled", "why": ""}}
+    assert result.metrics["services"]["service"]["deliveries"] > 100
+
+
 def test_programs_of_actors_give_the_digest_of_one_process_and_end_with_them(session):
     mark = f"mark-{secrets.token_hex(8)}"  # which tells these processes from those of other tests
     model = rehearse(TREE, f"{telling()} {mark}")

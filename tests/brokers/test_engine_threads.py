@@ -192,8 +192,8 @@ def test_protocols_without_a_compiled_handler_are_refused_by_name():
 @pytest.mark.parametrize(
     ("more", "why"),
     [
-        ({"options": {"recover": True}}, "its options, or links"),
-        ({"view": "message"}, "`view` or `tables` asks"),
+        ({"options": {"recover": True}}, "its options, latent links or links"),
+        ({"view": "message"}, "`view: message` asks"),
         ({"faults": Schedule((Crash(1, 10, 20, LOST),))}, "brokers of this schedule forget"),
     ],
 )

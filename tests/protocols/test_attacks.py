@@ -55,8 +55,8 @@ SYBILS = range(20, 25)
 
 
 class Ran:
-    def __init__(self, attackers: str) -> None:
-        model = resolve(loads(TEXT, [f"services.news.attackers=[{attackers}]"]))
+    def __init__(self, attackers: str, *more: str) -> None:
+        model = resolve(loads(TEXT, [f"services.news.attackers=[{attackers}]", *more]))
         traces = MemoryTraces("full", tables_of(model))
         self.result = simulate(model, trace=traces)
         self.tables: dict[str, Any] = dict(traces.tables())

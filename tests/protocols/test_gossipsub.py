@@ -404,7 +404,7 @@ GRAPHS = [nx.random_regular_graph(12, 40, seed=3), nx.erdos_renyi_graph(30, 0.5,
 @pytest.mark.parametrize("graph", GRAPHS, ids=["regular", "random", "complete"])
 def test_a_publication_costs_2E_less_n_less_1_less_a_payloads(graph):
     ran = gossiping(graph, **PUSH_ONLY)
-    counts = [len(ran.over(PUBLISH, id_)) for id_ in ran.ids]
+    counts = [len(ran.copies(id_)) for id_ in ran.ids]
     assert counts == [ran.payloads_expected(id_) for id_ in ran.ids]
     assert [len(ran.first(id_)) for id_ in ran.ids] == [len(graph) - 1] * 6
     assert ran.payloads_expected(ran.ids[0]) == 2 * ran.edges - len(graph) + 1 - ran.heard_elsewhere(ran.ids[0])
@@ -412,7 +412,7 @@ def test_a_publication_costs_2E_less_n_less_1_less_a_payloads(graph):
 
 def test_flooding_own_publications_costs_what_the_closed_form_says():
     ran = gossiping(nx.random_regular_graph(14, 40, seed=7), **PUSH_ONLY, flood_publish=True)
-    counts = [len(ran.over(PUBLISH, id_)) for id_ in ran.ids]
+    counts = [len(ran.copies(id_)) for id_ in ran.ids]
     assert counts == [ran.flooded_expected(id_) for id_ in ran.ids]
     assert all(count > ran.payloads_expected(id_) for id_, count in zip(ran.ids, counts))
 
@@ -435,7 +435,7 @@ def test_adaptive_gossip_goes_to_a_share_of_the_others():
 
 def test_without_a_heartbeat_meanwhile_nobody_asks_for_anything():
     ran = gossiping(nx.random_regular_graph(12, 40, seed=3), publications=12, every_ms=1_070)
-    asked = {id_: len(ran.over(PUBLISH, id_)) - ran.payloads_expected(id_) for id_ in ran.ids}
+    asked = {id_: len(ran.copies(id_)) - ran.payloads_expected(id_) for id_ in ran.ids}
     quiet = [id_ for id_ in ran.ids if ran.undisturbed(id_)]
     assert all(asked[id_] == 0 for id_ in quiet)
     assert sum(asked.values()) <= ran.count(IWANT)
@@ -462,7 +462,7 @@ def test_idontwant_saves_what_arrives_before_it_would_have_been_sent(validation_
     said = {"validation": f"{validation_ms} ms", "payload": 2000, **NO_IHAVE}
     ran = gossiping(nx.random_regular_graph(12, 40, seed=4), publications=5, every_ms=2_000, **said)
     saved = [ran.spared_expected(id_, validation_ms * MS) for id_ in ran.ids]
-    assert [ran.payloads_expected(id_) - len(ran.over(PUBLISH, id_)) for id_ in ran.ids] == saved
+    assert [ran.payloads_expected(id_) - len(ran.copies(id_)) for id_ in ran.ids] == saved
     assert any(saved) == (validation_ms > 0)
 
 
@@ -623,6 +623,41 @@ def test_a_preset_takes_the_place_of_defaults_and_what_is_said_counts():
     assert ethereum == Options(**ethereum.model_dump(mode="json"))
     assert Options(preset="libp2p").flood_publish and Options(preset="libp2p").d_lo == 4
     assert Options(preset="none") == Options()
+
+
+JAVA, SPECIFIED, JAVA_DEFAULT = "Eth2GossipParams.kt", "consensus-specs phase0/p2p-interface.md", "GossipParams.kt"
+SLOT, EPOCH = 12, 32 * 12  # seconds
+ETHEREUM = {  # option -> value and source, all that differ from the defaults and those that were looked up
+    "d": (8, JAVA), "d_lo": (6, JAVA), "d_hi": (12, JAVA), "d_lazy": (8, JAVA), "d_score": (4, JAVA),
+    "d_out": (2, JAVA), "gossip_factor": (0.25, JAVA), "backoff": (60 * S, JAVA), "graft_flood": (10 * S, JAVA),
+    "opportunistic_ticks": (85, JAVA), "opportunistic_peers": (2, JAVA), "iwant_repeats": (3, JAVA),
+    "ihave_ids": (5_000, JAVA), "ihave_messages": (5, JAVA), "iwant_followup": (3 * S, JAVA),
+    "heartbeat": (700 * MS, SPECIFIED), "fanout": (60 * S, SPECIFIED), "history": (6, SPECIFIED),
+    "gossip_windows": (3, SPECIFIED), "seen": (2 * EPOCH * S, SPECIFIED), "id_bytes": (20, SPECIFIED),
+    "idontwant_from": (16_384, JAVA_DEFAULT), "px_peers": (16, JAVA_DEFAULT),
+}  # fmt: skip
+ETHEREUM_SCORES = {  # all of JAVA
+    "cap": 35.5, "app_weight": 1, "address_weight": -35.5, "address_threshold": 10, "behaviour_weight": -15.92,
+    "behaviour_decay": 0.9857, "behaviour_threshold": 6, "decay_every": SLOT * S, "decay_to_zero": 0.1,
+    "retain": 100 * EPOCH * S,
+}  # fmt: skip
+ETHEREUM_TOPIC = {
+    "weight": 0.5, "mesh_weight": 0.0324, "mesh_quantum": SLOT * S, "mesh_cap": 300, "first_weight": 1,
+    "first_decay": 0.9928, "first_cap": 23, "rate_weight": -0.724, "rate_decay": 0.9928, "rate_threshold": 14,
+    "rate_cap": 139, "rate_activation": 4 * EPOCH * S, "rate_window": 2 * S, "failure_weight": -0.724,
+    "failure_decay": 0.9928, "invalid_weight": -142, "invalid_decay": 0.9971,
+}  # fmt: skip
+ETHEREUM_THRESHOLDS = {"gossip": -4_000, "publish": -8_000, "graylist": -16_000, "accept_px": 100, "opportunistic": 5}
+
+
+def test_the_preset_of_ethereum_is_what_its_sources_say():
+    said = Options(preset="ethereum")
+    assert {name: getattr(said, name) for name in ETHEREUM} == {name: value for name, (value, _) in ETHEREUM.items()}
+    assert PRESETS["ethereum"].keys() - {"scoring"} <= ETHEREUM.keys()  # nothing without a source
+    scoring = said.scoring.model_dump(include=set(ETHEREUM_SCORES))
+    assert scoring == ETHEREUM_SCORES
+    assert said.scoring.topic.model_dump() == ETHEREUM_TOPIC
+    assert said.scoring.thresholds.model_dump() == ETHEREUM_THRESHOLDS
 
 
 def test_what_is_said_of_brokers_has_to_be_there():

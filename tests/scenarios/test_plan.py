@@ -13,10 +13,12 @@ from protocols.expected import across, flow, to_all, to_some, to_wanted, trees
 from scenarios import cli
 from scenarios.loader import load, loads, shipped
 from scenarios.plan import plan, resolve
+from scenarios.running import run
 
 # Where the whole takes long, part of it that shows the same.
 SHORTER = {
     "churn": ["duration=12 s"],
+    **{name: ["duration=40 s"] for name in shipped() if name.startswith("hardening")},
     "nearest": ["duration=4 s"],
     "real-network": ["duration=5 s"],
     "ten-thousand": ["topology.nodes=1000", "clients.subscribers.count=5000"],
@@ -153,3 +155,49 @@ def test_the_command_says_of_which_service_nobody_knows(silent, tmp_path, capsys
     assert "not known of a" in capsys.readouterr().out
     assert cli.main(["plan", str(path), "--engine", "inline", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["events_by_service"] == {"a": None}
+
+
+# ---- which form of a protocol runs -------------------------------------------------------------------
+
+FORMS = """
+duration: 200 ms
+topology: {kind: ring, nodes: 4}
+links: {delay: 2 ms}
+clients: {all: {count: 4}}
+services:
+  - {name: news, kind: content, protocol: plumtree, attributes: 1, workload: WORKLOAD}
+  - {name: beside, kind: content, protocol: PROTOCOL, attributes: 1, workload: WORKLOAD}
+""".replace("WORKLOAD", "[{source: publish, rate: 20/s}]")
+BESIDE = "shard's view, since beside beside it cannot be compiled, and rounds are for all services or for none"
+
+
+@pytest.mark.parametrize(
+    ("protocol", "overrides", "told"),
+    [
+        ("flooding", [], {"news": "compiled", "beside": "compiled"}),
+        ("merging", [], {"news": BESIDE}),
+        (
+            "flooding", ["services.news.view=message"],
+            {
+                "news": "author's view, since `view: message` asks for it",
+                "beside": BESIDE.replace("beside beside", "news beside"),
+            },
+        ),
+    ],
+)  # fmt: skip
+def test_plans_and_manifests_say_which_form_runs_of_those_that_have_several(
+    protocol, overrides, told, tmp_path, capsys, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "forms.yaml").write_text(FORMS.replace("PROTOCOL", protocol))
+    said = [word for override in overrides for word in ("--set", override)]
+    assert cli.main(["plan", "forms.yaml", "--json", *said]) == 0
+    assert json.loads(capsys.readouterr().out)["forms"] == told
+    assert cli.main(["plan", "forms.yaml", *said]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    first = next(line for line in lines if line.startswith("  forms "))
+    assert first.split(maxsplit=1)[1] == f"{', '.join(n for n in told if told[n] == told['news'])}: {told['news']}"
+    found = run("forms.yaml", engine="inline", actors=2, overrides=overrides, out="runs")
+    forms = found.folder.manifest["engine"]["forms"]
+    ran = {name: ", since ".join(filter(None, (each["form"], each["why"]))) for name, each in forms.items()}
+    assert ran == {"beside": "author's view", **told}

@@ -1,12 +1,15 @@
 "use strict";
 // Columns as they were packed: base64, deflate, byte planes, zigzag, differences.
 
-async function unpack(directory, text) {
-  const packed = atob(text);
+function inflated(text) {
+  const packed = atob(text.trim());
   const bytes = new Uint8Array(packed.length);
   for (let i = 0; i < packed.length; i++) bytes[i] = packed.charCodeAt(i);
-  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"));
-  const plain = new Uint8Array(await new Response(stream).arrayBuffer());
+  return new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate")));
+}
+
+async function unpack(directory, text) {
+  const plain = new Uint8Array(await inflated(text).arrayBuffer());
   const columns = {};
   let at = 0;
   for (const { name, rows, planes, running, wide } of directory) {

@@ -1,7 +1,7 @@
 "use strict";
 // The overlay on a canvas: what is under way at a time above what was counted around that time.
 
-const RAMP = 8, DOTS_MOST = 6000;
+const RAMP = 8, DOTS_MOST = 6000, FLASHES_MOST = 2000;
 
 class OverlayMap {
   constructor(canvas, model, state) {
@@ -153,7 +153,10 @@ class OverlayMap {
     pen.drawImage(this.base, 0, 0, this.width, this.height);
     this.drawFaults();
     if (state.message >= 0) this.drawWay();
-    if (!state.whole) this.drawDots();
+    if (!state.whole) {
+      this.drawDots();
+      this.drawFlashes();
+    }
     this.drawLosses();
     this.drawMarks();
   }
@@ -239,6 +242,26 @@ class OverlayMap {
     }
   }
 
+  // A ring that widens and fades around a broker that just delivered.
+  drawFlashes() {
+    const { pen, model, state } = this, { delivering } = model, since = state.time - state.flash;
+    const first = firstOf(delivering.length, place => delivering[place][0] > since);
+    this.flashes = 0;
+    pen.lineWidth = 2;
+    for (let place = first; place < delivering.length && place - first < FLASHES_MOST && delivering[place][0] <= state.time; place++) {
+      const [us, broker, service, count] = delivering[place];
+      if (state.service >= 0 && service !== state.service) continue;
+      const age = (state.time - us) / state.flash;
+      pen.globalAlpha = 1 - age;
+      pen.strokeStyle = this.ofService[service % 8];
+      pen.beginPath();
+      pen.arc(this.x[broker], this.y[broker], this.radius + 2 + 8 * age, 0, 7);
+      pen.stroke();
+      this.flashes += count;
+    }
+    pen.globalAlpha = 1;
+  }
+
   drawLosses() {
     const { pen, model, state } = this, { lost_time: time, lost_link: on, lost_service: service, lost_message: message } = model.columns;
     const since = state.whole ? -1 : state.time - model.span / 100, until = state.whole ? Infinity : state.time;
@@ -276,10 +299,31 @@ class OverlayMap {
       pen.lineWidth = 2.5;
       pen.strokeRect(this.x[broker] - r, this.y[broker] - r, 2 * r, 2 * r);
     }
+    if (state.link < 0) return;
+    pen.strokeStyle = this.colour.accent;
+    pen.lineWidth = 4;
+    pen.beginPath();
+    this.line(state.link);
+    pen.stroke();
   }
 
-  nearest(x, y) {
-    let found = -1, least = 24 * 24;
+  // The link that is drawn through a place, -1 if none is.
+  linkAt(x, y) {
+    const { link_from: a, link_to: b } = this.model.columns;
+    let found = -1, least = 5;
+    for (let link = 0; link < this.model.links; link += 2) {
+      if (!this.isThere(link)) continue;
+      const across = this.x[b[link]] - this.x[a[link]], down = this.y[b[link]] - this.y[a[link]];
+      const along = ((x - this.x[a[link]]) * across + (y - this.y[a[link]]) * down) / (across ** 2 + down ** 2 || 1);
+      const part = Math.min(1, Math.max(0, along));
+      const far = Math.hypot(this.x[a[link]] + part * across - x, this.y[a[link]] + part * down - y);
+      if (far < least) [found, least] = [link, far];
+    }
+    return found;
+  }
+
+  nearest(x, y, within = 24) {
+    let found = -1, least = within * within;
     for (let broker = 0; broker < this.x.length; broker++) {
       const far = (this.x[broker] - x) ** 2 + (this.y[broker] - y) ** 2;
       if (far < least) [found, least] = [broker, far];

@@ -1,7 +1,10 @@
 "use strict";
 // Brings a page to life: unpacks its columns, and connects what people can press with what is drawn.
 
-const $ = id => document.getElementById(id);
+const $ = id => document.getElementById(id), FLASH_S = .3, LINKS_NAMED_MOST = 2000;
+
+// For how long in the run a delivery is seen, at the speed that is chosen.
+function flashed() { return FLASH_S * 1e6 * +$("speed").value; }
 
 function explained(fact) {
   const found = [element("h3", `${fact.service} ${fact.message}, client ${fact.client}: ${fact.verdict}${fact.sure ? "" : ", as it looks"}`)];
@@ -13,11 +16,13 @@ function explained(fact) {
   return found;
 }
 
+function secondsTyped(us) { return `${(us / 1e6).toFixed(9).replace(/\.?0+$/, "")}s`; }
+
 class Page {
   constructor(facts, columns) {
     this.facts = facts;
     this.model = new Model(facts, columns);
-    this.state = { time: 0, stretch: 0, whole: true, service: -1, show: $("show").value, message: -1, hops: [], broker: -1, home: -1, window: facts.window_us };
+    this.state = { time: 0, stretch: 0, whole: true, service: -1, show: $("show").value, message: -1, hops: [], broker: -1, link: -1, home: -1, window: facts.window_us, flash: flashed() };
     this.map = new OverlayMap($("map"), this.model, this.state);
     this.diagram = new Diagram($("diagram"), this.map, this.model, this.state);
     this.why = new Why(this.model, this.state);
@@ -31,10 +36,13 @@ class Page {
     $("time").addEventListener("input", event => this.setTime(event.target.value / 1000 * this.model.span, false));
     $("play").addEventListener("click", () => this.play());
     $("whole").addEventListener("change", event => { state.whole = event.target.checked; this.redraw(); });
-    $("service").addEventListener("change", event => { state.service = +event.target.value; this.redraw(); this.redrawDiagram(); });
+    $("service").addEventListener("change", event => { state.service = +event.target.value; this.redraw(); this.redrawDiagram(); this.showLink(); });
     $("show").addEventListener("change", event => { state.show = event.target.value; this.redraw(); });
     $("map").addEventListener("click", event => this.press(event.offsetX, event.offsetY));
     $("map").addEventListener("keydown", event => this.key(event));
+    $("speed").addEventListener("change", () => { state.flash = flashed(); this.redraw(); });
+    for (let link = 0; link < Math.min(this.model.links, LINKS_NAMED_MOST); link += 2) $("links").append(new Option("", this.model.linkName(link)));
+    $("link").addEventListener("change", event => this.pickLink(this.model.link(event.target.value)));
     $("broker").addEventListener("change", event => this.pick(this.facts.brokers.indexOf(event.target.value)));
     $("case").addEventListener("change", () => this.showCase());
     $("loss").addEventListener("change", event => this.showLoss(+event.target.value));
@@ -61,7 +69,7 @@ class Page {
 
   setTime(us, whole) {
     const { state, facts } = this;
-    state.time = Math.min(this.model.span, Math.max(0, us));
+    state.time = Math.round(Math.min(this.model.span, Math.max(0, us)) * 1000) / 1000; // a whole ns, as commands name it
     state.stretch = Math.min(facts.stretches - 1, Math.floor(state.time / this.model.span * facts.stretches));
     state.whole = whole;
     $("whole").checked = whole;
@@ -94,17 +102,53 @@ class Page {
   redraw() {
     this.map.draw();
     $("clock").textContent = this.state.whole ? "the whole run" : timeText(Math.round(this.state.time));
+    $("map-command").textContent = this.mapCommand();
     const { told } = this.map, number = value => value.toLocaleString("en", { maximumFractionDigits: 0 });
     const what = { traffic: ["messages on a link", "events at a broker"], tables: ["", "entries at a broker"], waste: ["wasted copies on a link", "at a broker"] }[this.state.show];
     $("legend").textContent = [what[0] && `strongest and widest: ${number(told.linkMost)} ${what[0]}`, `${number(told.atMost)} ${what[1]}`].filter(Boolean).join(", ");
   }
 
-  redrawDiagram() { $("diagram-said").textContent = this.diagram.draw(); }
+  redrawDiagram() {
+    $("diagram-said").textContent = this.diagram.draw();
+    $("diagram-command").textContent = this.diagramCommand();
+  }
+
+  // What draws the map as a file, and the diagram.
+  mapCommand() {
+    const { state } = this, at = state.whole ? "" : ` --at ${secondsTyped(state.time)}`;
+    return `${this.facts.plot} --kind overlay --metric ${state.show}${this.serviceTyped()}${at}${this.messageTyped()}`;
+  }
+
+  diagramCommand() {
+    const { begin, end } = this.diagram.window(), way = this.messageTyped();
+    return `${this.facts.plot} --kind space-time${way || `${this.serviceTyped()} --from ${secondsTyped(begin)} --to ${secondsTyped(end)}`}`;
+  }
+
+  serviceTyped() { return this.state.service < 0 ? "" : ` --service ${this.facts.typed[this.state.service]}`; }
+
+  messageTyped() { return this.state.hops.length ? ` --message ${this.model.message(this.state.message)}` : ""; }
 
   press(x, y) {
     const loss = this.map.lossAt(x, y);
-    if (loss >= 0) this.showLoss(loss);
+    if (loss >= 0) {
+      this.showLoss(loss);
+      return;
+    }
+    const link = this.map.nearest(x, y, this.map.radius + 5) < 0 ? this.map.linkAt(x, y) : -1;
+    if (link >= 0) this.pickLink(link);
     else this.pick(this.map.nearest(x, y));
+  }
+
+  pickLink(link) {
+    this.state.link = link;
+    this.redraw();
+    this.showLink();
+  }
+
+  showLink() {
+    const { link, service } = this.state;
+    $("link").value = link < 0 ? "" : this.model.linkName(link);
+    $("curve").replaceChildren(...(link < 0 ? [] : linkCurve(this.model, link, service)));
   }
 
   pick(broker) {
@@ -182,7 +226,8 @@ class Page {
 
 async function start() {
   const facts = JSON.parse($("facts").textContent);
-  const page = new Page(facts, await unpack(facts.columns, $("columns").textContent.trim()));
+  facts.cases = await inflated($("cases").textContent).json();
+  const page = new Page(facts, await unpack(facts.columns, $("columns").textContent));
   window.brokerlab = page; // for whoever opens the console, and for tests
   $("waiting").hidden = true;
   $("live").hidden = false;

@@ -1,7 +1,7 @@
 "use strict";
 // Where a message went, and what that means for one client.
 
-const STEPS_MOST = 200;
+const STEPS_MOST = 200, ASKED_MOST = 8;
 
 function element(name, text, className) {
   const made = document.createElement(name);
@@ -50,7 +50,7 @@ class Why {
     const lost = Array.from(model.lossesOf(message));
     for (const row of lost.slice(0, 10)) parts.push(this.lossText(row));
     const found = parts.map(text => element("p", text));
-    if (client >= 0) found.push(...this.ofClient(message, client, hops, got).map(text => element("p", text)));
+    if (client >= 0) found.push(...this.ofClient(message, client));
     found.push(this.steps(hops, got));
     return found;
   }
@@ -70,30 +70,18 @@ class Why {
     return `Lost at ${timeText(columns.lost_time[row])}, ${where}: ${this.model.facts.reasons[columns.lost_reason[row]]}.`;
   }
 
-  ofClient(message, client, hops, got) {
-    const { model } = this, said = [], home = model.home.get(client);
-    const sent = model.publicationOf.get(message);
-    if (home === undefined) return [`Nothing in this file is of a client ${client}.`];
-    if (got.includes(client)) said.push(`Client ${client} got it, at ${model.broker(home)}.`);
-    else if (sent !== undefined) {
-      said.push(`Client ${client}, at ${model.broker(home)}, did not get it.`);
-      const { far, next } = model.nearer(home);
-      let stop = -1;
-      for (const hop of hops) {
-        const broker = model.hopBroker[hop];
-        if (stop < 0 || far[broker] < far[stop]) stop = broker;
-      }
-      if (stop === home) said.push(`It came to ${model.broker(home)}, the client's own broker, which did not deliver it.`);
-      else if (stop >= 0) said.push(`Of the brokers that handled it, ${model.broker(stop)} is nearest to the client; the next on the way is ${model.broker(next[stop])}.`);
-      else said.push("No broker handled it.");
+  // What became of a message and a client, and what tells all of it.
+  ofClient(message, client) {
+    const { model } = this;
+    if (model.publicationOf.has(message)) {
+      const pair = new Pair(model, message, client), typed = element("p", undefined, "command");
+      typed.append("In full: ", element("code", pair.command));
+      const asked = pair.got ? [] : pair.asked.slice(-ASKED_MOST).map(row => this.changeText(row));
+      if (asked.length) asked.unshift("What the client had asked for by then:");
+      return [...[...pair.said, ...asked].map(text => element("p", text)), typed];
     }
-    if (sent === undefined) return said;
-    const service = model.columns.sent_service[sent], at = model.columns.sent_time[sent];
-    const asked = (model.changesOf.get(client) ?? []).filter(row => model.columns.change_service[row] === service && model.columns.change_issued[row] <= at);
-    said.push(asked.length ? "What the client had asked for by then:" : "By then the client had asked for nothing in this service, as far as this file holds it.");
-    for (const row of asked.slice(-8)) said.push(this.changeText(row));
-    said.push(`Whether its values wanted this publication says: brokerlab explain ${model.facts.run} ${model.message(message)} --client ${client}`);
-    return said;
+    const home = model.home.get(client);
+    return [element("p", home === undefined ? `Nothing in this file is of a client ${client}.` : `Client ${client} is at ${model.broker(home)}.`)];
   }
 
   steps(hops, got) {

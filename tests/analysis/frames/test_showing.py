@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import base64
+import json
 import re
+import shutil
+from dataclasses import replace
 from html.parser import HTMLParser
 from xml.etree import ElementTree
 
@@ -38,6 +41,15 @@ class Looked(HTMLParser):
         self.text += data + " "
 
 
+def drawn(looked):
+    """The only picture, which is a whole one without scripts."""
+    (image,) = looked.images
+    svg = base64.b64decode(image.removeprefix("data:image/svg+xml;base64,")).decode()
+    assert "<script" not in svg
+    ElementTree.fromstring(svg)
+    return svg
+
+
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
     out = tmp_path_factory.mktemp("shown")
@@ -54,10 +66,7 @@ def test_a_run_shows_verdict_figures_and_its_overlay(made):
     for shown in (run, brokerlab.open(run)):
         looked = Looked(shown._repr_html_())
         assert "not audited" in looked.text and "Services" in looked.text and run.digest in looked.text
-        (image,) = looked.images
-        svg = base64.b64decode(image.removeprefix("data:image/svg+xml;base64,")).decode()
-        assert svg.count("<circle") == run.brokers.num_rows and "<script" not in svg
-        ElementTree.fromstring(svg)
+        assert drawn(looked).count("<circle") == run.brokers.num_rows
     assert repr(run) == f"<run {run.path.name}: digest {run.digest}, verdict not audited>"
 
 
@@ -66,6 +75,7 @@ def test_once_audited_it_shows_that(made):
     found = brokerlab.audit(run)
     looked = Looked(found._repr_html_())
     assert "valid" in looked.text and "covering" in looked.text
+    assert drawn(looked).count("<circle") == run.brokers.num_rows
     assert repr(found).startswith("news (covering): valid")
     assert "not audited" not in Looked(run._repr_html_()).text
 
@@ -95,8 +105,17 @@ def test_hostile_names_are_text(tmp_path):
     assert all("</script>" in Looked(table._repr_html_()).text for table in (opened.brokers, opened.brokers.named()))
     looked = Looked(run._repr_html_())
     assert "</script>" in looked.text
-    svg = base64.b64decode(looked.images[0].partition(",")[2]).decode()
-    assert "<script" not in svg and ElementTree.fromstring(svg) is not None
+    assert "&lt;/script&gt;" in drawn(looked)
+    audited = Looked(brokerlab.audit(run)._repr_html_())
+    assert "&lt;/script&gt;" in drawn(audited)
+    other = brokerlab.run(
+        "news", engine="inline", out=tmp_path,
+        overrides=["duration=500 ms", f"topology={{kind: file, path: {tmp_path / 'net.gml'}}}", f"title={HOSTILE!r}",
+                   "services.news.protocol=flooding"],
+    )  # fmt: skip
+    comparison = replace(brokerlab.compare([run, other]), labels=(HOSTILE, HOSTILE), notes=(HOSTILE,))
+    compared = Looked(comparison._repr_html_())
+    assert "</script>" in compared.text and "&lt;/script&gt;" in drawn(compared)
 
 
 def test_an_audit_by_a_stranger_is_text():
@@ -148,9 +167,32 @@ def test_a_sweep_and_a_comparison_show_the_same_and_go_on_as_a_table(swept):
     assert "±" in repr(comparison)
 
 
-def test_a_comparison_of_many_stays_small(swept):
-    from dataclasses import replace
+def test_a_sweep_shows_the_worst_verdict_of_each_variant_and_an_overlay(tmp_path):
+    (tmp_path / "protocols.yaml").write_text(SWEEP.replace("2 s", "1500 ms"), encoding="utf-8")
+    swept = brokerlab.sweep(tmp_path / "protocols.yaml", engine="inline", out=tmp_path)
+    looked = Looked(swept._repr_html_())
+    assert re.search(r"not audited\s+0 of 4 runs were audited", looked.text)
+    assert drawn(looked).count("<circle") == 6
+    runs = list(brokerlab.open(swept).runs.values())
+    brokerlab.audit(runs[0])
+    looked = Looked(swept._repr_html_())
+    assert re.search(r"valid\s+1 of 4 runs were audited", looked.text)
+    assert re.search(r"protocol=flooding\s+1 valid, 1 not audited", looked.text)
+    assert re.search(r"protocol=covering\s+2 not audited", looked.text)
+    kept = runs[3].path / "analysis" / "audit.json"
+    kept.parent.mkdir(exist_ok=True)
+    said = json.loads((runs[0].path / "analysis" / "audit.json").read_text("utf-8"))
+    said = {**said, "verdict": "invalid", "digest": runs[3].digest}
+    kept.write_text(json.dumps(said), encoding="utf-8")
+    assert re.search(r"invalid\s+2 of 4 runs were audited", Looked(swept._repr_html_()).text)
+    comparison = brokerlab.open(swept).compare()
+    for run in runs:
+        shutil.rmtree(run.path)
+    looked = Looked(comparison._repr_html_())
+    assert "2 no longer there" in looked.text and not looked.images
 
+
+def test_a_comparison_of_many_stays_small(swept):
     one = brokerlab.compare([swept])
     section = one.sections[1]
     many = replace(one, sections=tuple(replace(section, title=f"{HOSTILE}{at}") for at in range(60)))
@@ -162,8 +204,6 @@ def test_a_comparison_of_many_stays_small(swept):
 
 
 def test_a_sweep_whose_table_is_gone_is_refused(swept, tmp_path):
-    import shutil
-
     from brokers.errors import InvalidInput
 
     copy = tmp_path / "sweep"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import html
 import json
+import os
 import re
 import shlex
 import subprocess
@@ -16,9 +17,10 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
-from analysis.report import charts
+from analysis.report import charts, joining
 from analysis.report.figures import KINDS
-from analysis.report.plotting import Asked, figures, known, plot
+from analysis.report.plotting import VIEWS, Asked, figures, known, plot
+from analysis.report.svg import Line
 from brokers.contract import MESSAGE
 from scenarios.cli import main
 from scenarios.many.student import estimate
@@ -166,6 +168,33 @@ def test_bands_of_other_sorts(sweep, tmp_path):
     assert any(float(row[1]) < float(row[2]) for row in inner.values())
 
 
+@pytest.mark.parametrize("alike", [False, True], ids=["places by themselves", "places alike"])
+def test_a_simultaneous_band_has_the_whole_line_as_often_as_it_says_and_students_has_not(alike):
+    """Runs that spread normally around a line that is nought, as the heights of lines of a figure."""
+    dice = np.random.default_rng(5)
+    held = Counter()
+    for _ in range(400):
+        runs = dice.standard_normal((5, 30))
+        if alike:
+            runs = np.cumsum(runs, 1)
+        for band in (joining.SIMULTANEOUS, joining.STUDENT):
+            line = mean_of(runs, band)
+            held[band] += all(low <= 0 <= high for (_, low), (_, high) in zip(line.low, line.high))
+    assert held[joining.SIMULTANEOUS] >= 0.94 * 400
+    assert held[joining.STUDENT] < 0.85 * 400
+
+
+def mean_of(runs, band):
+    """The line of several runs, as a figure joins them."""
+    return joining._mean("runs", [Line("one", list(enumerate(run))) for run in runs.tolist()], None, band)
+
+
+def test_places_at_which_runs_are_the_same_again_make_a_simultaneous_band_no_wider():
+    runs = np.random.default_rng(6).standard_normal((4, 10))
+    once, twice = (mean_of(each, joining.SIMULTANEOUS) for each in (runs, np.repeat(runs, 2, axis=1)))
+    assert [y for _, y in once.high] == pytest.approx([y for _, y in twice.high][::2])
+
+
 def test_a_run_alone_has_no_band_and_labels_are_its_services(quickstart, tmp_path):
     told = drawn(tmp_path, quickstart.path, "--kind", "deliveries")
     assert [*dict.fromkeys(name for name, *_ in told)] == ["news", "offers", "alerts", "maps", "nearby"]
@@ -217,8 +246,9 @@ def agrees(svg, command):
     return paths_in(charts.chart(with_names_of(svg, made), "").svg) == paths_in(svg) != []
 
 
-def test_every_figure_of_a_run_has_its_command_which_is_true(quickstart, reported, tmp_path, capsys):
+def test_every_figure_of_a_run_has_its_command_which_is_true(quickstart, reported, tmp_path, capsys, monkeypatch):
     text = reported(quickstart).read_text("utf-8")
+    monkeypatch.chdir(quickstart.path.parent)
     found = with_commands(text)
     assert len(found) == text.count("<figure>") == len(COMMAND.findall(text)) >= 9
     for number, (svg, command) in enumerate(found):
@@ -230,12 +260,14 @@ def test_every_figure_of_a_run_has_its_command_which_is_true(quickstart, reporte
 
 
 def test_every_figure_of_two_runs_and_of_a_sweep_has_its_command_which_is_true(
-    made, reported, sweep, tmp_path, capsys
+    made, reported, sweep, tmp_path, capsys, monkeypatch
 ):
     a, b = made("news", "duration=2 s"), made("news", "duration=2 s", "services.news.protocol=flooding")
     assert main(["report", str(sweep), "--out", str(tmp_path / "sweep.html")]) == 0
-    for file in (reported(a, b), tmp_path / "sweep.html"):
+    both = Path(os.path.commonpath([a.path, b.path]))
+    for file, folder in ((reported(a, b), both), (tmp_path / "sweep.html", sweep.parent)):
         text = file.read_text("utf-8")
+        monkeypatch.chdir(folder)
         found = with_commands(text)
         assert len(found) == text.count("<figure>") >= 5
         for svg, command in found:
@@ -289,8 +321,9 @@ def test_every_kind_is_drawn_in_both_styles_and_all_of_a_run_at_once(made, tmp_p
     for style in ("paper", "screen"):
         assert main(["plot", str(run.path), "--kind", "all", "--style", style, "--data",
                      "-o", str(tmp_path / style / "{kind}.svg")]) == 0  # fmt: skip
-        assert {file.stem for file in (tmp_path / style).glob("*.svg")} == set(KINDS) - {"scores", "meshes"}
-        assert {file.stem for file in (tmp_path / style).glob("*.csv")} == set(KINDS) - {"scores", "meshes"}
+        for form in ("svg", "csv"):
+            files = {file.stem for file in (tmp_path / style).glob(f"*.{form}")}
+            assert files == {*KINDS, *VIEWS} - {"scores", "meshes"}
     capsys.readouterr()
 
 
@@ -308,6 +341,19 @@ def test_names_are_text_whatever_stands_in_them(tmp_path):
     assert "<script" not in text
     for name in ("$\\frac{", "\u200b_hidden", "&lt;/svg&gt;&lt;script&gt;", "a%b#c", "$x", "x^2$"):
         assert f"<!-- {name} -->" in text
+
+
+@MATPLOTLIB
+@pytest.mark.parametrize(("lowest", "begins"), [(-12.5, -12.0), (0.5, 0.0)])
+def test_an_axis_goes_down_to_what_is_below_zero_and_no_farther(lowest, begins):
+    from analysis.report.figures import Figure
+    from analysis.report.paper import STYLES, drawn
+    from analysis.report.svg import Axis, Line
+
+    band = [Line("score", [(0, 1), (1, 2)], [(0, lowest), (1, 1)], [(0, 2), (1, 3)])]
+    text = drawn(Figure("scores", "", Axis("s"), Axis("score"), band, ""), STYLES["screen"], "svg").decode()
+    upright = text[text.index('id="ytick_1"') :]
+    assert min(float(label) for label in re.findall(r"<!-- (-?[\d.]+) -->", upright)) == begins
 
 
 def test_without_matplotlib_there_is_the_data_and_a_sentence(made, tmp_path, monkeypatch, capsys):
@@ -343,7 +389,7 @@ def test_neither_help_nor_reports_load_matplotlib():
         (["RUN", "--kind", "latency", "--band", "thick"], "no band 'thick'"),
         (["RUN", "--kind", "latency", "--service", "mail", "-o", "x.csv"], "has no 'mail'; it has news"),
         (["RUN", "--kind", "lost", "-o", "x.csv"], "there is nothing to draw"),
-        (["RUN", "--kind", "latency", "--metric", "messages"], "--metric goes with means, differences and map"),
+        (["RUN", "--kind", "latency", "--metric", "messages"], "goes with means, differences, grid, overlay and map"),
         (["RUN", "--kind", "map", "--part", "2"], "a map of two runs has parts 1 to 6 (got 2)"),
         (["RUN", "FEW", "--kind", "map", "--part", "2", "--metric", "deliveries"], "of time are of messages"),
         (["RUN", "--kind", "map", "--metric", "bytes"], "a map is of messages or deliveries"),

@@ -29,10 +29,12 @@ def test_lines_are_one_path_a_series_and_hostile_names_are_text():
 
 
 def test_a_grid_has_a_cell_for_each_value_and_hostile_names_are_text():
-    cells = {(0, 0): ("1", 0.0), (1, 0): ("2", 0.5), (1, 1): (HOSTILE, 1.0)}
-    svg = grid(HOSTILE, (HOSTILE, ["a", HOSTILE]), ("across", [HOSTILE, "b"]), cells)
+    cells = {(0, 0, 0): ("1", 0.0), (0, 1, 0): ("2", 0.5), (1, 1, 1): (HOSTILE, 1.0)}
+    svg = grid(HOSTILE, (HOSTILE, ["a", HOSTILE]), ("across", [HOSTILE, "b"]), [HOSTILE, "c = 2"], cells)
     assert classes(svg, "rect") == ["q0", "q4", "q7"]
     assert ElementTree.fromstring(svg).find(f".//{SVG}script") is None
+    heights = [float(each.get("y")) for each in ElementTree.fromstring(svg).iter(f"{SVG}rect")]
+    assert heights == sorted(set(heights))  # the panels lie one below the other
 
 
 def test_a_point_is_drawn_where_it_is():
@@ -83,9 +85,12 @@ def test_ticks_are_few_and_within(shift, wide):
 
 
 def test_no_series_is_an_empty_chart():
-    for svg in (
-        lines("t", Axis("x"), Axis("y"), []),
-        stacked("t", Axis("x"), Axis("y"), [0.0], 1.0, []),
-        intervals("t", "x", []),
+    """Its title and what it is about, and nothing in it that would be a value."""
+    for svg, frame, labels in (
+        (lines("t", Axis("x"), Axis("y"), []), {"grid", "axis"}, {"t", "x", "y"}),
+        (stacked("t", Axis("x"), Axis("y"), [0.0], 1.0, []), {"grid", "axis"}, {"t", "x", "y"}),
+        (intervals("t", "x", []), {"grid"}, {"t", "x"}),
     ):
-        ElementTree.fromstring(svg)
+        assert set(classes(svg, "path")) == frame
+        assert classes(svg, "circle") == classes(svg, "rect") == []
+        assert labels <= {each.text for each in ElementTree.fromstring(svg).iter(f"{SVG}text")}
