@@ -19,7 +19,7 @@ from analysis.ways.told import Row, Told
 from brokers.errors import InvalidInput
 
 NOT_EXPLAINED = "not explained"
-CASES_MOST = 60
+CASES_MOST = 40
 EVENTS_MOST = 1_000_000  # of a run whose cases are explained; of longer ones `explain` tells
 _LOOKED_AT_MOST = 20_000_000  # events times explanations, for those look through all of them
 _ALIKE_MOST, _STEPS_MOST = 3, 60

@@ -31,13 +31,18 @@ def asset(name: str) -> str:
     return (_FOLDER / name).read_text(encoding="utf-8")
 
 
+def _said(name: str) -> str:
+    """A script without what only its readers need: comments on lines of their own, and margins."""
+    lines = (line.strip() for line in asset(name).splitlines())
+    return "".join(f"{line}\n" for line in lines if line and not line.startswith("//") and line != '"use strict";')
+
+
 def page(
     title: str, sections: Sequence[tuple[str, str, str]], head: str, data: str = "", scripts: bool = False
 ) -> str:
     """A whole page: sections are (id, name, HTML); `data` are blocks for the scripts."""
     style = "".join(map(asset, STYLES))
-    script = "".join(asset(name).replace('"use strict";\n', "", 1) for name in SCRIPTS) if scripts else ""
-    script = f'"use strict";\n{script}' if script else ""
+    script = f'"use strict";\n{"".join(map(_said, SCRIPTS))}' if scripts else ""
     policy = f"default-src 'none'; style-src '{_hash(style)}'; img-src data:; base-uri 'none'; form-action 'none'"
     policy += f"; script-src '{_hash(script)}'" if script else "; script-src 'none'"
     links = "".join(f'<a href="#{name}">{escape(shown)}</a>' for name, shown, _ in sections)

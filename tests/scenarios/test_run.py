@@ -2,7 +2,10 @@
 
 import importlib.util
 import json
+import re
+import shutil
 import socket
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -249,6 +252,24 @@ def test_a_small_demo_is_audited_without_spark(scenario, capsys, monkeypatch):
     monkeypatch.setattr("scenarios.commands.demo.SCENARIO", str(scenario))
     assert cli.main(["demo", "--engine", "inline", "--out", str(scenario.parent / "demo")]) == 0
     assert "\nverdict: valid\n" in capsys.readouterr().out
+
+
+@pytest.mark.skipif(shutil.which("make") is None, reason="there is no make")
+def test_make_demo_writes_a_report_and_says_where(scenario, capsys, monkeypatch):
+    """What `make demo` calls is asked of make; that command is run here, on a small scenario."""
+    recipe = subprocess.run(
+        ["make", "--dry-run", "--no-print-directory", "demo"], cwd=Path(__file__).parents[2], capture_output=True,
+        text=True, check=True,
+    ).stdout.splitlines()  # fmt: skip
+    called = recipe[-1].split()
+    assert called[0].endswith("bin/brokerlab")
+    monkeypatch.setattr("scenarios.commands.demo.SCENARIO", str(scenario))
+    monkeypatch.chdir(scenario.parent)
+    assert cli.main([*called[1:], "--engine", "inline"]) == 0
+    (said,) = re.findall(r"^  (\S+)  shows it: open it in a browser$", capsys.readouterr().out, re.MULTILINE)
+    written = Path(said).read_text("utf-8")
+    assert Path(said).parent.parent.resolve() == Run.load("runs/latest").path.resolve()
+    assert written.startswith("<!doctype html>") and 'class="verdict valid"' in written and 'id="columns"' in written
 
 
 def test_a_demo_whose_audit_needs_spark_says_that_it_is_not_there_and_is_fine(scenario, capsys, monkeypatch):

@@ -1,7 +1,7 @@
 "use strict";
 // The overlay on a canvas: what is under way at a time above what was counted around that time.
 
-const RAMP = 8, DOTS_MOST = 6000, FLASHES_MOST = 2000;
+const RAMP = 8, DOTS_MOST = 6000, FADES = 4;
 
 class OverlayMap {
   constructor(canvas, model, state) {
@@ -242,22 +242,34 @@ class OverlayMap {
     }
   }
 
-  // A ring that widens and fades around a broker that just delivered.
+  // A ring that widens and fades around a broker that just delivered: one for each, in few strokes.
   drawFlashes() {
     const { pen, model, state } = this, { delivering } = model, since = state.time - state.flash;
-    const first = firstOf(delivering.length, place => delivering[place][0] > since);
+    const rings = new Map(); // by broker, the last in the end
     this.flashes = 0;
-    pen.lineWidth = 2;
-    for (let place = first; place < delivering.length && place - first < FLASHES_MOST && delivering[place][0] <= state.time; place++) {
+    for (let place = firstOf(delivering.length, each => delivering[each][0] > since); place < delivering.length; place++) {
       const [us, broker, service, count] = delivering[place];
+      if (us > state.time) break;
       if (state.service >= 0 && service !== state.service) continue;
-      const age = (state.time - us) / state.flash;
-      pen.globalAlpha = 1 - age;
-      pen.strokeStyle = this.ofService[service % 8];
-      pen.beginPath();
-      pen.arc(this.x[broker], this.y[broker], this.radius + 2 + 8 * age, 0, 7);
-      pen.stroke();
+      rings.set(broker, Math.floor((state.time - us) / state.flash * FADES) * 8 + service % 8);
       this.flashes += count;
+    }
+    const alike = new Map();
+    for (const [broker, ring] of rings) {
+      if (!alike.has(ring)) alike.set(ring, []);
+      alike.get(ring).push(broker);
+    }
+    pen.lineWidth = 2;
+    for (const [ring, brokers] of alike) {
+      const fade = Math.floor(ring / 8), radius = this.radius + 3 + 2 * fade;
+      pen.globalAlpha = 1 - fade / FADES;
+      pen.strokeStyle = this.ofService[ring % 8];
+      pen.beginPath();
+      for (const broker of brokers) {
+        pen.moveTo(this.x[broker] + radius, this.y[broker]);
+        pen.arc(this.x[broker], this.y[broker], radius, 0, 7);
+      }
+      pen.stroke();
     }
     pen.globalAlpha = 1;
   }
