@@ -21,9 +21,12 @@ settings.load_profile("any machine")
 # The tests marked `xdist_group`, by how their ids begin. pytest-xdist 3.8 passes the mark on by changing ids, which
 # pytest 9.2 does not let it do (pytest-dev/pytest-xdist#1386): `--dist loadgroup` would spread them silently.
 GROUPS = {
+    "tests/analysis/report/test_grid.py::test_the_page_of_a_sweep": "browser",
     "tests/analysis/report/test_page.py": "browser",
     "tests/analysis/report/test_pairs.py": "browser",
     "tests/analysis/report/test_shown.py": "browser",
+    "tests/analysis/report/test_views.py::test_the_curve_of_a_link": "browser",
+    "tests/analysis/report/test_views.py::test_what_scripts_draw": "browser",
     "tests/analysis/test_spark_adverts.py": "spark",
     "tests/analysis/test_spark_aggregates.py": "spark",
     "tests/analysis/test_spark_audit.py": "spark",

@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 
 from analysis.export.asked import Asked
 from analysis.frames.naming import Names
-from analysis.report.gather import Array, Rows, in_sample
-from analysis.report.sampling import Sample
+from analysis.report.gather import Array, Rows
+from analysis.report.sampling import Sample, in_sample
 from analysis.report.words import plain, share
 from analysis.spark.graph import Network
 from brokers.naming import message_name

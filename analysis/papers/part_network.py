@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from analysis.papers.claims import Claim, Figure, below, derived, exactly, ours
+from analysis.papers.claims import Claim, Figure, below, derived, exactly, near, ours
 from analysis.papers.experiment import Experiment, Picture, Run, Tables, curves
 from brokers.engine.model import Model, ServiceSpec, SourceSpec
 from brokers.engine.simulate import MemoryTraces, simulate, tables_of
@@ -59,8 +59,9 @@ def judge(tables: Tables) -> Iterator[Claim]:
          for kib, own, rival in zip(sizes, spatial, keyword)}, unit="times",
     )  # fmt: skip
     yield Claim(
-        "alike", f"{PROTOCOLS[2]} delivers as often as {PROTOCOLS[1]}", derived("summaries withhold what nobody gets"),
-        {f"{kib} KiB": Figure(own["deliveries"] / rival["deliveries"], exactly(1))
+        "alike", f"{PROTOCOLS[2]} delivers as often as {PROTOCOLS[1]}",
+        derived("summaries withhold what nobody gets; what is in flight may come or not: a thousandth is our band"),
+        {f"{kib} KiB": Figure(own["deliveries"] / rival["deliveries"], near(1, 0.001))
          for kib, own, rival in zip(sizes, spatial, keyword)}, unit="times",
     )  # fmt: skip
     for rivals, protocol in ((flooding, PROTOCOLS[0]), (keyword, PROTOCOLS[1])):

@@ -135,7 +135,7 @@ def merging(run: Run) -> Tables:
                 "elsewhere": routing_merging.elsewhere(found, covered),
                 **{f"{name}, covering": covered[name] for name in counted},
             })  # fmt: skip
-            run.say(f"{attributes} attributes, waste {waste:g}")
+            run.say(_setting(rows[-1]))
     return {"intervals": forms, "merging": rows, "waste": [_wasted(run, waste) for waste in sizes.waste]}
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from analysis.report.columns import Columns
-from analysis.report.copies import index, wasted_by_place
+from analysis.report.copies import Waste, index, wasted_by_place
 from analysis.report.gather import Array, Gathered, Rows
 from analysis.report.places import Places, drawn_links
 from analysis.report.typed import named
@@ -26,7 +26,7 @@ _PLACES = 65_535
 _TIMER = -2  # in place of an interest: what is no message tells nobody of any
 
 
-def content(found: Gathered, where: Places, missed: Missed) -> tuple[dict[str, Any], Columns]:
+def content(found: Gathered, where: Places, missed: Missed, wasted: Waste) -> tuple[dict[str, Any], Columns]:
     """Facts and columns of a run."""
     ids = _messages(found)
     links = Links.of(found)
@@ -38,7 +38,7 @@ def content(found: Gathered, where: Places, missed: Missed) -> tuple[dict[str, A
     _asked(found, ids, missed, columns)
     columns.add("message_entity", np.abs(ids) >> 32)
     columns.add("message_number", np.abs(ids) & 0xFFFFFFFF)
-    on_links, at_brokers = wasted_by_place(found)
+    on_links, at_brokers = wasted_by_place(found, wasted)
     columns.add("waste_links", on_links[:, links.drawn].ravel())
     columns.add("waste_brokers", at_brokers.ravel())
     network, span_us, scenario = found.network, found.span_ns / 1000, found.run.manifest["scenario"]

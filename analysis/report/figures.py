@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from analysis.report.copies import copies
+from analysis.report.copies import handled, waste
 from analysis.report.gather import LATENCY_BINS, Array, Gathered
 from analysis.report.places import Places, places
 from analysis.report.scores import watched
@@ -289,27 +289,24 @@ def _sampled(found: Gathered) -> tuple[list[float], Any]:
 
 
 def _waste(found: Gathered) -> Figure | None:
-    got = copies(found)
-    if not got.place.size:
-        return None
-    stretch, seconds = found.at(got.time_ns), Seconds(found)
+    got, seconds = waste(found), Seconds(found, found.stretches)
     series, rows = [], []
-    for service, name in enumerate(names_of(found)):
-        mine = (got.service == service) & (got.link >= 0)
-        came, wasted = (np.bincount(stretch[which], minlength=STRETCHES) for which in (mine, mine & got.wasted))
+    for name, came, wasted in zip(names_of(found), got.copies.sum(1), got.for_nothing.sum(1)):
         if came.any():
             series.append(Line(name, seconds.quotient(wasted, came)))
             rows.append((name, f"{came.sum():,}", f"{wasted.sum():,}", share(wasted.sum() / came.sum())))
+    if not series:
+        return None
     table = ("service", "copies", "for nothing", "share"), tuple(rows)
     said = (
         "Copies of publications over links whose broker had handled one before, or neither delivered it nor sent it "
-        f"on{_of_sample(found)}."
+        f"on{_of(got.said)}."
     )
     return _over_time(found, "Copies that came for nothing", Axis("share", share, most=1.0), series, said, table)
 
 
-def _of_sample(found: Gathered) -> str:
-    return "" if found.sample.whole else f"; of {share(found.sample.share)} of all messages"
+def _of(said: str) -> str:
+    return f"; {said}" if said else ""
 
 
 # ---- distributions ---------------------------------------------------------------------------------------
@@ -370,20 +367,21 @@ def _distribution(
 
 
 def _redundancy(found: Gathered) -> Figure | None:
-    got = copies(found)
-    if not got.place.size:
-        return None
+    counts, of = handled(found)
     series, rows = [], []
-    for service, name in enumerate(names_of(found)):
-        _, times = np.unique(got.place[got.service == service], return_counts=True)
-        if not times.size:
+    for name, brokers in zip(names_of(found), counts):
+        if not brokers.any():
             continue
-        shares = np.bincount(np.minimum(times, _COPIES_MOST), minlength=_COPIES_MOST + 1)[1:] / times.size
+        times = np.minimum(np.arange(brokers.size), _COPIES_MOST)
+        shares = np.bincount(times, brokers, _COPIES_MOST + 1)[1:] / brokers.sum()
         series.append(Line(name, [(at + 1.0, part) for at, part in enumerate(shares.tolist())]))
-        rows.append((name, f"{times.mean():.4g}", f"{times.max():,}"))
+        mean = (np.arange(brokers.size) * brokers).sum() / brokers.sum()
+        rows.append((name, f"{mean:.4g}", f"{brokers.size - 1:,}"))
+    if not series:
+        return None
     said = (
         "How many copies of a publication a broker that got one handled; the last point is of that many and more"
-        f"{_of_sample(found)}."
+        f"{_of(of)}."
     )
     return Figure(
         "", "Redundancy: copies of a publication at a broker", Axis("copies", least=1.0, most=float(_COPIES_MOST)),

@@ -13,7 +13,8 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from analysis.report.sampling import Sample
+from analysis.report.analyzed import Analyzed
+from analysis.report.sampling import Sample, in_sample
 from analysis.spark.graph import Network
 from analysis.spark.passes import stretch_of
 from analysis.spark.stretches import STRETCHES, span_of, stretches_of
@@ -78,6 +79,13 @@ class Gathered:
         places = self.network.source.size + self.network.brokers
         return stretches_of(self.services, places)
 
+    @cached_property
+    def analyzed(self) -> Analyzed:
+        """What `brokerlab analyze` left, if stretches of time are the same in it."""
+        found = Analyzed.of(self.run)
+        same = not found.said or (found.said["span_ns"], found.said["stretches"]) == (self.span_ns, self.stretches)
+        return found if same else Analyzed(self.run)
+
     def rows(self, table: str) -> Rows:
         """The rows that are kept of a table; none where the trace has none."""
         return self.kept.get(table) or {name: np.empty(0, np.int64) for name in WANTED[table]}
@@ -116,7 +124,7 @@ def gather(
         notes.append(f"Kinds or protocols are not at hand ({error}); what needs them is left out.")
     hops = run.rows("hops") if "hops" in run.tables() else 0
     network = Network.of(run) if {"links", "brokers"} <= set(run.tables()) else _nowhere()
-    sample = Sample.of(max(hops, _deliveries(run) // 2), hops_most)
+    sample = Sample.of_run(hops, _deliveries(run), hops_most)
     found = Gathered(run, network, kinds, sample, span_ns or span_of(run), notes)
     found.notes += [
         f"The trace has no table {name}: it needs level {TABLES[name].level}, and the run had {level}."
@@ -194,11 +202,54 @@ def _add(into: Array, *keys: Array) -> None:
 
 
 def _hops(found: Gathered) -> None:
+    if not _hops_of_analyze(found):
+        _hops_of_trace(found)
+
+
+def _hops_of_analyze(found: Gathered) -> bool:
+    """Take the counts and the sample that `analyze` keeps of a long run, if all of it is there."""
+    if found.sample.whole or found.analyzed.said.get("sample_parts") != found.sample.parts:
+        return False
+    some = (1, found.run.rows("hops") + 1)
+    service, stretch = (0, found.services), (0, found.stretches)
+    links, brokers, size = (0, found.network.source.size), (0, found.network.brokers), np.iinfo(np.int64)
+    any_word = int(size.min) + 1, int(size.max)
+    limits: dict[str, dict[str, tuple[int, int]]] = {
+        "traffic": {"service": service, "link": links, "stretch": stretch, "messages": some},
+        "handled": {"service": service, "broker": brokers, "stretch": stretch, "events": some},
+        "moments": {
+            "service": service, "moment": (0, STRETCHES), "events": some, "messages": (0, some[1]),
+            "carried": (0, some[1]),
+        },
+        "drawn": {
+            "broker": brokers, "time_ns": (-_TIME_MOST, _TIME_MOST), "kind": (0, 3), "link": (-1, links[1]),
+            "service": service, "type": any_word, "body": any_word, "word": any_word, "cause": any_word,
+            "finish_ns": (-_TIME_MOST, _TIME_MOST),
+        },
+    }  # fmt: skip
+    tables = {name: found.analyzed.numbers(name, each) for name, each in limits.items()}
+    traffic, handled, moments, drawn = tables.values()
+    if traffic is None or handled is None or moments is None or drawn is None:
+        return False
+    services, many = found.services, found.stretches
+    _put(found.count("on_links", services, links[1], many), traffic, "messages", "service", "link", "stretch")
+    _put(found.count("at_brokers", services, brokers[1], many), handled, "events", "service", "broker", "stretch")
+    moments["other"] = moments["messages"] - moments["carried"]
+    for name in ("carried", "other", "events"):
+        _put(found.count(name, services, STRETCHES), moments, name, "service", "moment")
+    found.kept["hops"] = drawn
+    return True
+
+
+def _put(into: Array, rows: Rows, name: str, *keys: str) -> None:
+    np.add.at(into, tuple(rows[key] for key in keys), rows[name])
+
+
+def _hops_of_trace(found: Gathered) -> None:
     services, many = found.services, found.stretches
     carried = found.count("carried", services, STRETCHES)
     other = found.count("other", services, STRETCHES)
     events = found.count("events", services, STRETCHES)
-    spent = found.count("spent_ns", STRETCHES)
     on_links = found.count("on_links", services, found.network.source.size, many)
     at_brokers = found.count("at_brokers", services, found.network.brokers, many)
 
@@ -206,9 +257,6 @@ def _hops(found: Gathered) -> None:
         for rows in blocks(found.run, "hops", WANTED["hops"]):
             stretch, service = found.at(rows["time_ns"]), rows["service"]
             _add(events, service, stretch)
-            spent[:] += np.bincount(
-                stretch, (rows["finish_ns"] - rows["time_ns"]).astype(np.float64), STRETCHES
-            ).astype(np.int64)
             came = (rows["link"] >= 0) & (rows["kind"] == MESSAGE)
             carries = found.carries(rows["body"])
             _add(carried, service[came & carries], stretch[came & carries])
@@ -219,17 +267,6 @@ def _hops(found: Gathered) -> None:
             yield _where(rows, in_sample(found.sample, rows))
 
     _kept(found, "hops", chosen())
-
-
-def in_sample(sample: Sample, rows: Rows) -> NDArray[np.bool_]:
-    """Events of messages in the sample: of those that they carry, or that caused them; of neither, a share."""
-    if sample.whole:
-        return np.ones(rows["body"].size, np.bool_)
-    neither = (rows["body"] < 0) & (rows["cause"] == -1)
-    return np.where(
-        neither, sample.has(rows["time_ns"] ^ rows["link"]),
-        ((rows["body"] >= 0) & sample.has(rows["body"])) | ((rows["cause"] != -1) & sample.has(rows["cause"])),
-    )  # fmt: skip
 
 
 def _publications(found: Gathered) -> None:

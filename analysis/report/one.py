@@ -8,11 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from analysis.report.analyzed import analyzed
+from analysis.report.analyzed import ROWS_MOST, Shown
 from analysis.report.cases import EVENTS_MOST, cases
 from analysis.report.charts import charts
 from analysis.report.columns import TooLarge
 from analysis.report.content import content, window_us
+from analysis.report.copies import of_sample, waste
 from analysis.report.gather import Gathered, gather
 from analysis.report.page import (
     COMMAND_MOST,
@@ -46,7 +47,7 @@ def report_of(run: RunFolder, hops_most: int = HOPS_MOST, *, trust: bool = False
     """The page of a run, as text."""
     found = gather(run, hops_most, trust=trust)
     told = summary(found)
-    sections = [("summary", "What matters", _summary(found, told))]
+    sections: list[tuple[str, str, str]] = []
     data = ""
     drawn = found.network.brokers > 0
     if drawn:
@@ -54,18 +55,20 @@ def report_of(run: RunFolder, hops_most: int = HOPS_MOST, *, trust: bool = False
         wanted = missed(found)
         explained, of = cases(found, wanted)
         try:
-            facts, columns = content(found, where, wanted)
+            wasted = waste(found)
+            facts, columns = content(found, where, wanted, wasted)
         except TooLarge as error:
             raise RunDamaged.at(run.path, str(error)) from None
         facts |= {"plot": _plot(found, trust), "typed": [quote(plain(name)) for name in found.names]}
         data = block("facts", facts) + text_block("cases", squeezed(explained))
         data += text_block("columns", columns.packed())
-        sections.append(("overlay", "The overlay", _overlay(found, where, facts["plot"])))
+        sections.append(("overlay", "The overlay", _overlay(found, where, facts["plot"], wasted.said)))
         sections.append(("why", "Why", _why(found, explained, of, facts["plot"])))
     pictures = charts(found)
     if pictures:
         sections.append(("charts", "Charts", paragraph(whence([run.path]), "dim") + figures(pictures)))
-    sections.append(("run", "What was run", _run(told, analyzed(run))))
+    sections.append(("run", "What was run", _run(told, found.analyzed.shown())))
+    sections.insert(0, ("summary", "What matters", _summary(found, told)))  # notes what all others left out
     head = (
         f"<h1>{escape(told['name'])}</h1>{paragraph(told['title']) if told['title'] else ''}"
         f"<p>Verdict of the audit: {badge(told['verdict'])}</p>"
@@ -95,7 +98,7 @@ def _summary(found: Gathered, told: dict[str, Any]) -> str:
         heads = list(told["services"][0])
         rows = [[row.get(head, "–") for head in heads] for row in told["services"]]
         parts.append(table("Services side by side", heads, rows))
-    notes = [*found.notes, *told["notes"]]
+    notes = [*found.notes, *found.analyzed.notes, *told["notes"]]
     if not found.sample.whole:
         notes.append(
             f"The run is large: pictures of single messages show {share(found.sample.share)} of all messages, each "
@@ -109,7 +112,7 @@ def _summary(found: Gathered, told: dict[str, Any]) -> str:
 # ---- the overlay -----------------------------------------------------------------------------------------
 
 
-def _overlay(found: Gathered, where: Places, plot: str) -> str:
+def _overlay(found: Gathered, where: Places, plot: str, wasted: str) -> str:
     names = [plain(each) for each in found.names]
     network = found.network
     shows = [("traffic", "traffic and load")] if "on_links" in found.counts else []
@@ -143,7 +146,7 @@ def _overlay(found: Gathered, where: Places, plot: str) -> str:
         f'<p class="dim" id="legend"></p>{_command("map", plot, "overlay --metric", shows[0][0])}'
         '<p id="said" role="status" aria-live="polite">Press a broker or a link to read about it.</p>'
         '<div id="curve" aria-live="polite"></div>'
-        f"{_explained_map(found, where)}</div>{_busiest(found)}"
+        f"{_explained_map(found, where, wasted)}</div>{_busiest(found)}"
     )
 
 
@@ -156,7 +159,7 @@ def _speeds(found: Gathered) -> list[tuple[float, str]]:
     return [(speed, f"{speed:g} s a second") for speed in ordered]
 
 
-def _explained_map(found: Gathered, where: Places) -> str:
+def _explained_map(found: Gathered, where: Places, wasted: str) -> str:
     said = [
         where.how,
         "Colour and width of links tell messages, colour and size of brokers the events that they handled or the "
@@ -175,7 +178,9 @@ def _explained_map(found: Gathered, where: Places) -> str:
             "Links that arise at times are drawn while they carry something, others of them not at all."
         )
     if not found.sample.whole:
-        said.append(f"Messages under way and waste are of {share(found.sample.share)} of all messages.")
+        said.append(f"Messages under way are {of_sample(found)}.")
+    if found.kinds and "on_links" in found.counts:
+        said.append(f"Waste is {wasted or 'of all messages'}.")
     return f"<details><summary>How to read it</summary>{listed(said)}</details>"
 
 
@@ -311,12 +316,15 @@ def _command(canvas: str, plot: str, *kind: str) -> str:
 # ---- what was run ----------------------------------------------------------------------------------------
 
 
-def _run(told: dict[str, Any], aggregates: list[tuple[str, list[str], list[list[str]]]]) -> str:
+def _run(told: dict[str, Any], aggregates: list[Shown]) -> str:
     parts = [dictionary("Scenario", told["scenario"])]
     parts.append(
         dictionary("Network", [[name.replace("_", " "), value] for name, value in told["network"].items()])
     )
     if aggregates:
         parts.append("<h3>Aggregates by brokerlab analyze</h3>")
-        parts += [table(name, heads, rows) for name, heads, rows in aggregates]
+    for each in aggregates:
+        parts.append(table(each.title, each.heads, each.rows))
+        if each.total > len(each.rows):
+            parts.append(paragraph(f"The first {ROWS_MOST} of {each.total:,} rows; all are in {each.where}.", "dim"))
     return "".join(parts)

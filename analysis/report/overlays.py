@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from analysis.report.copies import wasted_by_place
+from analysis.report.copies import waste, wasted_by_place
 from analysis.report.figures import Drawn, Figure, Table, link_name, map_figure, names_of
 from analysis.report.gather import Array, Gathered, Rows
 from analysis.report.places import Places, drawn_links, places
@@ -85,7 +85,7 @@ def _counts(found: Gathered, metric: str, service: int | None) -> tuple[Array, A
     on_links, at_brokers = (
         (counts["on_links"], counts["at_brokers"]) if metric == TRAFFIC
         else (nothing, counts["entries"]) if metric == TABLES
-        else wasted_by_place(found)
+        else wasted_by_place(found, waste(found))
     )  # fmt: skip
     which = slice(None) if service is None else slice(service, service + 1)
     return on_links[which].sum(0), at_brokers[which].sum(0)
@@ -183,8 +183,10 @@ def _said(found: Gathered, where: Places, drawn: Drawn, metric: str, stretch: in
         width = found.span_ns / found.stretches
         begin, end = time(stretch * width), time((stretch + 1) * width)
         parts.append(f"Sampled last by {end}." if metric == TABLES else f"Counts are of {begin} to {end}.")
-    if stretch is not None or metric == WASTE:
-        parts += of_sample(found, "Messages under way and waste")
+    if stretch is not None:
+        parts += of_sample(found, "Messages under way")
+    if metric == WASTE and (of := waste(found).said):
+        parts.append(f"Waste is {of}.")
     return " ".join(parts)
 
 

@@ -9,7 +9,7 @@ from os import PathLike
 from pathlib import Path
 from typing import NamedTuple
 
-from analysis.report import many, overlays, spacetime, two
+from analysis.report import carrying, many, overlays, spacetime, two
 from analysis.report.figures import KINDS, METRICS_OF_MAPS, Figure, map_of
 from analysis.report.gather import Gathered, gather
 from analysis.report.joining import BANDS, STUDENT, Group, joined, variants
@@ -50,6 +50,10 @@ VIEWS = {
         "brokers over time, messages as lines: a stretch of time (--from, --to), or a --message's way",
         spacetime.tables_of, spacetime.space_time, ("from", "to", "message"),
     ),
+    "link": Viewed(
+        "what one link carried over time, in both directions (--link FROM TO)",
+        carrying.tables_of, carrying.carrying, ("link",),
+    ),
 }  # fmt: skip
 ALL = "all"
 KIND = "{kind}"
@@ -72,10 +76,11 @@ class Asked(NamedTuple):
     begin_ns: int | None = None
     end_ns: int | None = None
     message: str | None = None
+    link: tuple[str, str] | None = None
 
     @property
     def view(self) -> View:
-        return View(self.metric, self.service, self.at_ns, self.begin_ns, self.end_ns, self.message)
+        return View(self.metric, self.service, self.at_ns, self.begin_ns, self.end_ns, self.message, self.link)
 
 
 class Plotted(NamedTuple):
@@ -98,6 +103,7 @@ def plot(
     baseline: str | None = None, band: str = STUDENT, each: bool = False, trust: bool = False,
     notice: Callable[[str], None] = lambda sentence: None, part: int | None = None, at_ns: int | None = None,
     begin_ns: int | None = None, end_ns: int | None = None, message: str | None = None,
+    link: tuple[str, str] | None = None,
 ) -> list[Plotted]:  # fmt: skip
     """Draw figures of runs; gives the files.
 
@@ -119,6 +125,7 @@ def plot(
     at_ns : of an overlay: around this time, in place of the whole run
     begin_ns, end_ns : of space and time: from when, and until when; default: the first few links' delays
     message : of an overlay, and of space and time: the way of this message
+    link : of what a link carried: the brokers at its ends
     """
     target = str(f"{KIND}.pdf" if out is None else out)
     form = _form(target)
@@ -133,7 +140,8 @@ def plot(
     if len(chosen) > 1 and KIND not in target:
         raise InvalidInput(f"-o: {len(chosen)} kinds need a name each; put {KIND} into it, as in {KIND}.pdf")
     asked = Asked(
-        paths, service, metric, baseline, band, each, trust, notice, part, at_ns, begin_ns, end_ns, message
+        paths, service, metric, baseline, band, each, trust, notice, part, at_ns, begin_ns, end_ns, message,
+        link,
     )  # fmt: skip
     found = []
     for made in figures(asked, chosen, lenient=ALL in kinds):
@@ -230,12 +238,15 @@ def _check(kind: str, runs: Sequence[RunFolder], asked: Asked) -> None:
 
 
 def _check_view(kind: str, asked: Asked) -> None:
-    given = {"at": asked.at_ns, "from": asked.begin_ns, "to": asked.end_ns, "message": asked.message}
+    given = {"at": asked.at_ns, "from": asked.begin_ns, "to": asked.end_ns, "message": asked.message,
+             "link": asked.link}  # fmt: skip
     takes = VIEWS[kind].takes if kind in VIEWS else ()
     for name, value in given.items():
         if value is not None and name not in takes:
             where = " and ".join(each for each, view in VIEWS.items() if name in view.takes)
             raise InvalidInput(f"--{name} goes with {where} (got --kind {kind})")
+    if kind == "link" and asked.link is None:
+        raise InvalidInput("--kind link: say which, by the brokers at its ends, as in --link b0 b1")
     if asked.message is not None and (asked.begin_ns is not None or asked.end_ns is not None):
         raise InvalidInput("--message: its own way tells from when to when; leave out --from and --to")
 

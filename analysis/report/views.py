@@ -26,6 +26,7 @@ class View(NamedTuple):
     begin_ns: int | None = None
     end_ns: int | None = None
     message: str | None = None
+    link: tuple[str, str] | None = None  # from a broker, to a broker
 
 
 def service_of(found: Gathered, name: str | None) -> int | None:

@@ -31,10 +31,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from analysis.report.sampling import Sample
 from analysis.spark import passes, watched
 from analysis.spark.passes import BLOCK, Array, Pass
-from analysis.spark.stretches import span_of, stretches_of
-from analysis.spark.trace import Trace, checked, in_one_partition, rows_of, services_of
+from analysis.spark.stretches import STRETCHES, span_of, stretches_of
+from analysis.spark.trace import STAMP, Trace, checked, in_one_partition, rows_of, services_of, write_json
 from analysis.spark.watched import Watches
 from brokers.errors import EnvironmentProblem, InvalidInput
 from protocols.gossip.attacked import HONEST
@@ -129,8 +130,10 @@ class _Aggregates:
             shortest_ns=np.array(shortest_ns, np.int64).reshape(-1, network.brokers),
             shortest_hops=np.array(shortest_hops, np.int32).reshape(-1, network.brokers),
             source=network.source, delay_ns=network.delay_ns,
-            span_ns=span_of(run),
-            stretches=stretches_of(len(self.trace.services), network.source.size + network.brokers),
+            span_ns=self.span_ns,
+            stretches=self.stretches,
+            sample=self.sample if self.draws else Sample.of(0),
+            moments=STRETCHES,
         )  # fmt: skip
 
     def _sampled(self, origins: Array) -> Array:
@@ -139,6 +142,32 @@ class _Aggregates:
             return origins
         self.notes.append(f"stretch: from {room:,} of the {origins.size:,} brokers at which something was published")
         return origins[np.arange(room) * origins.size // room]
+
+    def stamp(self) -> dict[str, Any]:
+        """For whoever looks at the tables later: of which run they are, and what a stretch of time is in them."""
+        return {"digest": self.trace.run.digest, "warm_up_ns": self.warm_up_ns, "span_ns": self.span_ns,
+                "stretches": self.stretches, "sample_parts": self.sample.parts}  # fmt: skip
+
+    @cached_property
+    def sample(self) -> Sample:
+        """That of a report that is asked for no other."""
+        run = self.trace.run
+        return Sample.of_run(*(run.rows(name) if self.trace.has(name) else 0 for name in ("hops", "deliveries")))
+
+    @property
+    def draws(self) -> bool:
+        """Whether a report has to take a sample, and has all of the run to take it from."""
+        return self.trace.has("hops") and not self.sample.whole and not self.warm_up_ns
+
+    @cached_property
+    def span_ns(self) -> int:
+        return span_of(self.trace.run)
+
+    @property
+    def stretches(self) -> int:
+        network = self.trace.network if self.trace.has("links") else None
+        places = 0 if network is None else network.source.size + network.brokers
+        return stretches_of(len(self.trace.run.manifest["scenario"]["services"]), places)
 
     def series_width_ns(self) -> int:
         """The shortest round stretch of time that divides the run into few enough parts."""
@@ -329,13 +358,38 @@ class _Aggregates:
         """Copies over each link in each stretch of time, and those that came for nothing."""
         schema = pa.schema([("service", pa.int16()), ("link", pa.int32()), ("stretch", pa.int16()),
                             ("copies", pa.int64()), ("for_nothing", pa.int64())])  # fmt: skip
-        found = self.found.get("waste")
+        return _added(self.found.get("waste"), schema, 3)
+
+    # ---- what a report of a long run draws
+
+    def traffic(self) -> pa.Table:
+        """Messages over each link in each stretch of time."""
+        return _added(self._counts("traffic", "messages"), _counts_schema("link", "stretch", "messages"), 3)
+
+    def handled(self) -> pa.Table:
+        """Events at each broker in each stretch of time."""
+        return _added(self._counts("at_brokers", "events"), _counts_schema("broker", "stretch", "events"), 3)
+
+    def moments(self) -> pa.Table:
+        """Events, messages over links, and those of them that carried a publication, in shorter stretches of time."""
+        schema = _counts_schema("moment", "events", "messages", "carried")
+        parts = [
+            pa.table({name: table[name] if name in table.column_names else np.zeros(table.num_rows, np.int64)
+                      for name in schema.names})
+            for table in (self.found.get("moments"), self.found.get("carried")) if table is not None
+        ]  # fmt: skip
+        return _added(pa.concat_tables(parts) if parts else None, schema, 2)
+
+    def drawn(self) -> pa.Table:
+        """The events that are in the sample, in the order of time."""
+        found = self.found.get("drawn")
         if found is None:
-            return schema.empty_table()
-        keys, sums = schema.names[:3], schema.names[3:]
-        added = found.group_by(keys).aggregate([(name, "sum") for name in sums])
-        added = added.select([*keys, *(f"{name}_sum" for name in sums)]).rename_columns(schema.names)
-        return added.cast(schema).sort_by([(name, "ascending") for name in keys])
+            return pa.table({})
+        return found.sort_by([(name, "ascending") for name in ("time_ns", "broker", "kind", "link", "body", "cause")])
+
+    def _counts(self, what: str, name: str) -> pa.Table | None:
+        table = self.found.get(what)
+        return None if table is None else table.rename_columns([*table.column_names[:-1], name])
 
     # ---- what brokers think of each other
 
@@ -467,6 +521,11 @@ AGGREGATES: dict[str, tuple[Callable[[_Aggregates], pa.Table], tuple[str, ...]]]
     "queues": (_Aggregates.queues, ("samples",)),
     "series": (_Aggregates.series, ("deliveries", "publications")),
 }
+# What a report of a long run takes from here instead of the trace; shown by nobody else.
+DRAWN: dict[str, Callable[[_Aggregates], pa.Table]] = {
+    "traffic": _Aggregates.traffic, "handled": _Aggregates.handled, "moments": _Aggregates.moments,
+    "drawn": _Aggregates.drawn,
+}  # fmt: skip
 
 
 def analyze(
@@ -496,6 +555,7 @@ def analyze(
 def _analyze(trace: Trace, warm_up_ns: int) -> Analysis:
     aggregates = _Aggregates(trace, warm_up_ns)
     found = Analysis(str(trace.run.path), trace.folder(), warm_up_ns)
+    (found.folder / STAMP).unlink(missing_ok=True)
     for name, (make, tables) in AGGREGATES.items():
         missing = next((said for table in tables if (said := trace.need(table, name))), None)
         if missing:
@@ -508,7 +568,26 @@ def _analyze(trace: Trace, warm_up_ns: int) -> Analysis:
         found.rows[name] = kept.num_rows
         found.shown[name] = kept.slice(0, SHOWN_ROWS_MAX).to_pylist()
     found.notes += aggregates.notes
+    drawn = {name: make(aggregates) for name, make in DRAWN.items()} if aggregates.draws else {}
+    for name in DRAWN:
+        _write(drawn.get(name, pa.table({})), found.folder / name)
+    kept = found.rows | {name: table.num_rows for name, table in drawn.items() if table.num_rows}
+    write_json(trace.run, STAMP, aggregates.stamp() | {"tables": kept})
     return found
+
+
+def _counts_schema(*names: str) -> pa.Schema:
+    return pa.schema([(name, pa.int64()) for name in ("service", *names)])
+
+
+def _added(table: pa.Table | None, schema: pa.Schema, keys: int) -> pa.Table:
+    """Counts that tasks found, added up by so many of their columns."""
+    if table is None:
+        return schema.empty_table()
+    by, sums = schema.names[:keys], schema.names[keys:]
+    added = table.group_by(by).aggregate([(name, "sum") for name in sums])
+    added = added.select([*by, *(f"{name}_sum" for name in sums)]).rename_columns(schema.names)
+    return added.cast(schema).sort_by([(name, "ascending") for name in by])
 
 
 def _write(table: pa.Table, folder: Path) -> None:

@@ -28,6 +28,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from analysis.report import sampling
+from analysis.report.sampling import Sample
 from analysis.spark import depths, spreads
 from analysis.spark.depths import Array, Moments, begins, links_from
 from analysis.spark.spreads import Spread
@@ -49,7 +51,7 @@ COLUMNS = {
     "publications": ("service", "client", "broker", "time_ns"),
     "sent": ("publication", "service", "broker", "time_ns", "size_bytes"),
     "deliveries": ("service", "publication", "broker", "client", "published_ns", "time_ns"),
-    "hops": ("broker", "time_ns", "kind", "link", "service", "type", "body", "finish_ns"),
+    "hops": ("broker", "time_ns", "kind", "link", "service", "type", "body", "word", "cause", "finish_ns"),
     "samples": ("time_ns", "broker", "backlog_ns", "queued", "service", "entries"),
     "losses": ("link", "service", "type", "body"),
 }
@@ -118,6 +120,8 @@ class Pass:
     delay_ns: Array
     span_ns: int  # how long the run lasted, and into how many stretches
     stretches: int  # what links carried is divided
+    sample: Sample  # of a long run, the events that a report draws one by one
+    moments: int  # into so many stretches a report divides what it does not count by place
 
     def over(self, pieces: Sequence[Piece]) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
         """The pass over pieces of the trace, which a task is given by their numbers."""
@@ -153,6 +157,8 @@ class Pass:
         steps, arrived = dealt_here["steps"], dealt_here["arrived"]
         if steps and arrived:
             yield block_of("hops", 0, _came_over(self, steps, arrived))
+        if "about" in found:
+            yield block_of("carried", 0, _carried(_columns(pa.concat_tables(found.pop("about"))), dealt_here["sent"]))
         if steps or dealt_here["sent"]:
             for what, rows in _spread(self, **{name: rows or _NONE for name, rows in dealt_here.items()}):
                 yield block_of(what, 0, rows)
@@ -167,7 +173,7 @@ def sent_along(*more: ModuleType) -> None:
     """From now on this module and those that it uses, and more, go to tasks as they are, not as names to import."""
     from pyspark import cloudpickle
 
-    for module in (depths, spreads, sys.modules[__name__], *more):
+    for module in (depths, spreads, sampling, sys.modules[__name__], *more):
         cloudpickle.register_pickle_by_value(module)
 
 
@@ -259,6 +265,8 @@ def _carry(task: Pass, rows: Columns) -> Array:
 
 
 def _hops(task: Pass, rows: Columns) -> Blocks:
+    if not task.sample.whole:
+        yield from _drawn(task, rows)
     message = rows["kind"] == MESSAGE
     yield "over", 0, _counted({"service": rows["service"][message & (rows["link"] >= 0)].astype(np.int64)})
     carried = _chosen(rows, _carry(task, rows) & message & (rows["body"] >= 0))
@@ -273,6 +281,21 @@ def _hops(task: Pass, rows: Columns) -> Blocks:
     yield "events", 0, _counted({"service": service, "start": rows["time_ns"] // task.width_ns})
     came = (rows["link"] >= 0) & (rows["kind"] == MESSAGE)  # a broker is told of faults at a link, too
     yield "handled", 0, _counted({"service": service[came], "carries": _carry(task, rows)[came].astype(np.int64)})
+
+
+def _drawn(task: Pass, rows: Columns) -> Blocks:
+    """What a report of a long run counts of events, and those that it draws one by one."""
+    yield "drawn", 0, _chosen(rows, sampling.in_sample(task.sample, rows))
+    service, broker = rows["service"].astype(np.int64), rows["broker"].astype(np.int64)
+    stretch, moment = (stretch_of(rows["time_ns"], task.span_ns, many) for many in (task.stretches, task.moments))
+    over = (rows["link"] >= 0) & (rows["kind"] == MESSAGE)
+    links = {"service": service[over], "link": rows["link"][over].astype(np.int64), "stretch": stretch[over]}
+    yield "traffic", 0, _counted(links)
+    yield "at_brokers", 0, _counted({"service": service, "broker": broker, "stretch": stretch})
+    yield "moments", 0, _summed({"service": service, "moment": moment}, {"events": over | True, "messages": over})
+    of = over & (rows["body"] >= 0)
+    about = _counted({"service": service[of], "moment": moment[of], "publication": rows["body"][of]})
+    yield from dealt(task.tasks, "about", about, about["publication"])
 
 
 def _samples(task: Pass, rows: Columns) -> Blocks:
@@ -500,6 +523,13 @@ _NONE: Columns = {
 def stretch_of(time_ns: Array, span_ns: int, stretches: int) -> Array:
     """The stretch of each time, of so many into which a run is divided."""
     return np.clip((time_ns * (stretches / max(1, span_ns))).astype(np.int64), 0, stretches - 1)
+
+
+def _carried(about: Columns, sent: Columns | None) -> Columns:
+    """How many messages carried a publication, of whatever type they were."""
+    is_one = np.isin(about["publication"], (sent or _NONE)["publication"])
+    keys = {name: about[name][is_one] for name in ("service", "moment")}
+    return _summed(keys, {"carried": about["count"][is_one]})
 
 
 def _time_to_all(task: Pass, rows: Columns) -> Iterator[tuple[str, Mapping[str, Any]]]:

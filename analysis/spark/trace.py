@@ -37,6 +37,7 @@ FAULTS = (  # what promises depend on
     "what", "broker", "link", "begin_ns", "end_ns", "state", "delay_ns", "loss", "twice", "begins",
 )  # fmt: skip
 ANALYSIS = "analysis"  # the folder beside the tables, for what is computed from them
+STAMP = "analyze.json"  # in it: of which run its tables are, and how they were made
 
 
 @dataclass(frozen=True)

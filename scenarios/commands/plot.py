@@ -44,6 +44,7 @@ def command(arguments: list[str]) -> int:
     result.add_argument("--from", dest="begin", metavar="T", help="of space and time: from then on, as in 2.5s")
     result.add_argument("--to", dest="end", metavar="T", help="of space and time: until then")
     result.add_argument("--message", metavar="M", help="of an overlay, and of space and time: its way, as in 37#5")
+    result.add_argument("--link", nargs=2, metavar=("FROM", "TO"), help="of a link: the brokers at its ends")
     result.add_argument("--baseline", metavar="LABEL", help="what means and differences are compared with")
     result.add_argument(
         "--band", default="student",
@@ -74,6 +75,7 @@ def command(arguments: list[str]) -> int:
         notice=lambda sentence: print(f"brokerlab: {sentence}", file=sys.stderr), part=options.part,
         at_ns=time_of("--at", options.at), begin_ns=time_of("--from", options.begin),
         end_ns=time_of("--to", options.end), message=options.message,
+        link=tuple(options.link) if options.link else None,
     )  # fmt: skip
     if options.json:
         print(json.dumps([{"kind": each.kind, "file": str(each.path), "said": each.said} for each in made], indent=2))

@@ -7,6 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from analysis.report.sampling import Sample
 from analysis.spark import aggregates, passes
 from analysis.spark.aggregates import AGGREGATES, _Aggregates
 from analysis.spark.depths import Moments
@@ -119,7 +120,8 @@ def test_ranks_are_those_of_all_values_to_one_in_as_many_as_are_kept(parts, floa
     values = random.lognormal(10, 2, size) if floats else random.integers(0, 10**9, size) ** 2 // 10**6
     group = np.sort(random.integers(0, 3, size) ** 2)
     task = passes.Pass(
-        1, 1, 0, 1, {}, False, *(np.empty(0, np.int64) for _ in range(7)), span_ns=1, stretches=1
+        1, 1, 0, 1, {}, False, *(np.empty(0, np.int64) for _ in range(7)), span_ns=1, stretches=1,
+        sample=Sample.of(0), moments=1,
     )  # fmt: skip
     blocks = []
     for number in range(parts):

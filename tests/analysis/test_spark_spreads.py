@@ -9,8 +9,11 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from analysis.report.copies import copies
+from analysis.report import gather as gathering
+from analysis.report.copies import WHOLE, copies, handled, waste
 from analysis.report.gather import gather
+from analysis.report.making import report
+from analysis.report.sampling import Sample
 from protocols import spreading
 from protocols.gossip import attacked, churning
 from protocols.topics.kind import Topics
@@ -205,6 +208,68 @@ def test_scores_and_meshes_over_time_are_those_of_the_metrics(filled, attackers,
     between = sum(row["brokers"] for row in meshes[1:])
     moved = sum(row["entered"] + row["left"] for row in meshes)
     assert moved / between == pytest.approx(churning.churned(arrays, kind))
+
+
+def test_a_report_of_a_sample_takes_what_analyze_counted_of_the_whole_run_and_says_so(filled, tmp_path):
+    run = filled(TWO, delay="12 ms", loss="0", other="subscription")
+    whole, alone = gather(run, 10**9), gather(run, 500)
+    expected, counts = waste(whole), [each.tolist() for each in handled(whole)[0]]
+    assert expected.said == "" and not alone.sample.whole and waste(alone).said.startswith("of ")
+    assert waste(alone).copies.sum() < expected.copies.sum()
+    page = report([run.path], tmp_path / "alone.html", hops_most=500).read_text("utf-8")
+    assert f"Waste is {waste(alone).said}." in page and WHOLE not in page
+
+    analyzed(run)
+    some = gather(run, 500)
+    got = waste(some)
+    assert not some.sample.whole and (got.said, handled(some)[1]) == (WHOLE, WHOLE)
+    assert np.array_equal(got.copies, expected.copies) and np.array_equal(got.for_nothing, expected.for_nothing)
+    assert [each.tolist() for each in handled(some)[0]] == counts
+    page = report([run.path], tmp_path / "all.html", hops_most=500).read_text("utf-8")
+    assert f"Waste is {WHOLE}." in page and "rows; all are in analysis/copies" not in page
+
+    (found,) = analyze([str(run.path)], warm_up_ns=2_000_000_000)  # not of the whole run any more
+    assert waste(gather(run, 500)).said == waste(alone).said
+    analyzed(run)
+    pq.write_table(pq.read_table(found.folder / "waste").slice(1), found.folder / "waste" / "part-00000.parquet")
+    spoilt = gather(run, 500)
+    assert waste(spoilt).said == waste(alone).said and "'waste'" in spoilt.analyzed.notes[0]
+
+
+@pytest.mark.parametrize("several", [False, True], ids=["one task", "several tasks"])
+def test_a_report_of_a_long_run_is_spared_the_look_at_its_events(filled, monkeypatch, several):
+    faults = "faults: {{detect: 10 ms, schedule: [{{fault: cut, link: [3, 4], at: 2 s, lasts: 1 s}}]}}\n"
+    text = TWO.replace("subscribe, clients", "subscribe, churn: {{process: replace, rate: 60/min}}, clients")
+    text = text.replace("watts-strogatz, nodes: 14, neighbours: 4, rewire: 0.3", "line, nodes: 14") + faults
+    run = filled(text, delay="12 ms", loss="0", other="subscription\n    options: {recover: true}")
+    most = 2_000
+    looked = gather(run, most)
+    share = Sample.of_run(run.rows("hops"), run.rows("deliveries"), most)
+    monkeypatch.setattr(aggregates._Aggregates, "sample", share)
+    if several:
+        monkeypatch.setattr(aggregates, "in_one_partition", lambda _: False)
+        monkeypatch.setattr(aggregates, "_ROWS_PER_TASK", 3_000)
+    tables, found = analyzed(run)
+    assert not aggregates.DRAWN.keys() & tables.keys()  # nobody reads these
+
+    monkeypatch.setattr(gathering, "_hops_of_trace", None)  # who calls it fails
+    spared = gather(run, most)
+    for name in ("on_links", "at_brokers", "carried", "other", "events"):
+        assert np.array_equal(spared.counts[name], looked.counts[name]), name
+    assert looked.counts["other"].sum() > 100 and looked.counts["carried"].sum() > 1000
+    assert (looked.rows("hops")["kind"] == 0).any()
+    drawn = [sorted(zip(*(each.rows("hops")[name].tolist() for name in gathering.WANTED["hops"])))
+             for each in (spared, looked)]  # fmt: skip
+    assert drawn[0] == drawn[1] and 0.3 * most < len(drawn[0]) < run.rows("hops") / 2
+    assert report([run.path], run.path / "spared.html", hops_most=most).is_file()
+
+    for other in (most // 2, run.rows("hops")):  # of another sample there is nothing
+        with pytest.raises(TypeError, match="not callable"):
+            gather(run, other)
+    monkeypatch.undo()
+    analyzed(run)  # short enough to be drawn whole
+    assert not any((found.folder / name).exists() for name in aggregates.DRAWN)
+    assert gather(run, most).counts["events"].sum() == run.rows("hops")
 
 
 def test_every_table_says_what_it_needs(news):

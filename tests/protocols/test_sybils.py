@@ -171,6 +171,7 @@ TOPIC = {
     "rate_threshold": 10, "rate_activation": 90 * S, "rate_window": 5 * MS, "failure_weight": -0.25,
     "failure_decay": 0.997, "invalid_weight": -99, "invalid_decay": 0.9994,
 }  # fmt: skip
+ATTACK = {"stop": None, "connect": 0, "drop": 1.0, "regraft": 15 * S, "regraft_backoff": 60 * S}
 HARDENING = {  # scenario -> opportunistic ticks and threshold, attack after (None: nobody), seconds
     "hardening": (60, 0, None, 240), "hardening-cold-boot": (60, 0, 0, 240), "hardening-oppgraft": (10, 1, 0, 240),
     "hardening-covert-flash": (60, 0, 120 * S, 360), "hardening-dawn": (60, 0, 0, 240),
@@ -197,7 +198,9 @@ def test_settings_are_those_of_the_published_files(name):
     topology = scenario.model.topology.model_dump()
     assert topology["dials"] == 20 and (start is None or topology["links"] == 20)
     attacks = [each.params for each in service.attackers]
-    assert attacks == ([] if start is None else [{"start": start}] if start else [{}])
+    assert attacks == ([] if start is None else [{**ATTACK, "start": start}])
+    late = [(each.params["at"], each.params["lasts"]) for each in scenario.faults]
+    assert late == ([(0, 11_500 * MS)] if name == "hardening-dawn" else [])
 
 
 @pytest.mark.parametrize("name", set(HARDENING) - {"hardening"})

@@ -124,6 +124,14 @@ class Page {
     return `${this.facts.plot} --kind space-time${way || `${this.serviceTyped()} --from ${secondsTyped(begin)} --to ${secondsTyped(end)}`}`;
   }
 
+  linkCommand(link) {
+    const { columns } = this.model, ends = [columns.link_from[link], columns.link_to[link]].map(each => shellWord(this.model.broker(each)));
+    const line = element("p", undefined, "command"), code = element("code", `${this.facts.plot} --kind link --link ${ends.join(" ")}${this.serviceTyped()}`);
+    code.id = "link-command";
+    line.append(code);
+    return line;
+  }
+
   serviceTyped() { return this.state.service < 0 ? "" : ` --service ${this.facts.typed[this.state.service]}`; }
 
   messageTyped() { return this.state.hops.length ? ` --message ${this.model.message(this.state.message)}` : ""; }
@@ -148,7 +156,7 @@ class Page {
   showLink() {
     const { link, service } = this.state;
     $("link").value = link < 0 ? "" : this.model.linkName(link);
-    $("curve").replaceChildren(...(link < 0 ? [] : linkCurve(this.model, link, service)));
+    $("curve").replaceChildren(...(link < 0 ? [] : [...linkCurve(this.model, link, service), this.linkCommand(link)]));
   }
 
   pick(broker) {

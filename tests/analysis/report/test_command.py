@@ -14,6 +14,8 @@ import pytest
 from analysis.report.gather import WANTED
 from analysis.report.making import report
 from analysis.report.two import ways_of
+from analysis.spark.stretches import span_of
+from analysis.spark.trace import STAMP
 from scenarios.cli import main
 
 ROOT = Path(__file__).parents[3]
@@ -141,17 +143,26 @@ def test_an_audit_and_aggregates_show_where_they_are_there(made, reported, tmp_p
     folder = tmp_path / "copy"
     shutil.copytree(run.path, folder)
     audit(folder)
-    (folder / "analysis" / "stretch").mkdir()
-    pq.write_table(
-        pa.table({"service": [0], "stretch_mean": [1.25]}), folder / "analysis" / "stretch" / "part-00000.parquet"
-    )
+    for name, rows in (("stretch", 1), ("rounds", 60)):
+        (folder / "analysis" / name).mkdir()
+        table = pa.table({"service": [0] * rows, "stretch_mean": [1.25] * rows})
+        pq.write_table(table, folder / "analysis" / name / "part-00000.parquet")
+    alone = report([folder], tmp_path / "r.html").read_text("utf-8")
+    assert "quickest path" not in alone and "Make them again: brokerlab analyze" in alone
+    stamp = {"digest": run.digest, "warm_up_ns": 0, "span_ns": span_of(run), "stretches": 60}
+    (folder / "analysis" / STAMP).write_text(json.dumps(stamp | {"tables": {"stretch": 1, "rounds": 60}}))
     text = report([folder], tmp_path / "r.html").read_text("utf-8")
+    assert "The first 40 of 60 rows; all are in analysis/rounds." in text and "first 40 of 1 " not in text
     assert '<span class="verdict valid">valid</span>' in text
     assert "recovers.deliveries.missed == 0" in text and "holds" in text
     assert "2 directed links cut" in text and "by cut" in text
     assert "Latency over that of the quickest path" in text and "1.25" in text
     (folder / "analysis" / "stretch" / "part-00000.parquet").write_bytes(b"no parquet")
-    assert "quickest path" not in report([folder], tmp_path / "r.html").read_text("utf-8")
+    text = report([folder], tmp_path / "r.html").read_text("utf-8")
+    assert "quickest path" not in text and "&#x27;stretch&#x27; of brokerlab analyze is not what it writes" in text
+    for wrong in ("{}", "no JSON", json.dumps(stamp | {"digest": "another", "tables": {}}), '{"tables": []}'):
+        (folder / "analysis" / STAMP).write_text(wrong)
+        assert "Make them again" in report([folder], tmp_path / "r.html").read_text("utf-8")
 
 
 def test_without_an_audit_what_asks_it_is_not_judged(made, reported):

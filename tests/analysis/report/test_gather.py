@@ -8,6 +8,7 @@ import pytest
 from analysis.report import gather as gathering
 from analysis.report.columns import unpacked
 from analysis.report.content import content
+from analysis.report.copies import waste
 from analysis.report.gather import gather
 from analysis.report.places import places
 from analysis.report.sampling import Sample
@@ -82,7 +83,7 @@ def test_a_share_is_kept_by_hash():
 
 def test_events_in_a_page_are_those_of_the_trace(lossy):
     found = gather(lossy, 1_000_000)
-    facts, columns = content(found, places(lossy, found.network), missed(found))
+    facts, columns = content(found, places(lossy, found.network), missed(found), waste(found))
     got = unpacked(facts["columns"], columns.packed())
     ids = (got["message_entity"] << 32) | got["message_number"]
     rows = lossy.read("hops").to_pydict()
@@ -112,7 +113,7 @@ def test_waste_is_what_a_look_at_each_copy_says(made):
     """On cycles flooding brings copies again; what is counted is compared with a plain loop over the trace."""
     run = made("real-network", "duration=1 s", "trace.level=full")
     found = gather(run, 1_000_000)
-    facts, columns = content(found, places(run, found.network), missed(found))
+    facts, columns = content(found, places(run, found.network), missed(found), waste(found))
     got = unpacked(facts["columns"], columns.packed())
     hops = [
         hop

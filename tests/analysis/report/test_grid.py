@@ -102,6 +102,16 @@ def test_every_grid_of_a_report_has_its_command_which_is_true(varied, things, mo
     capsys.readouterr()
 
 
+@pytest.mark.xdist_group("browser")
+def test_the_page_of_a_sweep_opens_without_a_word_and_shows_its_grids(varied, opened, tmp_path):
+    page = opened(report([varied(3)[0]], tmp_path / "r.html"))
+    assert page.is_quiet()
+    shown = page("""Array.from(document.querySelectorAll('figure'), each => [each.querySelector('code').textContent,
+        each.querySelectorAll('rect').length, each.querySelector('svg').getBoundingClientRect().width])""")
+    grids = [(cells, wide) for command, cells, wide in shown if "--kind grid" in command]
+    assert len(grids) >= 3 and all(cells == 12 and wide > 200 for cells, wide in grids)
+
+
 def test_a_point_that_has_not_finished_is_no_cell(varied):
     folder, _ = varied(2, seeds=1)
     told = json.loads((folder / "sweep.json").read_text())

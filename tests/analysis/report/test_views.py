@@ -160,6 +160,7 @@ STATES = [
 ]  # fmt: skip
 
 
+@pytest.mark.xdist_group("browser")
 @pytest.mark.parametrize("scenario", ["quickstart", "partition-heals"])
 def test_what_scripts_draw_has_its_command_beside_it_which_is_true(
     made, reported, opened, tmp_path, capsys, monkeypatch, scenario
@@ -185,6 +186,21 @@ def test_what_scripts_draw_has_its_command_beside_it_which_is_true(
         drawn.update(dots=len(dots), lost=told["lost"], faults=told["faults"], way=len(of(rows, "way")))
     assert drawn["dots"] and drawn["way"]
     assert scenario == "quickstart" or (drawn["lost"] and drawn["faults"])
+    assert page.is_quiet()
+    capsys.readouterr()
+
+
+@pytest.mark.xdist_group("browser")
+def test_the_curve_of_a_link_has_its_command_which_is_true(quickstart, reported, opened, tmp_path, monkeypatch, capsys):
+    page = opened(reported(quickstart))
+    monkeypatch.chdir(quickstart.path.parent)
+    busiest = page("(counts => counts.indexOf(Math.max(...counts)))(Array.from(brokerlab.map.told.links))")
+    for service in (-1, 1):
+        page(f"(brokerlab.state.service = {service}, brokerlab.pickLink({busiest}))")
+        rows = table(tmp_path, *typed(page("document.getElementById('link-command').textContent")))
+        carried = [page(f"carriedOver(brokerlab.model, {link}, {service})") for link in (busiest, busiest ^ 1)]
+        assert [float(row[2]) for row in rows] == [count for counts in carried for count in counts]
+        assert sum(carried[0]) > 100
     assert page.is_quiet()
     capsys.readouterr()
 
@@ -223,7 +239,7 @@ def test_views_are_drawn_in_both_styles_with_the_same_bytes_each_time(faulty, tm
         assert ElementTree.fromstring(text) is not None
         legend = ["forgets, ", *(["a link is cut", "a message was lost"] if kind == "overlay" else [])]
         assert all(f"<!-- {each}" in text for each in legend)
-    assert set(asked) == set(VIEWS)
+    assert {*asked, "link"} == set(VIEWS)  # which is drawn as any line
 
 
 @pytest.mark.parametrize(
@@ -235,6 +251,10 @@ def test_views_are_drawn_in_both_styles_with_the_same_bytes_each_time(faulty, tm
         (["--kind", "overlay", "--from", "1 s"], "--from goes with space-time (got --kind overlay)"),
         (["--kind", "latency", "--message", "0#1"], "--message goes with overlay and space-time (got --kind latency)"),
         (["--kind", "overlay", "--service", "mail"], "the run has no service 'mail'; it has news"),
+        (["--kind", "link"], "say which, by the brokers at its ends, as in --link b0 b1"),
+        (["--kind", "link", "--link", "b0", "b0"], "--link: b0 and b0 are no neighbours"),
+        (["--kind", "link", "--link", "b0", "nobody"], "--link: there is no broker named 'nobody'"),
+        (["--kind", "overlay", "--link", "b0", "b1"], "--link goes with link (got --kind overlay)"),
         (["--kind", "space-time", "--metric", "waste"], "--metric goes with means, differences, grid, overlay and map"),
         (["--kind", "space-time", "--from", "1 s", "--to", "1 s"], "--to: later than --from"),
         (["--kind", "space-time", "--from", "1 s", "--to", "1.000001 s"], "there is nothing to draw"),
