@@ -130,6 +130,7 @@ class Kind(ABC):
     replacements: ClassVar[frozenset[int]] = frozenset()  # changes that take the place of the last with their word
     tables: ClassVar[Mapping[str, Table]] = {}  # trace tables of this kind's own, written by `Out.record`
     announced: frozenset[int] = frozenset()  # types that the protocol of a service `announces`, for metrics
+    padding: int = 0  # bytes that the protocol of a service adds to each copy (`pads`), for metrics
     Params: ClassVar[type[BaseModel]]
 
     def __init_subclass__(cls, **more: Any) -> None:
@@ -495,6 +496,7 @@ class ShardProtocol(ABC):
     resends: ClassVar[bool] = False  # whether a publication may rightly go over a link once more
     # Types of its messages whose body stands for a publication, so that losing one excuses, and does not carry it.
     announces: ClassVar[frozenset[int]] = frozenset()
+    pads: ClassVar[str] = ""  # its option that says how many bytes a copy of a publication has beside its own
     relents_ns: ClassVar[int] = 0  # within what time it sends no more publications where they are dropped; 0: never
     requires: ClassVar[Mapping[str, Any]] = {}  # what the parameters of its kind have to say
     hears_faults: ClassVar[bool] = False  # whether `handle` gets events of the kind FAULT
@@ -662,6 +664,7 @@ class BrokerProtocol(ABC):
     resends: ClassVar[bool] = False  # whether a publication may rightly go over a link once more
     # Types of its messages whose body stands for a publication, so that losing one excuses, and does not carry it.
     announces: ClassVar[frozenset[int]] = frozenset()
+    pads: ClassVar[str] = ""  # its option that says how many bytes a copy of a publication has beside its own
     relents_ns: ClassVar[int] = 0  # within what time it sends no more publications where they are dropped; 0: never
     requires: ClassVar[Mapping[str, Any]] = {}  # what the parameters of its kind have to say
     state_version: ClassVar[int] = 1  # goes up when `load` would misread what `state` gave before

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import Any
 
 
 class Together(Enum):
@@ -33,3 +34,9 @@ class Metric:
     prose: str = ""
     measure: str = ""  # "module:function" of (tables, kind), which gives a number or None; empty: counted by the engine
     reads: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # table -> columns, of the service's rows
+
+
+def padding_of(protocol: Any, options: Mapping[str, Any]) -> int:
+    """How many bytes each copy of a publication has beside those that a client published."""
+    name = getattr(protocol, "pads", "")
+    return int(getattr(protocol.Options(**options), name)) if name else 0

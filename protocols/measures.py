@@ -26,7 +26,7 @@ _ACTS = {
     "publications": ("time_ns",), "changes": ("issued_ns",), "faults": ("begin_ns", "end_ns"),
     "stays": ("begin_ns", "end_ns"),
 }  # fmt: skip
-_HOPS = {"hops": ("link", "body", "type"), "publications": ("publication",)}
+_HOPS = {"hops": ("link", "kind", "body", "type"), "publications": ("publication",)}
 _WAYS = {
     "hops": ("link", "body", "time_ns", "broker", "source", "type"), "publications": ("publication", "broker"),
     "deliveries": ("publication", "broker"),
@@ -85,8 +85,9 @@ def carried(tables: Tables, kind: Kind) -> int:
 
 
 def control(tables: Tables, kind: Kind) -> int:
-    """Messages over links that carried none."""
-    return int((~_carrying(tables, kind) & (tables["hops"]["link"] >= 0)).sum())
+    """Messages over links that carried none; what a broker is told of a fault at a link is no message."""
+    hops = tables["hops"]
+    return int((~_carrying(tables, kind) & (hops["link"] >= 0) & (hops["kind"] == MESSAGE)).sum())
 
 
 def control_per_change(tables: Tables, kind: Kind) -> float | None:

@@ -108,7 +108,7 @@ def control_bytes(tables: Tables, kind: Kind) -> float | None:
     size = dict(zip(published["publication"].tolist(), published["size_bytes"].tolist()))
     mine = hops["body"][_copies(tables, kind)].tolist()
     mine += losses["body"][lost & np.isin(losses["type"], sorted(kind.publications))].tolist()
-    copies = sum(size.get(id_, 0) for id_ in mine)
+    copies = sum(size[id_] + kind.padding for id_ in mine if id_ in size)
     return (int(links["bytes"].sum()) - copies) / copies if copies else None
 
 

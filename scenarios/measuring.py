@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from brokers.metrics import Metric
+from brokers.metrics import Metric, padding_of
 from brokers.names import load_as
 
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ def measured(scenario: Scenario, model: Model, folder: Path) -> tuple[dict[str, 
     for number, (service, spec) in enumerate(zip(scenario.services, model.services, strict=True)):
         kind = spec.kind_class(spec.params)
         kind.announced = spec.protocol_class.announces
+        kind.padding = padding_of(spec.protocol_class, spec.options)
         tables: dict[str, dict[str, Any]] = {}  # what metrics of this service have asked for so far
         for metric in service.metrics:
             value = None

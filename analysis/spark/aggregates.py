@@ -38,6 +38,7 @@ from analysis.spark.stretches import STRETCHES, span_of, stretches_of
 from analysis.spark.trace import STAMP, Trace, checked, in_one_partition, rows_of, services_of, write_json
 from analysis.spark.watched import Watches
 from brokers.errors import EnvironmentProblem, InvalidInput
+from brokers.metrics import padding_of
 from protocols.gossip.attacked import HONEST
 
 if TYPE_CHECKING:
@@ -339,12 +340,14 @@ class _Aggregates:
         links = self.trace.run.read("links", ["messages", "bytes"])
         messages, size = (int(links[name].to_numpy().sum()) for name in ("messages", "bytes"))
         over = {service: each["count"] for (service,), each in self._groups("over", "service").items()}
+        padding = {each.number: padding_of(each.protocol, each.options) for each in self.trace.services}
         rows = []
         for (service,), each in self._groups("copied", "service").items():
-            if each["bytes"] and over.get(service) == messages:
+            copied = each["bytes"] + each["copies"] * padding[service]
+            if copied and over.get(service) == messages:
                 row = {"service": service, "copies": each["copies"], "others": messages - each["copies"]}
-                row |= {"copy_bytes": each["bytes"], "other_bytes": size - each["bytes"]}
-                rows.append(row | {"control_bytes_per_payload_byte": (size - each["bytes"]) / each["bytes"]})
+                row |= {"copy_bytes": copied, "other_bytes": size - copied}
+                rows.append(row | {"control_bytes_per_payload_byte": (size - copied) / copied})
         return _table(rows, service=pa.int16(), copies=pa.int64(), others=pa.int64(), copy_bytes=pa.int64(),
                       other_bytes=pa.int64(), control_bytes_per_payload_byte=pa.float64())  # fmt: skip
 

@@ -72,6 +72,7 @@ class GossipSub(Resending):
     requires: ClassVar[Mapping[str, Any]] = {"wildcards": False}
     guarantees: Guarantees = Guarantees(exact=False, fifo_per_publisher=False, only_wanted=True)
     Options: ClassVar[type[BaseModel] | None] = Options
+    pads: ClassVar[str] = "payload"
     resends: ClassVar[bool] = True
     opens: ClassVar[bool] = True
     own_tables: ClassVar[Mapping[str, Any]] = TABLES

@@ -75,6 +75,7 @@ class GossipShard(ShardProtocol):
     requires: ClassVar[Mapping[str, Any]] = GossipSub.requires
     guarantees: Guarantees = GossipSub.guarantees
     Options: ClassVar[type[BaseModel] | None] = Options
+    pads: ClassVar[str] = GossipSub.pads
     resends: ClassVar[bool] = True
     own_tables: ClassVar[Mapping[str, Any]] = GossipSub.own_tables
     opens: ClassVar[bool] = True  # the author's form does, which runs where there are latent links

@@ -148,6 +148,33 @@ def test_with_a_warm_up_what_was_sent_before_counts_for_bytes_alone(filled):
     assert tables["control"] == whole["control"]
 
 
+def test_what_a_protocol_adds_to_each_copy_is_no_control(filled):
+    """With five hundred bytes more in each copy gossip sends the same messages, so what is not in copies stays."""
+    text = """\
+duration: 8 s
+topology: {{kind: erdos-renyi, nodes: 16, probability: 0.4}}
+clients: {{all: {{count: 16, placement: even}}}}
+services:
+  - name: news
+    kind: topics
+    wildcards: false
+    protocol: gossipsub
+    options: {{payload: {payload}}}
+    metrics: [control.bytes_per_payload_byte]
+    workload:
+      - {{source: topic-subscribe, filter: a}}
+      - {{source: topic-publish, topics: 1, depth: 1, total_rate: 2/s, start: 3 s}}
+trace: {{level: full}}
+""".replace("filter: a", 'filter: "1"')
+    small, large = (filled(text, payload=each) for each in ("0", "500"))
+    (a,), (b,) = (analyzed(each)[0]["control"] for each in (small, large))
+    assert b["copies"] == a["copies"] > 100
+    assert b["copy_bytes"] == a["copy_bytes"] + 500 * a["copies"]
+    assert b["other_bytes"] == a["other_bytes"] > 0
+    for run, row in ((small, a), (large, b)):
+        assert measured(run, "news")["control.bytes_per_payload_byte"] == row["control_bytes_per_payload_byte"]
+
+
 def test_what_brokers_are_told_of_faults_at_links_is_no_message(filled):
     faults = "faults: {{detect: 10 ms, schedule: [{{fault: crash, brokers: [3], at: 2 s, lasts: 1 s}}]}}\n"
     text = ONE.replace("protocol: flooding", "protocol: subscription\n    options: {{recover: true}}")
