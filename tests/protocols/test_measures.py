@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from brokers.contract import FAULT, MESSAGE, TIMER
 from brokers.registry import load
 from protocols import measures
 from protocols.registry import METRICS
@@ -26,6 +27,7 @@ HOPS = columns(
     broker=[0, 1, 2, 3, 1, 1],
     source=[9, 0, 0, 1, 0, 1],
     type=[0, 0, 0, 0, 1, 9],
+    kind=[MESSAGE, MESSAGE, MESSAGE, MESSAGE, MESSAGE, TIMER],
 )
 TABLES = {
     "hops": HOPS,
@@ -35,6 +37,15 @@ TABLES = {
     "changes": columns(change=[7, 8]),
     "samples": columns(entries=[0, 2, 4, 2]),
 }
+
+
+def with_row(**more):
+    return {name: np.append(column, more[name]) for name, column in HOPS.items()}
+
+
+def test_what_a_broker_is_told_of_a_fault_at_a_link_is_no_control():
+    hops = with_row(link=4, body=-1, time_ns=25, broker=3, source=1, type=0, kind=FAULT)
+    assert measures.control({**TABLES, "hops": hops}, KIND) == measures.control(TABLES, KIND) == 1
 
 
 def test_drops_are_counted_by_neighbour_and_losses_are_none():
@@ -51,8 +62,7 @@ def test_what_carries_a_publication_is_told_from_what_does_not():
 
 
 def test_word_of_a_publication_is_control_and_no_waste():
-    hops = {name: np.append(column, {"link": 4, "body": 100, "time_ns": 25, "broker": 2, "source": 3, "type": 16}[name])
-            for name, column in HOPS.items()}  # fmt: skip
+    hops = with_row(link=4, body=100, time_ns=25, broker=2, source=3, type=16, kind=MESSAGE)
     tables, kind = {**TABLES, "hops": hops}, SimpleNamespace(announced=frozenset({16}))
     assert (measures.carried(tables, kind), measures.control(tables, kind)) == (3, 2)
     assert measures.carried(tables, KIND) == 4
@@ -67,8 +77,8 @@ def test_waste_is_what_led_to_nobody():
 
 def test_what_comes_again_is_waste_but_for_what_is_of_another_type():
     def with_another(broker, source, type):
-        row = {"link": 4, "body": 100, "time_ns": 25, "broker": broker, "source": source, "type": type}
-        return {**TABLES, "hops": {name: np.append(column, row[name]) for name, column in HOPS.items()}}
+        hops = with_row(link=4, body=100, time_ns=25, broker=broker, source=source, type=type, kind=MESSAGE)
+        return {**TABLES, "hops": hops}
 
     assert measures.waste(with_another(3, 1, 0), KIND) == pytest.approx(2 / 4)
     assert measures.waste(with_another(0, 1, 0), KIND) == pytest.approx(2 / 4)  # back where it was published
