@@ -17,6 +17,7 @@ _LEFT, _RIGHT, _TOP, _BOTTOM = 64, 14, 34, 40
 _CLASSES = 8
 _POINTS_MOST = 400  # of a line
 _LEGEND_LINE = 16
+_LETTER = 6.6  # how wide one is, at most
 
 Points = Sequence[tuple[float, float]]
 Text = Callable[[float], str]
@@ -107,7 +108,9 @@ class Plane:
         for value in ticks(self.across, self.x_low, self.x_high):
             x = self.x(value)
             parts.append(tag("path", class_="axis", d=f"M{x:.1f} {self.bottom:.1f}v4"))
-            parts.append(text(x, self.bottom + 17, self.across.text(value), "middle", "dim"))
+            said = self.across.text(value)
+            middle = min(x, WIDTH - _LETTER * len(said) / 2)  # the last would stick out
+            parts.append(text(middle, self.bottom + 17, said, "middle", "dim"))
         parts.append(tag("path", class_="axis", d=f"M{self.left} {self.top}V{self.bottom:.1f}H{self.right}"))
         parts.append(text(self.right, self.bottom + 32, self.across.label, "end", "dim"))
         parts.append(text(8, self.top - 8, self.up.label, "start", "dim"))
@@ -239,11 +242,13 @@ def shorter(name: str, most: int = 24) -> str:
 
 
 def ticks(axis: Axis, low: float, high: float, wanted: int = 5) -> list[float]:
-    """Round numbers between two, powers of ten on a logarithmic axis."""
+    """Round numbers between two; on a logarithmic axis powers of ten, and where these are few what lies between."""
     if axis.log:
         first, last = math.ceil(math.log10(low) - 1e-9), math.floor(math.log10(high) + 1e-9)
-        step = max(1, (last - first) // 6)
-        return [10.0**power for power in range(first, last + 1, step)]
+        if last - first >= 2:
+            return [10.0**power for power in range(first, last + 1, max(1, (last - first) // 6))]
+        every = [factor * 10.0**power for power in range(first - 1, last + 1) for factor in (1, 2, 5)]
+        return [value for value in every if low * (1 - 1e-9) <= value <= high * (1 + 1e-9)]
     apart = _round_step((high - low) / wanted)
     first, last = math.ceil(low / apart - 1e-9), math.floor(high / apart + 1e-9)
     return [at * apart for at in range(first, min(last, first + 20) + 1)]
@@ -288,7 +293,7 @@ def _legend_rows(names: Sequence[str]) -> list[list[tuple[int, float]]]:
     rows: list[list[tuple[int, float]]] = [[]]
     x = float(_LEFT)
     for at, name in enumerate(names):
-        wide = 34 + 6.6 * len(shorter(name))
+        wide = 34 + _LETTER * len(shorter(name))
         if x + wide > WIDTH - 10 and rows[-1]:
             rows.append([])
             x = float(_LEFT)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analysis.report.svg import Axis, Interval, Line, Shade, grid, intervals, lines, stacked, ticks
+from analysis.report.svg import WIDTH, Axis, Interval, Line, Shade, grid, intervals, lines, stacked, ticks
 
 HOSTILE = "</svg><script>alert(1)</script>\"'&"
 SVG = "{http://www.w3.org/2000/svg}"
@@ -82,6 +82,19 @@ def test_ticks_are_few_and_within(shift, wide):
     found = ticks(Axis("x"), low, low + wide)
     assert 2 <= len(found) <= 11
     assert all(low - wide * 1e-3 <= each <= low + wide * 1.001 for each in found)
+
+
+@given(st.floats(1e-9, 1e9), st.floats(10, 1e12))
+def test_ticks_of_a_logarithmic_axis_are_few_and_within(low, times):
+    found = ticks(Axis("x", log=True), low, low * times)
+    assert 2 <= len(found) <= 13
+    assert all(low * 0.999 <= each <= low * times * 1.001 for each in found)
+
+
+def test_the_last_number_below_a_chart_does_not_stick_out():
+    svg = lines("t", Axis("x", log=True), Axis("y"), [Line("a", [(1, 1), (100_000, 2)])])
+    (last,) = (each for each in ElementTree.fromstring(svg).iter(f"{SVG}text") if each.text == "100,000")
+    assert float(last.get("x")) + len("100,000") * 6.6 / 2 <= WIDTH + 0.1
 
 
 def test_no_series_is_an_empty_chart():
