@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from html import escape
 from shlex import quote
 from typing import Any
@@ -14,7 +15,7 @@ from analysis.report.charts import charts
 from analysis.report.columns import TooLarge
 from analysis.report.content import content, window_us
 from analysis.report.copies import of_sample, waste
-from analysis.report.gather import Gathered, gather
+from analysis.report.gather import WANTED, Gathered, gather
 from analysis.report.page import (
     COMMAND_MOST,
     badge,
@@ -40,6 +41,7 @@ from brokers.errors import RunDamaged
 from brokers.faults import REASONS
 
 _BUSIEST, _LOSSES_MOST, _NAMED_MOST = 20, 400, 2_000
+_SINGLE = {"losses": "losses", "changes": "changes", "faults": "faults", "stays": "stays of clients"}
 _HOLDS = {True: "holds", False: "does not hold", None: NOT_AUDITED}
 
 
@@ -90,10 +92,7 @@ def _summary(found: Gathered, told: dict[str, Any]) -> str:
     if told["expected"]:
         rows = [[each["text"], each["measured"], _HOLDS[each["holds"]]] for each in told["expected"]]
         parts.append(table("What the scenario expects", ("expectation", "measured", "verdict"), rows))
-    unusual = told["unusual"] or [
-        "Nothing: no loss, no fault, no change that never settled, nobody overloaded."
-    ]
-    parts.append(f"<h3>What is unusual</h3>{listed(unusual)}")
+    parts.append(f"<h3>What is unusual</h3>{listed(told['unusual'].sentences)}")
     if told["services"]:
         heads = list(told["services"][0])
         rows = [[row.get(head, "–") for head in heads] for row in told["services"]]
@@ -104,9 +103,21 @@ def _summary(found: Gathered, told: dict[str, Any]) -> str:
             f"The run is large: pictures of single messages show {share(found.sample.share)} of all messages, each "
             "whole; counts, charts and tables are of all."
         )
+    notes += _cut(found)
     if notes:
         parts.append(f"<h3>What this report leaves out, and what the run noted</h3>{listed(notes)}")
     return "".join(parts)
+
+
+def _cut(found: Gathered) -> Iterator[str]:
+    """Of what the file holds a share, with how many of how many; a share of messages has one of their changes."""
+    for name, what in _SINGLE.items():
+        kept = found.rows(name)[WANTED[name][0]].size
+        there = found.run.rows(name) if found.has(name) else 0
+        if kept < there:
+            yield f"Of {there:,} {what} {kept:,} are in this file one by one: a share by a hash, from all the time."
+        if kept < there and name == "changes":
+            yield "So where it finds that a client had asked for nothing, whether it had is not known."
 
 
 # ---- the overlay -----------------------------------------------------------------------------------------
@@ -253,7 +264,7 @@ def _why(found: Gathered, explained: list[dict[str, Any]], of: list[tuple[str, i
         '<label>Client <input id="client" class="short" inputmode="numeric" autocomplete="off"></label>'
         '<button type="submit">Show</button><button type="button" id="earlier">Earlier publication</button>'
         '<button type="button" id="later">Later publication</button><button type="button" id="clear">None</button>'
-        f'<label{hidden}>Lost <select id="loss">{options([(-1, "choose one"), *losses])}</select></label>'
+        f'<label{hidden}>Lost <select id="loss">{options([(-1, _choose_of(found, losses)), *losses])}</select></label>'
         "</fieldset></form>"
     )
     windows = [(f"{value:g}", time(value * 1000)) for value in _windows(found)]
@@ -284,6 +295,12 @@ def _windows(found: Gathered) -> list[float]:
     first = window_us(found)
     rest = [10.0**power for power in range(3, 8) if 10.0**power < found.span_ns / 1000]
     return [float(first), *(each for each in rest if each != first)]
+
+
+def _choose_of(found: Gathered, losses: list[tuple[int, str]]) -> str:
+    """How many of how many a list of losses has."""
+    there = found.run.rows("losses") if found.has("losses") else 0
+    return "choose one" if len(losses) == there else f"choose one of {len(losses):,}, of {there:,} in all"
 
 
 def _losses(found: Gathered) -> list[tuple[int, str]]:

@@ -170,6 +170,10 @@ def _count(value: Any, place: str) -> None:
     _expect(type(value) is int and 0 <= value <= COUNT_MAX, place, "a count", value)
 
 
+def _number(value: Any, place: str) -> None:
+    _expect(type(value) in (int, float) and 0 <= value < math.inf, place, "a number of 0 or more", value)
+
+
 def _truth(value: Any, place: str) -> None:
     _expect(isinstance(value, bool), place, "true or false", value)
 
@@ -238,7 +242,11 @@ def _columns(value: Any, place: str) -> None:
 _METRICS = _object(
     {},
     {
-        "network": _object({}, {"in_flight_at_end": _count}),
+        "network": _object(
+            {},
+            dict.fromkeys(("in_flight_at_end", "lost", "dropped", "changes", "changes_unsettled"), _count)
+            | {"busiest_broker_s": _number},
+        ),
         "services": _map_of(_map_of(_anything)),
         "run": _map_of(_anything),
     },
