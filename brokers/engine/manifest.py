@@ -27,7 +27,8 @@ BYTES_MAX = 256 * 1024 * 1024
 DEPTH_MAX = 64
 COUNT_MAX = 2**63 - 1
 
-_OURS = (MANIFEST, SUCCESS, LOCK, "tables", "checkpoints", "analysis")
+OF_A_RUN = (MANIFEST, SUCCESS, LOCK, "tables", "checkpoints")
+_OURS = (*OF_A_RUN, "analysis")
 _PART = re.compile(r"tables/([a-z][a-z0-9_]*)/[A-Za-z0-9_-][A-Za-z0-9._-]*\.parquet")
 _HEX = re.compile(r"[0-9a-f]{1,64}")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
