@@ -23,6 +23,7 @@ _MARKS = (  # how a file of each format begins, and what stands in it if this pr
     (b"%PDF", b"/Creator (brokerlab)"),
     (b"\x89PNG", b"Software\0brokerlab"),
 )
+LINES_BEGIN, LINES_END = "series,", ",low,high,runs"  # the heading of lines that a figure shows
 
 
 @contextlib.contextmanager
@@ -72,9 +73,16 @@ def written_by_us(target: Path) -> bool:
     return not ends or any(ends.startswith(begins) and mark in ends for begins, mark in _MARKS)
 
 
-def begins_with(heading: bytes) -> Callable[[Path], bool]:
-    """Tells whether a file is empty, or a table with this heading."""
-    return lambda target: not (ends := _ends(target)) or ends.startswith(heading)
+def data_by_us(heading: str) -> Callable[[Path], bool]:
+    """Tells whether a file is empty, or data of a figure: with this heading, or with that of lines."""
+
+    def is_ours(target: Path) -> bool:
+        ends = _ends(target)
+        first = ends.partition(b"\n")[0].decode(errors="replace")
+        of_lines = first.startswith(LINES_BEGIN) and first.endswith(LINES_END)
+        return not ends or first == heading or of_lines
+
+    return is_ours
 
 
 def _ends(target: Path) -> bytes:

@@ -9,7 +9,7 @@ from os import PathLike
 from pathlib import Path
 from typing import NamedTuple
 
-from analysis.export.files import begins_with, refuse_to_replace, written_by_us
+from analysis.export.files import data_by_us, refuse_to_replace, written_by_us
 from analysis.report import carrying, many, overlays, spacetime, two
 from analysis.report.figures import KINDS, METRICS_OF_MAPS, Figure, map_of
 from analysis.report.gather import Gathered, gather
@@ -156,7 +156,7 @@ def plot(
         if form == "csv" or data:
             table = table_of(made)
             file = file.with_suffix(".csv")
-            refuse_to_replace(file, force, begins_with(table.encode().partition(b"\n")[0] + b"\n"))
+            refuse_to_replace(file, force, data_by_us(table.partition("\n")[0]))
             files.append((file, lambda table=table: table))
     for file, content in files:
         written(content(), file)

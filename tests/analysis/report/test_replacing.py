@@ -59,11 +59,13 @@ def test_what_we_wrote_is_written_again_and_what_somebody_else_did_is_not(run, t
     assert main(asked) == 0 and target.read_bytes() == ours
 
 
-def test_data_of_another_figure_is_not_ours_to_replace(run, tmp_path, capsys):
+def test_data_of_a_figure_may_become_that_of_another_but_no_other_table(run, tmp_path, capsys):
     target = tmp_path / "data.csv"
-    assert main(["plot", str(run), "--kind", "latency", "-o", str(target)]) == 0
+    for kind in ("latency", "deliveries", "space-time", "space-time"):
+        assert main(["plot", str(run), "--kind", kind, "-o", str(target)]) == 0
     was = target.read_bytes()
-    assert main(["plot", str(run), "--kind", "deliveries", "-o", str(target)]) == 3
+    assert not was.startswith(b"series,")
+    assert main(["plot", str(run), "--kind", "latency", "-o", str(target)]) == 3
     assert "is there already; --force" in capsys.readouterr().err and target.read_bytes() == was
 
 

@@ -20,6 +20,7 @@ from scenarios.cli import main
 def table(tmp_path, *arguments):
     """The rows of a figure's data."""
     file = tmp_path / "data.csv"
+    file.unlink(missing_ok=True)
     assert main(["plot", *map(str, arguments), "-o", str(file)]) == 0
     with open(file, newline="", encoding="utf-8") as text:
         return [tuple(row.values()) for row in csv.DictReader(text)]
