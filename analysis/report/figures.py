@@ -150,14 +150,26 @@ class Seconds:
 
 
 def shades(found: Gathered) -> list[Shade]:
-    """When something was broken."""
-    rows = found.rows("faults")
+    """When something was broken; of very many times some from everywhere."""
+    times = _broken(found)
     told = []
-    for what, begin, end in sorted(set(zip(*(rows[name].tolist() for name in ("what", "begin_ns", "end_ns"))))):
+    for what, begin, end in times[:: -(-len(times) // _SHADES_MOST) or 1]:
         until = found.span_ns if end < 0 else end
         when = f"{time(max(begin, 0))} to {'the end' if end < 0 else time(end)}"
         told.append(Shade(begin / 1e9, until / 1e9, f"{_FAILS.get(what, 'a link is worn')}, {when}"))
-    return told[:_SHADES_MOST]
+    return told
+
+
+def _broken(found: Gathered) -> list[tuple[int, int, int]]:
+    """What was broken from when to when, each once, in order."""
+    rows = found.rows("faults")
+    return sorted(set(zip(*(rows[name].tolist() for name in ("what", "begin_ns", "end_ns")))))
+
+
+def shades_said(found: Gathered) -> list[str]:
+    """Where not all of them are shown, how many of how many."""
+    shown, there = len(shades(found)), len(_broken(found))
+    return [f"Charts shade {shown:,} of {there:,} times at which something was broken."] if shown < there else []
 
 
 def _over_time(

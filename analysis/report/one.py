@@ -15,6 +15,7 @@ from analysis.report.charts import charts
 from analysis.report.columns import TooLarge
 from analysis.report.content import content, window_us
 from analysis.report.copies import of_sample, waste
+from analysis.report.figures import shades_said
 from analysis.report.gather import WANTED, Gathered, gather
 from analysis.report.page import (
     COMMAND_MOST,
@@ -118,6 +119,7 @@ def _cut(found: Gathered) -> Iterator[str]:
             yield f"Of {there:,} {what} {kept:,} are in this file one by one: a share by a hash, from all the time."
         if kept < there and name == "changes":
             yield "So where it finds that a client had asked for nothing, whether it had is not known."
+    yield from shades_said(found)
 
 
 # ---- the overlay -----------------------------------------------------------------------------------------

@@ -7,8 +7,8 @@ import re
 import numpy as np
 import pytest
 
+from analysis.report import figures, one, summary
 from analysis.report import gather as gathering
-from analysis.report import one, summary
 from analysis.report.gather import gather
 from analysis.report.making import report
 
@@ -110,6 +110,21 @@ def test_faults_are_counted_whole_though_a_share_is_kept(made, monkeypatch):
     monkeypatch.setattr(gathering, "_ROWS_MOST", 1)
     cut = gather(run, 1_000_000)
     assert list(summary._failed(cut)) == before != []
+
+
+def test_of_very_many_faults_charts_shade_some_and_say_so(made, tmp_path, monkeypatch):
+    run = made("flapping", "expect=[]", "trace.level=summary")
+    found = gather(run, 1_000_000)
+    whole = figures.shades(found)
+    assert len(whole) > 4 and figures.shades_said(found) == []
+    monkeypatch.setattr(figures, "_SHADES_MOST", 3)
+    some = figures.shades(found)
+    assert 1 < len(some) <= 3 and set(some) < set(whole) and some[-1] in whole[-len(whole) // 2 :]
+    assert figures.shades_said(found) == [
+        f"Charts shade {len(some)} of {len(whole)} times at which something was broken."
+    ]
+    text = report([run.path], tmp_path / "r.html").read_text("utf-8")
+    assert figures.shades_said(found)[0] in text
 
 
 def test_wherever_something_is_cut_the_report_says_how_many_of_how_many(made, tmp_path, monkeypatch):
