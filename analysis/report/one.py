@@ -119,6 +119,9 @@ def _cut(found: Gathered) -> Iterator[str]:
             yield f"Of {there:,} {what} {kept:,} are in this file one by one: a share by a hash, from all the time."
         if kept < there and name == "changes":
             yield "So where it finds that a client had asked for nothing, whether it had is not known."
+    listed_of = found.run.rows("losses") if found.has("hops") else 0
+    if (shown := len(_losses(found))) < listed_of:
+        yield f"The list Lost has {shown:,} of {listed_of:,} losses, evenly from all that are in this file."
     yield from shades_said(found)
 
 
@@ -266,7 +269,7 @@ def _why(found: Gathered, explained: list[dict[str, Any]], of: list[tuple[str, i
         '<label>Client <input id="client" class="short" inputmode="numeric" autocomplete="off"></label>'
         '<button type="submit">Show</button><button type="button" id="earlier">Earlier publication</button>'
         '<button type="button" id="later">Later publication</button><button type="button" id="clear">None</button>'
-        f'<label{hidden}>Lost <select id="loss">{options([(-1, _choose_of(found, losses)), *losses])}</select></label>'
+        f'<label{hidden}>Lost <select id="loss">{options([(-1, "choose one"), *losses])}</select></label>'
         "</fieldset></form>"
     )
     windows = [(f"{value:g}", time(value * 1000)) for value in _windows(found)]
@@ -297,12 +300,6 @@ def _windows(found: Gathered) -> list[float]:
     first = window_us(found)
     rest = [10.0**power for power in range(3, 8) if 10.0**power < found.span_ns / 1000]
     return [float(first), *(each for each in rest if each != first)]
-
-
-def _choose_of(found: Gathered, losses: list[tuple[int, str]]) -> str:
-    """How many of how many a list of losses has."""
-    there = found.run.rows("losses") if found.has("losses") else 0
-    return "choose one" if len(losses) == there else f"choose one of {len(losses):,}, of {there:,} in all"
 
 
 def _losses(found: Gathered) -> list[tuple[int, str]]:

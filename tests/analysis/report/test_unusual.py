@@ -140,6 +140,6 @@ def test_wherever_something_is_cut_the_report_says_how_many_of_how_many(made, tm
         assert 0 < kept < there
         assert f"Of {there:,} {table} {kept:,} are in this file one by one" in text
     assert "whether it had is not known" in text
-    (listed,) = re.findall(r"choose one of (\d+), of ([\d,]+) in all", text)
+    (listed,) = re.findall(r"The list Lost has (\d+) of ([\d,]+) losses", text)
     assert 0 < int(listed[0]) <= 50 and listed[1] == f"{run.rows('losses'):,}"
     assert text.count("(link)</option>") == int(listed[0])
