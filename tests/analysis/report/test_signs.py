@@ -107,7 +107,7 @@ def test_the_map_passes_its_keys_on_and_says_which(page):
 
 
 def test_links_are_as_wide_and_dark_as_their_traffic(page, quickstart):
-    """In the middle of each link its level's colour, and no other far from it; where links lie alone, their width."""
+    """In the middle of each link its level's colour, and where links lie alone their width."""
     page("brokerlab.select(-1, -1), brokerlab.state.show = 'traffic', brokerlab.setTime(0, true)")
     hops = quickstart.read("hops").to_pydict()
     over = Counter(link for link, kind in zip(hops["link"], hops["kind"]) if link >= 0 and kind == MESSAGE)
@@ -120,24 +120,32 @@ def test_links_are_as_wide_and_dark_as_their_traffic(page, quickstart):
     levels, widths = {}, {}
     for link, (across, down) in middles.items():
         long = np.hypot(x[a[link]] - x[b[link]], y[a[link]] - y[b[link]])
-        if long < 4 * radius + 12:
-            continue  # brokers hide its middle
+        others = [(np.array([x[a[each]], y[a[each]]]), np.array([x[b[each]], y[b[each]]]))
+                  for each in middles if each != link]  # fmt: skip
+        if long < 4 * radius + 12 or min(apart(np.array([across, down]), *each) for each in others) < 12:
+            continue  # brokers hide its middle, or another link does
         busy = max(over[link], over[link + 1])
         level = levels[link] = min(7, 1 + int(busy / most * 7)) if busy else 0
         if level:
-            found = [page(f"{PIXELS.format(*ramp[each])}([{across}, {down}, 1.5])") for each in range(8)]
-            assert found[level] > 0, link
-            assert not any(found[each] for each in range(3, 8) if abs(each - level) > 1), link
-        if all(np.hypot(across - p, down - q) > 60 for other, (p, q) in middles.items() if other != link) and all(
-            np.hypot(across - p, down - q) > 30 for p, q in zip(x, y)
-        ):
-            page_ = page(f"{PIXELS.format(255, 255, 255)}([{across}, {down}, 8])")
+            found = page(f"{PIXELS.format(*ramp[level])}([{across}, {down}, 2])")
+            assert found > 0, link
+        if level > 2:  # wide enough for a pixel that is all of it
+            inside = page(f"Array.from(brokerlab.map.pen.getImageData({across}, {down}, 1, 1).data)")[:3]
+            assert np.argmin([np.abs(np.subtract(inside, each)).sum() for each in ramp]) == level, link
+        if min(np.hypot(across - p, down - q) for p, q in zip(x, y)) > 30:
+            background = page(f"{PIXELS.format(255, 255, 255)}([{across}, {down}, 8])")
             slope = max(abs(x[a[link]] - x[b[link]]), abs(y[a[link]] - y[b[link]])) / long
-            widths.setdefault(level, []).append((256 - page_) / 16 * slope)
-    assert len(levels) > 15 and len(set(levels.values())) >= 4
+            widths.setdefault(level, []).append((256 - background) / 16 * slope)
+    assert len(levels) > 10 and len(set(levels.values())) >= 4
     mean = {level: np.mean(each) for level, each in sorted(widths.items())}
     assert len(mean) >= 2 and list(mean.values()) == sorted(mean.values()), mean
     assert all(abs(width - (1 + 0.7 * level)) < 1.2 for level, width in mean.items() if level), mean
+
+
+def apart(point, one, other):
+    """How far a point is from a line between two."""
+    part = np.clip(np.dot(point - one, other - one) / np.dot(other - one, other - one), 0, 1)
+    return np.hypot(*(one + part * (other - one) - point))
 
 
 def test_load_is_a_choice_of_the_map(page, quickstart):

@@ -13,7 +13,7 @@ from analysis.report.working import WHOLE, available_us, over_time, work_us
 
 @pytest.mark.parametrize("scenario", ["quickstart", "rolling-restart", "overload"])
 def test_work_adds_up_to_what_the_engine_counted(made, quickstart, scenario):
-    run = quickstart if scenario == "quickstart" else made(scenario, "trace.level=full", "services.0.cost=2 ms")
+    run = quickstart if scenario == "quickstart" else made(scenario, "trace.level=full", "services.0.cost.base=1.5 ms")
     found = gather(run, 10**6)
     assert over_time(found)
     busy = run.read("brokers").sort_by("broker")["busy_ns"].to_numpy() / 1000
