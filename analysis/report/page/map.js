@@ -6,6 +6,7 @@ const RAMP = 8, DOTS_MOST = 6000, SEEN_MOST = 4 * DOTS_MOST, LOSSES_MOST = 500, 
 const SHAPES = ["M-.9-.9H.9V.9H-.9Z", "M1 0A1 1 0 1 1-1 0A1 1 0 1 1 1 0Z", "M0-1L1 0L0 1L-1 0Z", "M0-1L1 .8H-1Z", "M0 1L1-.8H-1Z",
   "M-.35-1H.35V-.35H1V.35H.35V1H-.35V.35H-1V-.35H-.35Z", "M-1-.6L-.6-1L0-.4L.6-1L1-.6L.4 0L1 .6L.6 1L0 .4L-.6 1L-1 .6L-.4 0Z",
   "M0-1L.25-.35L.95-.31L.4 .13L.59 .81L0 .43L-.59 .81L-.4 .13L-.95-.31L-.25-.35Z"];
+const PATHS = SHAPES.map(shape => new Path2D(shape));
 const SHAPE_NAMES = ["squares", "circles", "diamonds", "triangles", "triangles upside down", "plus signs", "crosses", "stars"];
 
 // Some of many, from the first to the last, at the same distance.
@@ -16,7 +17,7 @@ function spread(many, most) {
 
 class OverlayMap {
   constructor(canvas, model, state) {
-    Object.assign(this, { canvas, model, state, dots: 0, glyphs: new Map() });
+    Object.assign(this, { canvas, model, state, dots: 0 });
     this.pen = canvas.getContext("2d");
     this.base = document.createElement("canvas");
     this.readColours();
@@ -29,35 +30,33 @@ class OverlayMap {
     this.colour = Object.fromEntries(["page", "ink", "dim", "line", "bad", "light", "accent"].map(name => [name, colour(`--${name}`)]));
     this.ramp = Array.from({ length: RAMP }, (_, i) => colour(`--q${i}`));
     this.ofService = Array.from({ length: 8 }, (_, i) => colour(`--s${i}`));
-    this.glyphs.clear();
     this.stale = true;
   }
 
-  // The sign of a service, drawn once: filled for a publication, as wide a line as is told for all else.
-  glyph(service, radius, line) {
-    const key = `${service % SHAPES.length} ${radius} ${line}`;
-    if (!this.glyphs.has(key)) {
-      const made = document.createElement("canvas"), side = 2 * radius + 4, pen = made.getContext("2d"), { ratio } = this;
-      made.width = made.height = Math.ceil(side * ratio);
-      pen.setTransform(radius * ratio, 0, 0, radius * ratio, side * ratio / 2, side * ratio / 2);
-      pen.fillStyle = pen.strokeStyle = this.ofService[service % SHAPES.length];
+  // The sign of a service at a place: filled, or a line of some width. Squares are quickest as rectangles.
+  sign(pen, service, radius, line, x, y) {
+    const number = service % SHAPES.length, { ratio } = this;
+    pen.fillStyle = pen.strokeStyle = this.ofService[number];
+    if (number) {
+      pen.setTransform(radius * ratio, 0, 0, radius * ratio, x * ratio, y * ratio);
       pen.lineWidth = line / radius;
-      const path = new Path2D(SHAPES[service % SHAPES.length]);
-      if (line) pen.stroke(path);
-      else pen.fill(path);
-      this.glyphs.set(key, made);
+      if (line) pen.stroke(PATHS[number]);
+      else pen.fill(PATHS[number]);
+      pen.setTransform(ratio, 0, 0, ratio, 0, 0);
+      return;
     }
-    return this.glyphs.get(key);
-  }
-
-  stamp(pen, glyph, x, y) {
-    const side = glyph.width / this.ratio;
-    pen.drawImage(glyph, x - side / 2, y - side / 2, side, side);
+    const half = radius * .9, side = 2 * half, left = x - half, top = y - half;
+    if (!line) pen.fillRect(left, top, side, side);
+    else {
+      pen.fillRect(left, top, side, line);
+      pen.fillRect(left, top + side - line, side, line);
+      pen.fillRect(left, top, line, side);
+      pen.fillRect(left + side - line, top, line, side);
+    }
   }
 
   fit() {
     const ratio = this.ratio = Math.min(2, window.devicePixelRatio || 1);
-    this.glyphs.clear();
     const { clientWidth, clientHeight } = this.canvas;
     this.width = clientWidth || 1000;
     this.height = clientHeight || 560;
@@ -282,7 +281,7 @@ class OverlayMap {
       const across = this.x[to] - this.x[from], down = this.y[to] - this.y[from];
       const long = Math.hypot(across, down) || 1;
       const x = this.x[from] + across * part - down / long * 3, y = this.y[from] + down * part + across / long * 3;
-      this.stamp(pen, this.glyph(service[hop], radius, payload[hop] ? 0 : 1), x, y);
+      this.sign(pen, service[hop], radius, payload[hop] ? 0 : 1, x, y);
     }
   }
 
@@ -306,7 +305,7 @@ class OverlayMap {
     for (const [broker, ring] of rings) {
       const fade = Math.floor(ring / 8);
       pen.globalAlpha = 1 - fade / FADES;
-      this.stamp(pen, this.glyph(ring % 8, this.radius + 3 + 2 * fade, 2), this.x[broker], this.y[broker]);
+      this.sign(pen, ring % 8, this.radius + 3 + 2 * fade, 2, this.x[broker], this.y[broker]);
     }
     pen.globalAlpha = 1;
   }

@@ -66,25 +66,22 @@ def test_messages_have_the_shape_of_their_service_filled_if_they_carry_a_publica
         if link >= 0 and time // 1000 - delay[link] // 1000 <= 5_000_000 <= time // 1000
     )
     stamped = page("""(() => {
-      const { map } = brokerlab, counts = {}, of = new Map(), { glyph, stamp } = map;
-      map.glyph = (service, radius, line) => {
-        const made = glyph.call(map, service, radius, line);
-        of.set(made, `${service} ${line ? 'False' : 'True'}`);
-        return made;
-      };
-      map.stamp = (pen, made, x, y) => {
-        counts[of.get(made)] = (counts[of.get(made)] ?? 0) + 1;
-        stamp.call(map, pen, made, x, y);
+      const { map } = brokerlab, counts = {}, { sign } = map;
+      map.sign = (pen, service, radius, line, x, y) => {
+        const key = `${service} ${line ? 'False' : 'True'}`;
+        counts[key] = (counts[key] ?? 0) + 1;
+        sign.call(map, pen, service, radius, line, x, y);
       };
       map.drawDots();
-      delete map.glyph;
-      delete map.stamp;
+      delete map.sign;
       return counts;
     })()""")
     assert stamped == expected and len({key.split()[0] for key in stamped}) > 2
     masks = page("""Array.from({ length: 8 }, (_, at) => [0, 1].map(line => {
-      const made = brokerlab.map.glyph(at, 10, line), { width } = made;
-      const data = made.getContext('2d').getImageData(0, 0, width, width).data;
+      const { map } = brokerlab, width = 24 * map.ratio, pen = new OffscreenCanvas(width, width).getContext('2d');
+      pen.setTransform(map.ratio, 0, 0, map.ratio, 0, 0);
+      map.sign(pen, at, 10, line, 12, 12);
+      const { data } = pen.getImageData(0, 0, width, width);
       return Array.from({ length: width * width }, (_, i) => data[4 * i + 3] > 128 ? 1 : 0);
     }))""")
     for at, (filled, hollow) in enumerate(masks):
