@@ -15,6 +15,13 @@ from brokers.naming import message_name
 from tests.analysis.report.test_page import PIXELS
 from tests.analysis.report.test_views import of, table, typed
 
+PIXEL = """((x, y) => {
+  const { canvas, ratio } = brokerlab.map;
+  const pen = new OffscreenCanvas(canvas.width, canvas.height).getContext('2d', { willReadFrequently: true });
+  pen.drawImage(canvas, 0, 0);
+  return Array.from(pen.getImageData(x * ratio, y * ratio, 1, 1).data);
+})"""
+
 pytestmark = pytest.mark.xdist_group("browser")
 
 
@@ -127,7 +134,7 @@ def test_links_are_as_wide_and_dark_as_their_traffic(page, quickstart):
             found = page(f"{PIXELS.format(*ramp[level])}([{across}, {down}, 2])")
             assert found > 0, link
         if level > 2:  # wide enough for a pixel that is all of it
-            inside = page(f"Array.from(brokerlab.map.pen.getImageData({across}, {down}, 1, 1).data)")[:3]
+            inside = page(f"{PIXEL}({across}, {down})")[:3]
             assert np.argmin([np.abs(np.subtract(inside, each)).sum() for each in ramp]) == level, link
         if min(np.hypot(across - p, down - q) for p, q in zip(x, y)) > 30:
             background = page(f"{PIXELS.format(255, 255, 255)}([{across}, {down}, 8])")
