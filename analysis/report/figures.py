@@ -49,6 +49,7 @@ class Drawn(NamedTuple):
     most: tuple[float, float] | None = None  # of links and of brokers, what has the strongest colour; else the largest
     there: Any = None  # by directed link, whether it is drawn; else those that had something, and all that are lasting
     marks: Marks | None = None  # what lies above: see `overlays`
+    of_time: bool = False  # what brokers had is a share of the time
 
 
 class Thing(NamedTuple):

@@ -131,8 +131,9 @@ def _cut(found: Gathered) -> Iterator[str]:
 def _overlay(found: Gathered, where: Places, plot: str, wasted: str) -> str:
     names = [plain(each) for each in found.names]
     network = found.network
-    shows = [("traffic", "traffic and load")] if "on_links" in found.counts else []
+    shows = [("traffic", "traffic: messages and events")] if "on_links" in found.counts else []
     shows += [("tables", "table sizes")] if "entries" in found.counts else []
+    shows += [("load", "load: time at work")] if found.has("brokers") else []
     shows += (
         [("waste", "waste: copies that came for nothing")]
         if found.kinds and "on_links" in found.counts
@@ -140,10 +141,7 @@ def _overlay(found: Gathered, where: Places, plot: str, wasted: str) -> str:
     )
     shows = shows or [("traffic", "the overlay")]
     known = options([(name_of(network, at), "") for at in range(min(network.brokers, _NAMED_MOST))])
-    what = (
-        f"Overlay of {network.brokers:,} brokers and servers and {network.links:,} links, coloured by what is chosen. "
-        "Arrow keys move time, space plays."
-    )
+    what = f"Overlay of {network.brokers:,} brokers and servers and {network.links:,} links, coloured by what is chosen"
     return (
         '<p id="waiting">The pictures are being unpacked; they need scripts.</p><div id="live" hidden>'
         '<fieldset><legend class="dim">What is shown</legend>'
@@ -158,7 +156,11 @@ def _overlay(found: Gathered, where: Places, plot: str, wasted: str) -> str:
         f'<label>Speed <select id="speed">{options(_speeds(found))}</select></label>'
         '<input type="range" id="time" min="0" max="1000" step="1" value="0" aria-label="Simulated time">'
         '<output id="clock" for="time"></output></fieldset>'
-        f'<canvas id="map" tabindex="0" role="img" aria-label="{escape(what)}"></canvas>'
+        f'<canvas id="map" tabindex="0" role="application" aria-label="{escape(what)}" '
+        'aria-describedby="keys legend key"></canvas>'
+        '<p class="dim screen" id="keys">On the map, arrow keys move time by a thousandth of the run, page up and page '
+        "down by a twentieth, home and end to its ends; space plays.</p>"
+        '<ul id="key" class="key" aria-label="Signs of the map and of the diagram"></ul>'
         f'<p class="dim" id="legend"></p>{_command("map", plot, "overlay --metric", shows[0][0])}'
         '<p id="said" role="status" aria-live="polite">Press a broker or a link to read about it.</p>'
         '<div id="curve" aria-live="polite"></div>'
@@ -178,13 +180,14 @@ def _speeds(found: Gathered) -> list[tuple[float, str]]:
 def _explained_map(found: Gathered, where: Places, wasted: str) -> str:
     said = [
         where.how,
-        "Colour and width of links tell messages, colour and size of brokers the events that they handled or the "
-        "entries of their tables, in the stretch of time around the slider. Both directions of a link are one line, "
-        "as the busier.",
-        "Squares are messages under way, filled if they carry a publication; a message is drawn as long as its "
-        "link's delay. Crosses and dashes are what fails, small crosses messages that were lost.",
-        "A ring that widens and fades is a delivery. A link that is pressed, or named, is drawn with what it carried "
-        "over time.",
+        "Colour and width of links tell messages, colour and size of brokers the events that they handled, the share "
+        "of the time that they were at work, or the entries of their tables, in the stretch of time around the slider. "
+        "Both directions of a link are one line, as the busier.",
+        "Each service has its shape and colour. Shapes on links are messages under way, filled if they carry a "
+        "publication; a message is drawn as long as its link's delay. Crosses and dashes are what fails, small crosses "
+        "messages that were lost. Where there are too many, some of all of them are drawn, and it is said how many.",
+        "A shape that widens and fades around a broker is a delivery. A link that is pressed, or named, is drawn "
+        "with what it carried over time.",
         "A message that is chosen below lights up its way, a change its spreading.",
         "A copy of a publication came for nothing if its broker had handled one before, or neither delivered it nor "
         "sent it on.",
@@ -269,7 +272,9 @@ def _why(found: Gathered, explained: list[dict[str, Any]], of: list[tuple[str, i
         '<label>Client <input id="client" class="short" inputmode="numeric" autocomplete="off"></label>'
         '<button type="submit">Show</button><button type="button" id="earlier">Earlier publication</button>'
         '<button type="button" id="later">Later publication</button><button type="button" id="clear">None</button>'
-        f'<label{hidden}>Lost <select id="loss">{options([(-1, "choose one"), *losses])}</select></label>'
+        f'<label{hidden}>Lost ({len(losses):,} of {found.rows("losses")["link"].size:,}) '
+        f'<select id="loss">{options([(-1, "choose one"), *losses])}</select></label>'
+        '<label id="changes" hidden>Changes <span id="changes-of"></span> <select id="change"></select></label>'
         "</fieldset></form>"
     )
     windows = [(f"{value:g}", time(value * 1000)) for value in _windows(found)]
@@ -289,7 +294,7 @@ def _hidden_controls() -> str:
     names = {
         "case": "select", "loss": "select", "window": "select", "explained": "div", "answer": "div",
         "diagram": "canvas", "earlier": "button", "later": "button", "clear": "button", "diagram-said": "p",
-        "diagram-command": "code",
+        "diagram-command": "code", "change": "select", "changes-of": "span", "changes": "p",
     }  # fmt: skip
     tags = "".join(f'<{tag} id="{name}"></{tag}>' for name, tag in names.items())
     return f'<div hidden>{tags}<form id="find"><input id="message"><input id="client"></form></div>'

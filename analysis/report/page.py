@@ -16,6 +16,7 @@ from importlib.resources import files
 from typing import Any
 
 from analysis.report.charts import Chart
+from analysis.report.columns import lettered
 from analysis.report.svg import tag
 from analysis.report.words import plain
 from brokers.verdicts import VERDICTS
@@ -83,13 +84,13 @@ def block(name: str, data: Any) -> str:
 
 
 def text_block(name: str, text: str) -> str:
-    """Base64 for the scripts."""
+    """Packed bytes for the scripts."""
     return f'<script type="text/plain" id="{name}">{text}</script>\n'
 
 
 def squeezed(data: Any) -> str:
     """Plain data for the scripts, which they unpack: for what is long and alike."""
-    return base64.b64encode(zlib.compress(json.dumps(data, allow_nan=False).encode(), 9)).decode()
+    return lettered(zlib.compress(json.dumps(data, allow_nan=False).encode(), 9))
 
 
 # ---- parts of pages --------------------------------------------------------------------------------------

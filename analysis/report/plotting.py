@@ -44,7 +44,7 @@ class Viewed(NamedTuple):
 
 VIEWS = {
     "overlay": Viewed(
-        "the overlay at a time (--at) or over the run: --metric traffic, tables or waste; a --message's way",
+        "the overlay at a time (--at) or over the run: --metric traffic, load, tables or waste; a --message's way",
         overlays.tables_of, overlays.overlay, ("metric", "at", "message"),
     ),
     "space-time": Viewed(
@@ -117,7 +117,7 @@ def plot(
     style : paper, a column wide with 8 points, or screen
     data : write what is drawn as CSV, too, beside the figure
     service : of this service only
-    metric : of means and differences; of a map: messages or deliveries; of an overlay: traffic, tables or waste
+    metric : of means and differences; of a map: messages or deliveries; of an overlay: traffic, load, tables or waste
     baseline : the label of the variant that others are compared with, or part of it
     band : around several runs of a variant: student, bootstrap, simultaneous, range or none
     each : a line for each run in place of a band

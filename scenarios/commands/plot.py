@@ -37,8 +37,8 @@ def command(arguments: list[str]) -> int:
     result.add_argument("--service", metavar="NAME", help="only this service")
     result.add_argument(
         "--metric", metavar="NAME",
-        help="of means and differences, as compare has it; of an overlay: traffic, tables or waste; of a map: messages "
-             "or deliveries",
+        help="of means and differences, as compare has it; of an overlay: traffic, load, tables or waste; of a map: "
+             "messages or deliveries",
     )  # fmt: skip
     result.add_argument("--at", metavar="T", help="of an overlay: around this simulated time, as in 2.5s")
     result.add_argument("--from", dest="begin", metavar="T", help="of space and time: from then on, as in 2.5s")
