@@ -92,6 +92,25 @@ def test_each_claim_follows_from_its_tables_and_can_fail(experiment, monkeypatch
         assert picture.curves and all(len(each.x) == len(each.y) > 0 for each in picture.curves)
 
 
+@pytest.mark.parametrize(
+    ("scale", "expected"), [(agile.Scale(), [100, 1_000, 10_000]), (agile.FULL, [10, 100, 1_000, 10_000])]
+)
+def test_values_of_fp_that_come_to_the_same_are_measured_once(scale, expected):
+    assert agile.told_apart(scale) == expected
+    assert len({agile.fixed(scale, each) for each in expected}) == len(expected)
+
+
+def test_who_is_left_out_of_the_sweep_of_fp_is_named():
+    few, all_ = (
+        {"experiment-4": [{"approach": name, "modelled msg/s": 100.0, "before the burst": 1.0, "in it": 1.0,
+                           "at the end": 1.0} for name in ("NOINDEX", "EAGER", "GBU", agile.SWIFT,
+                                                           *(f"AGILE range fixed({fp:,})" for fp in some))]}
+        for some in (agile.FIXED[1:], agile.FIXED)
+    )  # fmt: skip
+    notes = [{each.key: each.note for each in agile.judge_4(of)}["insensitive"] for of in (few, all_)]
+    assert notes == ["FP = 10 cannot be had at this scale", ""]
+
+
 def test_updates_come_as_often_as_the_rate_says_also_where_they_are_fewer_than_messages():
     found = run(Setting("NOINDEX", Load(profiles=5_000), 1, 1_000, 10))
     assert found.updates * 5_000 / 500_000 * 1_000 == pytest.approx(500, abs=1)
