@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -98,6 +100,20 @@ def test_each_claim_follows_from_its_tables_and_can_fail(experiment, monkeypatch
 def test_values_of_fp_that_come_to_the_same_are_measured_once(scale, expected):
     assert agile.told_apart(scale) == expected
     assert len({agile.fixed(scale, each) for each in expected}) == len(expected)
+
+
+@pytest.mark.parametrize("scale", [agile.Scale(), agile.FULL])
+def test_experiment_4_has_the_messages_of_the_paper_at_either_scale(scale, monkeypatch):
+    played = []
+    real = agile.play
+    monkeypatch.setattr(agile, "play", lambda f, w, count, rate: played.append((count, rate)) or real(f, w, 1, rate))
+    agile.experiment_4(replace(scale, profiles=20), RUN)
+    parts = [played[at : at + 51] for at in range(0, len(played), 51)]
+    assert len(parts) == 5 + len(agile.told_apart(replace(scale, profiles=20)))
+    for warm_up, *each in parts:
+        assert warm_up == (500, 1)
+        assert [sum(count for count, _ in some) for some in (each[:10], each[10:20], each[20:])] == [1000, 1000, 3000]
+        assert {rate for _, rate in each[10:20]} == {1_000} and {rate for _, rate in each[:10] + each[20:]} == {1}
 
 
 def test_who_is_left_out_of_the_sweep_of_fp_is_named():
