@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 from functools import partial
 
 import numpy as np
 import pytest
 
 from analysis.papers import merging as paper
-from analysis.papers.claims import HOLDS, REPORTED, judged
+from analysis.papers.claims import FAILS, HOLDS, REPORTED, judged
 from tests.analysis.wrong_data import broken_by
 
 TINY = paper.Scale(optimal=12, starts=8, sensitivity=2, large=1, clustering=2, channels=2)
@@ -64,6 +65,16 @@ def test_what_is_exact_holds_at_any_scale(tables):
     exact = ("costs", "trap", "found", "cases", "exact-to-7", "never-better", "leaves", "cheaper-only", "stronger")
     assert {found[key] for key in exact} == {HOLDS}
     assert found["optimal-7-3"] == REPORTED
+
+
+def test_clusters_are_held_against_pair_merging_at_each_number_of_queries(tables):
+    """One at which they are cheaper breaks the claim, and is named."""
+    wrong = copy.deepcopy(tables("figures-18-19"))
+    for row in wrong["large"]:
+        row["clusters"] = row[paper.PAIR] * (0.99 if (row["|Q|"], row["K_U factor"]) == (20, 10) else 1.001)
+    claim = next(each for each in paper.judge_large(wrong) if each.key == "clusters-close")
+    found = judged("", (1,), [claim])
+    assert found.verdict == FAILS and found.reason.startswith("not so: 10 K_U, |Q| = 20;")
 
 
 def test_figures_18_and_19_use_the_small_database_for_few_queries(monkeypatch):
