@@ -10,7 +10,8 @@ that of the means:
 
 How often it would is known by Student's t from the spread over seeds: a mean of n seeds lies sqrt(2/n) spreads from
 another such mean. With one seed no spread is known, and the verdict says so. What has to be one number does not hold
-as soon as one seed gives another.
+as soon as one seed gives another. A figure that a seed could not give, such as a mean over no runs, is `None`: it is
+judged over the seeds that have it, and without any the verdict is unsure.
 """
 
 from __future__ import annotations
@@ -133,7 +134,7 @@ def near(value: float, part: float) -> Bound:
 class Figure(NamedTuple):
     """One measured figure of a claim."""
 
-    value: float
+    value: float | None  # None: there is no such number in what was measured
     bound: Bound | None = None  # None: reported beside the others
 
 
@@ -153,36 +154,45 @@ class Claim:
 class Spread(NamedTuple):
     """A figure over seeds."""
 
-    values: tuple[float, ...]
+    values: tuple[float | None, ...]
     bound: Bound | None
 
     @property
+    def known(self) -> list[float]:
+        """Of the seeds that gave one."""
+        return [each for each in self.values if each is not None]
+
+    @property
     def mean(self) -> float:
-        return math.fsum(self.values) / len(self.values)
+        return math.fsum(self.known) / len(self.known)
 
     @property
     def refuted(self) -> bool:
         """Whether a seed gave another number than the one that it had to be."""
         bound = self.bound
-        return bound is not None and bound.low == bound.high and not all(map(bound.has, self.values))
+        return bound is not None and bound.low == bound.high and not all(map(bound.has, self.known))
 
     @property
     def deviation(self) -> float | None:
         """None: one seed has none."""
-        if len(self.values) < 2:
+        if len(self.known) < 2:
             return None
         mean = self.mean
-        return math.sqrt(math.fsum((value - mean) ** 2 for value in self.values) / (len(self.values) - 1))
+        return math.sqrt(math.fsum((value - mean) ** 2 for value in self.known) / (len(self.known) - 1))
 
     def verdict(self) -> str:
         if self.bound is None:
             return REPORTED
+        if not self.known:
+            return UNSURE
         if self.refuted:
             return FAILS
+        if len(self.known) == 1 < len(self.values):
+            return UNSURE
         told = HOLDS if self.bound.has(self.mean) else FAILS
         if not self.deviation or math.isnan(self.mean):
             return told
-        return told if self.bound.off(self.mean) > self._room(len(self.values)) else UNSURE
+        return told if self.bound.off(self.mean) > self._room(len(self.known)) else UNSURE
 
     def _room(self, seeds: int) -> float:
         """How far a mean of so many seeds has to be from a bound, so that next to no other lies beyond it."""
@@ -193,7 +203,7 @@ class Spread(NamedTuple):
         """How many seeds would decide it, if the mean stays; None: none that anybody would run."""
         assert self.bound is not None and self.deviation is not None
         off = self.bound.off(self.mean)
-        low, high = len(self.values), _SEEDS_MOST
+        low, high = len(self.known), _SEEDS_MOST
         if off <= self._room(high):
             return None
         while high - low > 1:  # the room falls with the seeds
@@ -202,6 +212,8 @@ class Spread(NamedTuple):
         return high
 
     def __str__(self) -> str:
+        if not self.known:
+            return "no number"
         deviation = self.deviation
         return number(self.mean) + (f" ± {number(deviation)}" if deviation else "")
 
@@ -250,11 +262,12 @@ class Judged:
         """Why the verdict is what it is."""
         verdict = self.verdict
         parts = [self.claim.note] if self.claim.note else []
+        parts += [_lacking(label, each) for label, each in self.spreads.items() if len(each.known) < len(each.values)]
         concerned = {label: each for label, each in self.spreads.items() if each.verdict() == verdict}
         if verdict == FAILS and len(self.spreads) > 1:
             parts.append(f"not so: {', '.join(concerned)}")
         if verdict == UNSURE:
-            parts += [_undecided(label, each) for label, each in concerned.items()]
+            parts += [_undecided(label, each) for label, each in concerned.items() if each.deviation is not None]
         if verdict in (HOLDS, FAILS):
             if len(self.seeds) == 1:
                 parts.append("one seed, so its spread is not known")
@@ -264,11 +277,9 @@ class Judged:
         return "; ".join(parts)
 
     def _on_the_other_side(self) -> int:
-        judged = [each for each in self.spreads.values() if each.bound is not None]
-        alone = [
-            all(each.bound is not None and each.bound.has(each.values[at]) for each in judged)
-            for at in range(len(self.seeds))
-        ]
+        judged = [(each.bound, each.values) for each in self.spreads.values() if each.bound is not None]
+        by_seed = [[(bound, values[at]) for bound, values in judged] for at in range(len(self.seeds))]
+        alone = [all(value is None or bound.has(value) for bound, value in each) for each in by_seed]
         return alone.count(self.verdict != HOLDS)
 
     def as_data(self) -> dict[str, Any]:
@@ -279,7 +290,8 @@ class Judged:
             "verdict": self.verdict, "reason": self.reason, "seeds": list(self.seeds),
             "figures": [
                 {
-                    "of": label, "values": list(each.values), "mean": each.mean, "deviation": each.deviation,
+                    "of": label, "values": list(each.values), "mean": each.mean if each.known else None,
+                    "deviation": each.deviation,
                     "low": _finite(each.bound and each.bound.low), "high": _finite(each.bound and each.bound.high),
                     "verdict": each.verdict(),
                 }
@@ -295,10 +307,19 @@ def judged(experiment: str, seeds: Sequence[int], found: Sequence[Claim]) -> Jud
         if each.key != first.key or list(each.figures) != list(first.figures):
             raise ValueError(f"{experiment}/{first.key}: seeds differ in what they measure")
     spreads = {
-        label: Spread(tuple(float(each.figures[label].value) for each in found), figure.bound)
+        label: Spread(tuple(_plain(each.figures[label].value) for each in found), figure.bound)
         for label, figure in first.figures.items()
     }
     return Judged(experiment, first, tuple(seeds), spreads)
+
+
+def _plain(value: float | None) -> float | None:
+    return None if value is None else float(value)
+
+
+def _lacking(label: str, spread: Spread) -> str:
+    of = f"{label}: " if label else ""
+    return f"{of}{len(spread.values) - len(spread.known)} of {len(spread.values)} seeds have no such number"
 
 
 def _undecided(label: str, spread: Spread) -> str:

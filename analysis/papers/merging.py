@@ -179,14 +179,14 @@ def judge_optimal(tables: Tables) -> Iterator[Claim]:
     )  # fmt: skip
     yield Claim(
         "misses-fall", "Pair Merging's distance where it misses falls with |Q|", printed("section 8.3, figure 17"),
-        {"|Q| = 12 over 5": Figure((missed[PAIR][12] or 0) / (missed[PAIR][5] or 1), below(1))},
+        {"|Q| = 12 over 5": Figure(_over(missed[PAIR][12], missed[PAIR][5]), below(1))},
         "a clear decreasing trend",
     )  # fmt: skip
     yield Claim(
         "directed-misses", "Directed Search's distance where it misses falls beyond |Q| = 9",
         printed("section 8.3, figure 17"),
-        {f"|Q| = {n}": Figure(missed[BOTH][n] or 0.0) for n in by if n >= 9}, "it should start to",
-        "too few runs miss the optimum for a mean; 0 is none", "%",
+        {f"|Q| = {n}": Figure(missed[BOTH][n]) for n in by if n >= 9}, "it should start to",
+        "too few runs miss the optimum for a mean", "%",
     )  # fmt: skip
     yield Claim(
         "never-better", "Pair Merging never finds a cheaper plan than Directed Search", printed("section 8.3"),
@@ -197,6 +197,11 @@ def judge_optimal(tables: Tables) -> Iterator[Claim]:
         "cases", "Cases of 3, 7 and 12 queries", printed("section 8.3"),
         {f"|Q| = {n}": Figure(bell(n), exactly(said)) for n, said in ((3, 5), (7, 877), (12, 4_213_597))},
     )  # fmt: skip
+
+
+def _over(later: float | None, earlier: float | None) -> float | None:
+    """None where there is nothing to compare."""
+    return later / earlier if later is not None and earlier else None
 
 
 def _around(value: float, off: float) -> Any:

@@ -29,12 +29,12 @@ from scenarios.cli import main
 SAID = c.printed("section 5, table 1")
 
 
-def claim(value: float, bound: c.Bound | None, **more: float) -> Claim:
+def claim(value: float | None, bound: c.Bound | None, **more: float) -> Claim:
     figures = {"": Figure(value, bound)} if not more else {name: Figure(each, bound) for name, each in more.items()}
     return Claim("linear", "time is linear", SAID, figures)
 
 
-def verdict(values: list[float], bound: c.Bound | None) -> str:
+def verdict(values: list[float | None], bound: c.Bound | None) -> str:
     return judged("e", range(len(values)), [claim(value, bound) for value in values]).verdict
 
 
@@ -60,6 +60,19 @@ def verdict(values: list[float], bound: c.Bound | None) -> str:
 )
 def test_a_verdict_is_that_of_the_mean_unless_other_seeds_might_say_the_opposite(values, bound, expected):
     assert verdict(values, bound) == expected
+
+
+def test_a_figure_without_a_number_is_unsure_and_one_that_some_seeds_have_is_theirs():
+    """A mean over no runs says neither that a claim holds nor that it does not."""
+    assert verdict([None, None], c.at_most(1)) == verdict([None], c.at_most(1)) == UNSURE
+    assert verdict([None, 0.1, 0.2], c.at_most(1)) == HOLDS and verdict([None, 5.0, 5.1], c.at_most(1)) == FAILS
+    assert verdict([None, 0.1], c.at_most(1)) == UNSURE  # whose spread is not known
+    assert verdict([None, None], None) == REPORTED
+    none = judged("e", (1, 2), [claim(None, c.at_most(1))] * 2)
+    assert (none.measured, none.reason) == ("no number", "2 of 2 seeds have no such number")
+    assert none.as_data()["figures"][0]["mean"] is None
+    some = judged("e", (1, 2, 3), [claim(value, c.at_most(1)) for value in (None, 0.1, 0.2)])
+    assert some.reason == "1 of 3 seeds have no such number"
 
 
 def test_one_figure_outside_breaks_a_claim_and_is_named():
