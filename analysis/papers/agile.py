@@ -87,7 +87,7 @@ class World:
         return Load(profiles=scale.profiles, share=self.share, together=self.together, seed=seed)
 
 
-BEST = World("together", "share 0.2, the indexed predicates of a profile bound together, FP 5,000", 0.2, True, 5_000)
+BEST = World("together", "share 0.2, the indexed predicates of a profile bound together, FP 7,000", 0.2, True, 7_000)
 WORLDS = (
     BEST,
     World("share-20", "share 0.2, predicates bound one by one, FP 1,000", 0.2, False, FP),
