@@ -75,9 +75,6 @@ def reproduce(prose: str, experiments: Sequence[Experiment], asked: Asked, as_te
     outcomes = list(carried_out(chosen, asked))
     everything = [(found.experiment.name, each) for found in outcomes for each in found.claims]
     claims = [each for name, each in everything if asked.claim in ("", name, each.key)]
-    if not claims:
-        keys = ", ".join(each.key for _, each in everything)
-        raise InvalidInput(f"--claim {asked.claim}: there is no such claim; there are {keys}")
     about = {
         "name": asked.name, "prose": prose, "command": asked.command, "full": asked.full,
         "seeds": list(asked.every_seed), "machine": machine(), "versions": versions(),
@@ -124,6 +121,10 @@ def carried_out(experiments: Sequence[Experiment], asked: Asked) -> list[Outcome
     kept = Kept(asked.folder, asked.full)
     found: dict[tuple[str, int], dict[str, Any]] = {}
     missing = []
+    for experiment in experiments:
+        before = kept.any_of(experiment.name)
+        if before is not None:
+            _refuse_unknown(experiment, before["tables"], asked)
     with Steps("measurements") as steps:
         pieces = [(experiment, seed) for experiment in experiments for seed in asked.every_seed]
         for experiment, seed in pieces:
@@ -136,11 +137,22 @@ def carried_out(experiments: Sequence[Experiment], asked: Asked) -> list[Outcome
         steps(len(found), 0, len(pieces))
         for experiment, seed, measured in _measured(missing, asked, steps):
             found[experiment.name, seed] = kept.write(experiment.name, seed, measured)
+            _refuse_unknown(experiment, found[experiment.name, seed]["tables"], asked)
             _say(steps, experiment, seed, f"measured in {measured['wall_s']:.0f} s")
             steps(len(found), 0, len(pieces), experiment.name)
     return [
         _outcome(each, asked.every_seed, [found[each.name, seed] for seed in asked.every_seed]) for each in experiments
     ]
+
+
+def _refuse_unknown(experiment: Experiment, tables: Tables, asked: Asked) -> None:
+    """Claims have their keys of tables, so one seed's, whichever it is, tell that there is no such claim."""
+    if "/" not in asked.claim:
+        return
+    keys = [f"{experiment.name}/{each.key}" for each in experiment.judge(tables)]
+    if asked.claim not in keys:
+        there_are = f"there are {', '.join(keys)}" if keys else f"{experiment.name} has none"
+        raise InvalidInput(f"--claim {asked.claim}: there is no such claim; {there_are}")
 
 
 class Piece(NamedTuple):

@@ -230,6 +230,23 @@ def test_a_claim_is_repeated_alone(tmp_path, capsys):
         run(tmp_path, capsys, (TOY, other), claim="none")
 
 
+@pytest.mark.parametrize("fresh", [False, True])
+def test_a_claim_that_there_is_not_is_refused_before_anything_is_measured_where_something_was(fresh, tmp_path, capsys):
+    calls = []
+    counted = replace(TOY, measure=lambda run: calls.append(run.seed) or measured(run))
+    for seeds, seed in ((3, 1), (3, 7)):  # at first of one seed, whose tables tell; then of none
+        with pytest.raises(InvalidInput, match="--claim toy/none: there is no such claim; there are toy/linear, toy/m"):
+            run(tmp_path, capsys, (counted,), claim="toy/none", seeds=seeds, seed=seed, fresh=fresh)
+        assert calls == [1]
+    assert [each["key"] for each in run(tmp_path, capsys, (counted,), claim="toy/magic")["claims"]] == ["toy/magic"]
+    assert calls == [1, 2, 3]
+
+
+def test_an_experiment_without_claims_has_none_to_repeat(tmp_path, capsys):
+    with pytest.raises(InvalidInput, match="--claim toy/none: there is no such claim; toy has none"):
+        run(tmp_path, capsys, (replace(TOY, judge=lambda tables: ()),), claim="toy/none")
+
+
 def alone(run: Run) -> dict:
     return {**measured(run), "who": [{"process": os.getpid()}]}
 
