@@ -6,6 +6,7 @@ after one that was stopped goes on with what is missing.
 
 from __future__ import annotations
 
+import os
 import shlex
 import subprocess
 import time
@@ -75,12 +76,15 @@ def reproduce(prose: str, experiments: Sequence[Experiment], asked: Asked, as_te
     outcomes = list(carried_out(chosen, asked))
     everything = [(found.experiment.name, each) for found in outcomes for each in found.claims]
     claims = [each for name, each in everything if asked.claim in ("", name, each.key)]
+    made = [
+        {"experiment": found.experiment.name, "seed": seed, **each}
+        for found in outcomes for seed, each in zip(found.seeds, found.made)
+    ]  # fmt: skip
     about = {
         "name": asked.name, "prose": prose, "command": asked.command, "full": asked.full,
-        "seeds": list(asked.every_seed), "machine": machine(), "versions": versions(),
-        "version": version("brokerlab"), "commit": commit(),
-        "wall_s": round(sum(each.wall_s for each in outcomes), 1),
-        "at_once": max(each.at_once for each in outcomes),
+        "seeds": list(asked.every_seed), **whereby(),
+        "wall_s": round(sum(each["wall_s"] for each in made), 1), "at_once": max(each["at_once"] for each in made),
+        "measurements": made,
     }  # fmt: skip
     if not asked.claim:
         write(asked.folder, about, outcomes)
@@ -90,6 +94,11 @@ def reproduce(prose: str, experiments: Sequence[Experiment], asked: Asked, as_te
         if not asked.claim:
             print(f"\nClaims, tables and figures: {asked.folder / 'report.html'}")
     return {**about, "folder": str(asked.folder), "claims": [each.as_data() for each in claims]}
+
+
+def whereby() -> dict[str, Any]:
+    """This machine and what runs on it."""
+    return {"machine": machine(), "versions": versions(), "version": version("brokerlab"), "commit": commit()}
 
 
 def commit() -> str | None:
@@ -187,9 +196,12 @@ def _measured(
 
 def measure(piece: Piece, say: Callable[[str], None] = lambda text: None) -> dict[str, Any]:
     """What is kept of a measurement: plain data. In a process of its own it says nothing on the way."""
-    began = time.monotonic()
+    began, load = time.monotonic(), os.getloadavg()[0]
     tables = piece.measure(Run(piece.seed, piece.full, say))
-    return {"tables": tables, "wall_s": time.monotonic() - began, "at_once": piece.at_once}
+    return {
+        "tables": tables, "wall_s": time.monotonic() - began, "at_once": piece.at_once, **whereby(),
+        "load": [load, os.getloadavg()[0]],
+    }  # fmt: skip
 
 
 def _say(steps: Steps, experiment: Experiment, seed: int, text: str) -> None:
@@ -198,14 +210,13 @@ def _say(steps: Steps, experiment: Experiment, seed: int, text: str) -> None:
 
 def _outcome(experiment: Experiment, seeds: tuple[int, ...], measured: Sequence[dict[str, Any]]) -> Outcome:
     """What was measured, as a whole."""
-    wall_s = sum(each["wall_s"] for each in measured)
     by_seed = [each["tables"] for each in measured]
+    made = [{name: value for name, value in each.items() if name != "tables"} for each in measured]
     claims = [list(experiment.judge(tables)) for tables in by_seed]
     pictures = [list(experiment.draw(tables)) for tables in by_seed]
     return Outcome(
         experiment, seeds, by_seed, [_mean_of(each) for each in zip(*pictures, strict=True)],
-        [judged(experiment.name, seeds, each) for each in zip(*claims, strict=True)], wall_s,
-        max(each["at_once"] for each in measured),
+        [judged(experiment.name, seeds, each) for each in zip(*claims, strict=True)], made,
     )  # fmt: skip
 
 

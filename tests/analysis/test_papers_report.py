@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from analysis.bench.machine import machine
 from analysis.papers import claims as c
 from analysis.papers import reproducing
 from analysis.papers.claims import FAILS, HOLDS, REPORTED, UNSURE, Claim, Figure, Spread, judged
@@ -245,6 +246,23 @@ def test_a_claim_that_there_is_not_is_refused_before_anything_is_measured_where_
 def test_an_experiment_without_claims_has_none_to_repeat(tmp_path, capsys):
     with pytest.raises(InvalidInput, match="--claim toy/none: there is no such claim; toy has none"):
         run(tmp_path, capsys, (replace(TOY, judge=lambda tables: ()),), claim="toy/none")
+
+
+def test_each_measurement_says_where_it_was_made_and_pages_say_where_they_differ(tmp_path, capsys, monkeypatch):
+    run(tmp_path, capsys, seeds=1)
+    report = tmp_path / "toy" / "report.md"
+    assert f"- Machine: {machine()}\n" in report.read_text()
+    monkeypatch.setattr(reproducing, "machine", lambda: "Another CPU")
+    monkeypatch.setattr(reproducing, "versions", lambda: ["Python 9"])
+    monkeypatch.setattr(os, "getloadavg", lambda: (7.25, 0.0, 0.0))
+    document = run(tmp_path, capsys, seeds=2)
+    first, second = document["measurements"]
+    assert (first["machine"], first["seed"], first["experiment"]) == (machine(), 1, "toy")
+    assert (second["machine"], second["versions"], second["load"]) == ("Another CPU", ["Python 9"], [7.25, 7.25])
+    text = report.read_text()
+    assert f"- Machine: 1 of 2 measurements: {machine()}; 1 of 2 measurements: Another CPU\n" in text
+    assert "; 1 of 2 measurements: brokerlab" in text and "to 7.2 processes, the last minute" in text
+    assert "1 of 2 measurements: Another CPU" in (tmp_path / "toy" / "report.html").read_text()
 
 
 def alone(run: Run) -> dict:
