@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import copy
+from functools import partial
+
 import numpy as np
 import pytest
 
@@ -28,12 +31,25 @@ def tables():
     return {name: measure(SMALL, Run(1, False, lambda text: None)) for name, measure in MEASURES.items()}
 
 
+def right(tables):
+    """Of levels and of the transformation as the paper tells it: each level cuts a third, even values a half."""
+    found = copy.deepcopy(tables)
+    for name, rows in found.items():
+        for at, row in enumerate(rows):
+            if name.startswith("levels"):
+                row["us"] = 100 * 0.66**at
+            if name == "transformation":
+                row["us"] = 50.0 if at % 2 else 100.0
+    return found
+
+
 @pytest.mark.parametrize("experiment", htree.EXPERIMENTS, ids=lambda each: each.name)
 def test_each_claim_follows_from_its_tables_and_can_fail(experiment, tables):
     mine = tables[experiment.name]
     assert set(mine) == set(experiment.titles) and all(len(rows) >= 2 for rows in mine.values())
     claims = list(experiment.judge(mine))
-    assert claims and [each.key for each in claims if not broken_by(experiment, mine, each.key, AXES)] == []
+    broken = partial(broken_by, experiment, mine, axes=AXES, right=right(mine))
+    assert claims and [each.key for each in claims if not broken(each.key)] == []
     for picture in experiment.draw(mine):
         assert picture.curves and all(len(each.x) == len(each.y) for each in picture.curves)
 

@@ -37,6 +37,19 @@ MEASURES = {
 }  # fmt: skip
 
 
+def right(tables):
+    """Figures 14 to 16 as they were found elsewhere; Directed Search misses by more from 8 queries on."""
+    found = copy.deepcopy(tables)
+    for row in found.get("starts", ()):
+        row[paper.BEATS] = 20.0
+    for row in found.get("optimal", ()):
+        pair, away, directed = paper.BANDS[row["|Q|"]]
+        row |= {f"{paper.PAIR} optimal %": pair, f"{paper.PAIR}, mean distance %": away,
+                f"{paper.BOTH} optimal %": directed,
+                f"{paper.BOTH}, mean distance %": max(0.0, row["|Q|"] - 7)}  # fmt: skip
+    return found
+
+
 @pytest.mark.parametrize("name", MEASURES)
 def test_each_claim_can_fail(name, tables):
     """Each that is judged is broken by some table that lies."""
@@ -44,7 +57,7 @@ def test_each_claim_can_fail(name, tables):
     given = copy.deepcopy(tables(name))
     for row in given.get("optimal", ()):  # so few runs miss no optimum
         row[f"{paper.PAIR}, distance where it misses %"] = 10.0 / row["|Q|"]
-    broken = partial(broken_by, experiment, given, axes=AXES)
+    broken = partial(broken_by, experiment, given, axes=AXES, right=right(given))
     stands = [each.key for each in experiment.judge(given) if not broken(each.key)]
     # Numbers of partitions are computed and not measured.
     assert stands == (["cases"] if name == "figures-15-17" else [])

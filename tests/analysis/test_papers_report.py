@@ -26,6 +26,7 @@ from analysis.papers.writing import markdown
 from brokers.errors import InvalidInput
 from brokers.registry import load
 from scenarios.cli import main
+from tests.analysis.wrong_data import broken_by
 
 SAID = c.printed("section 5, table 1")
 
@@ -120,6 +121,26 @@ def test_nobody_decides_what_lies_on_its_bound():
 def test_seeds_that_measure_other_things_are_a_mistake():
     with pytest.raises(ValueError, match="seeds differ in what they measure"):
         judged("e", (1, 2), [claim(1, None, a=1), claim(1, None, b=1)])
+
+
+@pytest.mark.parametrize(
+    ("found", "by_hand", "expected"),
+    [
+        (lambda size: size, None, True),  # 4, and some lie is above 5
+        (lambda size: 1.0, None, False),  # holds of any table
+        (lambda size: 9.0, None, False),  # and of none
+        (lambda size: 1.0 if size == 4.5 else 9.0, None, False),  # of one that no lie comes by
+        (lambda size: 1.0 if size == 4.5 else 9.0, 4.5, True),
+        (lambda size: 9.0, 4.5, False),  # not even of that which was made by hand
+    ],
+)
+def test_a_claim_is_tested_that_may_come_to_either(found, by_hand, expected):
+    def judge(tables: Tables):
+        yield Claim("size", "at most five", SAID, {"": Figure(found(tables["sizes"][0]["size"]), c.at_most(5))})
+
+    experiment = Experiment("sizes", "Sizes", measured, judge)
+    right = None if by_hand is None else {"sizes": [{"size": by_hand}]}
+    assert broken_by(experiment, {"sizes": [{"size": 4.0}]}, "size", (), right) == expected
 
 
 # ---- a reproduction --------------------------------------------------------------------------------------
