@@ -78,8 +78,9 @@ def test_what_is_exact_holds_at_any_scale(tables):
         for name in ("section-5-3", "figures-15-17", "section-7")
         for each in EXPERIMENTS[name].judge(tables(name))
     }
-    exact = ("costs", "trap", "found", "cases", "exact-to-7", "never-better", "leaves", "cheaper-only", "stronger")
+    exact = ("costs", "trap", "found", "cases", "exact-to-7", "never-better", "leaves", "cheaper-only")
     assert {found[key] for key in exact} == {HOLDS}
+    assert found["stronger"] == UNSURE  # all of two runs are no 99 %
     assert found["optimal-7-3"] == REPORTED
 
 

@@ -99,6 +99,48 @@ def test_means_of_drawn_seeds_flip_as_seldom_as_is_said():
     assert found.count(HOLDS) > 200  # and some are given
 
 
+@pytest.mark.parametrize("count", [1, 10])
+def test_a_claim_of_ten_figures_that_just_holds_says_the_opposite_no_oftener_than_one_of_one(count):
+    """Means of other seeds are drawn about those of these, as Student's t has them; one beyond its bound is enough."""
+    values = (1.0, 2.0, 3.0, 4.0)
+    edge = Spread(values, c.at_least(0), judged=count)
+    room = edge._room(len(values))
+    names = [str(at) for at in range(count)]
+    for bound, expected in ((2.5 - 1.001 * room, HOLDS), (2.5 - 0.999 * room, UNSURE)):
+        given = [claim(0, c.at_least(bound), **dict.fromkeys(names, value)) for value in values]
+        assert judged("e", range(4), given).verdict == expected
+    off = np.random.Generator(np.random.PCG64(4)).standard_t(3, (20_000, count)) * edge.deviation * math.sqrt(2 / 4)
+    assert 0.8 * c.FLIPS_MOST < (off.min(axis=1) < -room).mean() < 1.1 * c.FLIPS_MOST
+
+
+def test_a_figure_among_ten_has_to_be_farther_from_its_bound_than_one_alone():
+    values = [2.0, 2.6, 1.4]
+    assert verdict(values, c.at_least(0.2)) == HOLDS
+    beside = {f"n{at}": 9.0 for at in range(9)}
+    found = judged("e", range(3), [claim(0, c.at_least(0.2), one=value, **beside) for value in values])
+    assert found.verdict == UNSURE and found.reason.startswith("one: ")
+
+
+def test_what_has_to_be_none_holds_of_so_many_runs_and_says_of_how_many_it_may_be_otherwise():
+    """The rule of three: of a thousand runs, what is seen in none may happen in three."""
+    none, one = (
+        judged("e", (1, 2), [Claim("k", "never", SAID, {"": Figure(count, c.exactly(0), 500)})] * 2)
+        for count in (0, 1)
+    )
+    assert none.verdict == HOLDS
+    assert none.reason == "in none of 1,000 runs, so in at most one of 333 with 95 % confidence"
+    assert one.verdict == FAILS and "none of" not in one.reason
+    assert (1 - 1 / (1_000 / 3)) ** 1_000 < 0.05  # whatever happens oftener is seen that surely
+
+
+@pytest.mark.parametrize(("seeds", "expected"), [(1, UNSURE), (3, UNSURE), (20, UNSURE), (21, HOLDS)])
+def test_a_share_of_few_runs_in_which_all_seeds_agree_is_not_certain(seeds, expected):
+    share = Claim("k", "nearly always", SAID, {"": Figure(100.0, c.at_least(99), 15)})
+    found = judged("e", range(seeds), [share] * seeds)
+    assert found.verdict == expected
+    assert expected == HOLDS or found.reason == "21 seeds would decide it (`--seeds 21`)"
+
+
 @given(st.floats(0.05, 5), st.floats(0.05, 2), st.integers(2, 6))
 def test_so_many_seeds_would_decide_it(off, deviation, count):
     values = [off + deviation * (-1) ** at for at in range(count - count % 2)]
