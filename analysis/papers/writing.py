@@ -98,6 +98,7 @@ def _facts(about: Mapping[str, Any]) -> list[tuple[str, str]]:
         ("Commit", each_with_count(each["commit"] or "not a clone" for each in made)),
         ("Measured in", f"{about['wall_s']:.0f} s of wall time{_at_once(about['at_once'])}"),
         ("Load", load_of(made)),
+        ("Spread", "claims have the mean ± the standard deviation of seeds; bars in figures go from least to most"),
     ]
 
 

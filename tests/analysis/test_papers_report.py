@@ -239,12 +239,22 @@ def test_it_leaves_claims_tables_figures_and_pages(tmp_path, capsys):
     svg = (folder / "times.svg").read_text()
     assert svg.startswith("<svg ") and svg.count('class="bars') == 1  # over seeds
     text = (folder / "report.md").read_text()
+    assert "bars in figures go from least to most" in text
     assert "time \\| is linear" in text and "1 reported" in text and "![Times](times.svg)" in text
     page = (folder / "report.html").read_text()
     assert "brokerlab reproduce toy --claim toy/linear" in page and "<b>bold" not in page
     assert "Content-Security-Policy" in page
     index = (tmp_path / "index.html").read_text()
     assert "toy/report.html" in index and "time | is linear" in index
+
+
+def test_bars_go_from_the_least_seed_to_the_most(tmp_path, capsys):
+    """As pages say of them."""
+    (found,) = reproducing.carried_out([TOY], Asked("toy", tmp_path / "toy"))
+    (curve,) = found.pictures[0].curves
+    by_seed = [[row["us"] for row in tables["times"]] for tables in found.by_seed]
+    assert list(curve.low) == [min(each) for each in zip(*by_seed)]
+    assert list(curve.high) == [max(each) for each in zip(*by_seed)] != list(curve.low)
 
 
 def test_a_table_over_seeds_shows_means(tmp_path, capsys):
