@@ -21,7 +21,8 @@ SMALL = htree.Scale(subscriptions=1_500, growth=(400, 800), divided=300, events=
 
 MEASURES = {
     "matching": htree.matching, "levels": htree.levels, "cells": htree.cells, "division": htree.division,
-    "order": htree.order_of_levels, "transformation": htree.transformation, "candidates": htree.candidate_share,
+    "order": htree.order_of_levels, "selection": htree.selection, "transformation": htree.transformation,
+    "candidates": htree.candidate_share,
 }  # fmt: skip
 AXES = ("subscriptions", "values", "rca", "width", "zipf", "levels", "cells")
 
@@ -70,6 +71,21 @@ def test_more_levels_leave_fewer_candidates(tables):
     for k in (10, 20):
         share = [row["candidate share"] for row in tables["levels"][f"levels_{k}"]]
         assert share == sorted(share, reverse=True) and share[4] < share[0] / 5
+
+
+def test_what_is_widened_is_as_popular_as_before_and_lies_in_the_domain():
+    rows = htree.BASE.rows(500)
+    before, after = (each.reshape(500, -1, 3) for each in (rows, htree.widened(rows)))
+    wide = before[:, :, 0] >= htree.WIDE_FROM
+    assert (after[:, :, 0] == before[:, :, 0]).all() and (after[~wide] == before[~wide]).all()
+    assert 0.4 < wide.mean() < 0.6
+    assert np.allclose(after[wide][:, 2] - after[wide][:, 1], htree.WIDE)
+    assert after[:, :, 1].min() >= 0 and after[:, :, 2].max() <= 1
+
+
+def test_popular_attributes_and_narrow_ranges_leave_fewer_candidates(tables):
+    share = {row["indexed"]: row["candidate share"] for row in tables["selection"]["selection"]}
+    assert share["most popular"] < share["least popular"] and share["narrow"] < share["wide"]
 
 
 def test_a_contender_that_answers_otherwise_stops_the_reproduction():
