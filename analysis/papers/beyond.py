@@ -17,11 +17,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from analysis.bench.__main__ import replaced
-from analysis.bench.machine import machine, versions
 from analysis.papers.experiment import Experiment, Outcome
 from analysis.papers.registry import PAPERS
 from analysis.papers.reproducing import Asked, carried_out
-from analysis.papers.writing import counted, drawn, markdown
+from analysis.papers.writing import counted, drawn, each_with_count, load_of, markdown
 from analysis.report import page
 from brokers.errors import InvalidInput
 from brokers.registry import load
@@ -65,11 +64,13 @@ def section(asked: Asked, outcome: Outcome) -> str:
         {"claim": each.claim.name, "expected": each.expected, "measured": each.measured, "verdict": each.verdict}
         for each in outcome.claims
     ]
+    wall_s = sum(each["wall_s"] for each in outcome.made)
     facts = [
         f"- Measured {datetime.now(UTC):%Y-%m-%d} by `{asked.command} --claim {EXPERIMENT}`, seeds "
-        f"{outcome.seeds[0]} to {outcome.seeds[-1]}, in {outcome.wall_s:.0f} s of wall time",
-        f"- Machine: {machine()}",
-        f"- Versions: {', '.join(versions())}",
+        f"{outcome.seeds[0]} to {outcome.seeds[-1]}, in {wall_s:.0f} s of wall time",
+        f"- Machine: {each_with_count(each['machine'] for each in outcome.made)}",
+        f"- Versions: {each_with_count(', '.join(each['versions']) for each in outcome.made)}",
+        f"- Load: {load_of(outcome.made)}",
         f"- {counted(each.verdict for each in outcome.claims)}",
     ]
     return "\n".join([*facts, "", narrow(markdown(rows))])

@@ -84,5 +84,4 @@ class Outcome:
     by_seed: Sequence[Tables]
     pictures: Sequence[Picture]
     claims: Sequence[Judged]
-    wall_s: float
-    at_once: int  # of how many measurements each was one, at most
+    made: Sequence[Mapping[str, Any]]  # how each seed was measured: when, where, by what, beside what

@@ -424,6 +424,50 @@ def judge_order(tables: Tables) -> Iterator[Claim]:
     )  # fmt: skip
 
 
+INDEXED, WIDE, WIDE_FROM = 4, 0.25, 10  # levels; the width of ranges on attributes from that one on
+
+
+def selection(scale: Scale, run: Run) -> Tables:
+    """Which attributes are indexed: by how many subscriptions constrain them, and by how narrow their ranges are."""
+    found: Table = []
+    popular = Point(replace(BASE, ranges=BASE.ranges // 2, zipf=1.0), levels=INDEXED)
+    ids, rows, events = drawn(popular, scale.subscriptions, scale, run.seed)
+    last = BASE.attributes
+    for name, indexed, cells_ in (
+        ("most popular", range(INDEXED), CELLS), ("least popular", range(last - INDEXED, last), CELLS),
+        ("narrow", range(INDEXED), CELLS), ("wide", range(last - INDEXED, last), round(1 / WIDE)),
+    ):  # fmt: skip
+        if name == "narrow":
+            ids, rows, events = drawn(Point(levels=INDEXED), scale.subscriptions, scale, run.seed)
+            rows = widened(rows)
+        tree = popular.h_tree(ids, rows, levels=None, indexed=list(indexed), cells=cells_)
+        found.append({"indexed": name, "us": median_us(tree, events), "candidate share": tree.report().measured_share})
+    return {"selection": found}
+
+
+def widened(rows: Floats) -> Floats:
+    """The same subscriptions, with wide ranges on half of the attributes."""
+    found = rows.reshape(len(rows), -1, 3).copy()
+    wide = found[:, :, 0] >= WIDE_FROM
+    low = found[:, :, 1] / (1 - BASE.width) * (1 - WIDE)
+    found[:, :, 1] = np.where(wide, low, found[:, :, 1])
+    found[:, :, 2] = np.where(wide, low + WIDE, found[:, :, 2])
+    return found.reshape(rows.shape)
+
+
+def judge_selection(tables: Tables) -> Iterator[Claim]:
+    us = {row["indexed"]: row["us"] for row in tables["selection"]}
+    for better, worse, prose in (
+        ("most popular", "least popular", "that most subscriptions constrain"),
+        ("narrow", "wide", "with narrow ranges, of equally popular ones"),
+    ):
+        yield Claim(
+            better.replace(" ", "-"), f"It pays to index attributes {prose}", printed("section 3.2"),
+            {f"{worse} over {better}": Figure(us[worse] / us[better], above(1))}, "above 1",
+            f"{INDEXED} levels; as many cells as fit", "times the time",
+        )  # fmt: skip
+
+
 def transformation(scale: Scale, run: Run) -> Tables:
     """Uneven values as they are and through their CDF, narrow and wide ranges, 20 cells."""
     found: Table = []
@@ -503,6 +547,8 @@ EXPERIMENTS = [
                {"division": "Overlapping and disjoint cells; entries and bytes per subscription"}),
     Experiment("order", "The order of the levels", _at_scale(order_of_levels), judge_order, _nothing,
                {"order": "The same four indexed attributes in several orders"}),
+    Experiment("selection", "Which attributes are indexed", _at_scale(selection), judge_selection, _nothing,
+               {"selection": f"Four attributes indexed: popular or not, with ranges of width {BASE.width} or {WIDE}"}),
     Experiment("transformation", "Uneven values", _at_scale(transformation), judge_transformation, _nothing,
                {"transformation": "Uneven values as they are and through their CDF, 20 cells"},
                "Through the CDF a range in a dense place becomes wider. Where it no longer fits a cell it goes to the "

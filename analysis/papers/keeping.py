@@ -34,6 +34,13 @@ class Kept:
             return None
         return found if isinstance(found, dict) else None
 
+    def any_of(self, experiment: str) -> dict[str, Any] | None:
+        """What was measured of some seed; None if nothing was."""
+        seeds = (path.name[len(experiment) + 1 :].split("-")[0] for path in sorted(self.folder.glob(
+            f"{experiment}-*-{self.mark}.json")))  # fmt: skip
+        found = (self.read(experiment, int(seed)) for seed in seeds if seed.isdigit())
+        return next((each for each in found if each is not None), None)
+
     def write(self, experiment: str, seed: int, found: dict[str, Any]) -> dict[str, Any]:
         """Whole or not at all; gives what `read` would, so that nothing depends on who measured it."""
         self.folder.mkdir(parents=True, exist_ok=True)

@@ -6,6 +6,7 @@ after one that was stopped goes on with what is missing.
 
 from __future__ import annotations
 
+import os
 import shlex
 import subprocess
 import time
@@ -75,15 +76,15 @@ def reproduce(prose: str, experiments: Sequence[Experiment], asked: Asked, as_te
     outcomes = list(carried_out(chosen, asked))
     everything = [(found.experiment.name, each) for found in outcomes for each in found.claims]
     claims = [each for name, each in everything if asked.claim in ("", name, each.key)]
-    if not claims:
-        keys = ", ".join(each.key for _, each in everything)
-        raise InvalidInput(f"--claim {asked.claim}: there is no such claim; there are {keys}")
+    made = [
+        {"experiment": found.experiment.name, "seed": seed, **each}
+        for found in outcomes for seed, each in zip(found.seeds, found.made)
+    ]  # fmt: skip
     about = {
         "name": asked.name, "prose": prose, "command": asked.command, "full": asked.full,
-        "seeds": list(asked.every_seed), "machine": machine(), "versions": versions(),
-        "version": version("brokerlab"), "commit": commit(),
-        "wall_s": round(sum(each.wall_s for each in outcomes), 1),
-        "at_once": max(each.at_once for each in outcomes),
+        "seeds": list(asked.every_seed), **whereby(),
+        "wall_s": round(sum(each["wall_s"] for each in made), 1), "at_once": max(each["at_once"] for each in made),
+        "measurements": made,
     }  # fmt: skip
     if not asked.claim:
         write(asked.folder, about, outcomes)
@@ -93,6 +94,11 @@ def reproduce(prose: str, experiments: Sequence[Experiment], asked: Asked, as_te
         if not asked.claim:
             print(f"\nClaims, tables and figures: {asked.folder / 'report.html'}")
     return {**about, "folder": str(asked.folder), "claims": [each.as_data() for each in claims]}
+
+
+def whereby() -> dict[str, Any]:
+    """This machine and what runs on it."""
+    return {"machine": machine(), "versions": versions(), "version": version("brokerlab"), "commit": commit()}
 
 
 def commit() -> str | None:
@@ -124,6 +130,10 @@ def carried_out(experiments: Sequence[Experiment], asked: Asked) -> list[Outcome
     kept = Kept(asked.folder, asked.full)
     found: dict[tuple[str, int], dict[str, Any]] = {}
     missing = []
+    for experiment in experiments:
+        before = kept.any_of(experiment.name)
+        if before is not None:
+            _refuse_unknown(experiment, before["tables"], asked)
     with Steps("measurements") as steps:
         pieces = [(experiment, seed) for experiment in experiments for seed in asked.every_seed]
         for experiment, seed in pieces:
@@ -136,11 +146,22 @@ def carried_out(experiments: Sequence[Experiment], asked: Asked) -> list[Outcome
         steps(len(found), 0, len(pieces))
         for experiment, seed, measured in _measured(missing, asked, steps):
             found[experiment.name, seed] = kept.write(experiment.name, seed, measured)
+            _refuse_unknown(experiment, found[experiment.name, seed]["tables"], asked)
             _say(steps, experiment, seed, f"measured in {measured['wall_s']:.0f} s")
             steps(len(found), 0, len(pieces), experiment.name)
     return [
         _outcome(each, asked.every_seed, [found[each.name, seed] for seed in asked.every_seed]) for each in experiments
     ]
+
+
+def _refuse_unknown(experiment: Experiment, tables: Tables, asked: Asked) -> None:
+    """Claims have their keys of tables, so one seed's, whichever it is, tell that there is no such claim."""
+    if "/" not in asked.claim:
+        return
+    keys = [f"{experiment.name}/{each.key}" for each in experiment.judge(tables)]
+    if asked.claim not in keys:
+        there_are = f"there are {', '.join(keys)}" if keys else f"{experiment.name} has none"
+        raise InvalidInput(f"--claim {asked.claim}: there is no such claim; {there_are}")
 
 
 class Piece(NamedTuple):
@@ -175,9 +196,12 @@ def _measured(
 
 def measure(piece: Piece, say: Callable[[str], None] = lambda text: None) -> dict[str, Any]:
     """What is kept of a measurement: plain data. In a process of its own it says nothing on the way."""
-    began = time.monotonic()
+    began, load = time.monotonic(), os.getloadavg()[0]
     tables = piece.measure(Run(piece.seed, piece.full, say))
-    return {"tables": tables, "wall_s": time.monotonic() - began, "at_once": piece.at_once}
+    return {
+        "tables": tables, "wall_s": time.monotonic() - began, "at_once": piece.at_once, **whereby(),
+        "load": [load, os.getloadavg()[0]],
+    }  # fmt: skip
 
 
 def _say(steps: Steps, experiment: Experiment, seed: int, text: str) -> None:
@@ -186,14 +210,13 @@ def _say(steps: Steps, experiment: Experiment, seed: int, text: str) -> None:
 
 def _outcome(experiment: Experiment, seeds: tuple[int, ...], measured: Sequence[dict[str, Any]]) -> Outcome:
     """What was measured, as a whole."""
-    wall_s = sum(each["wall_s"] for each in measured)
     by_seed = [each["tables"] for each in measured]
+    made = [{name: value for name, value in each.items() if name != "tables"} for each in measured]
     claims = [list(experiment.judge(tables)) for tables in by_seed]
     pictures = [list(experiment.draw(tables)) for tables in by_seed]
     return Outcome(
         experiment, seeds, by_seed, [_mean_of(each) for each in zip(*pictures, strict=True)],
-        [judged(experiment.name, seeds, each) for each in zip(*claims, strict=True)], wall_s,
-        max(each["at_once"] for each in measured),
+        [judged(experiment.name, seeds, each) for each in zip(*claims, strict=True)], made,
     )  # fmt: skip
 
 

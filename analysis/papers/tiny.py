@@ -41,7 +41,7 @@ def htree() -> None:
 
     scale = paper.Scale(subscriptions=300, growth=(100, 200), divided=50, events=2)
     for measure in (paper.matching, paper.levels, paper.cells, paper.division, paper.order_of_levels,
-                    paper.transformation, paper.candidate_share):  # fmt: skip
+                    paper.selection, paper.transformation, paper.candidate_share):  # fmt: skip
         measure(scale, _RUN)
     htree_beyond.measured(htree_beyond.Scale((100, 300), 300, events=2, changes=3, repeats=1), _RUN)
 

@@ -10,6 +10,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from pathlib import Path
@@ -87,16 +88,32 @@ def _markdown(about: Mapping[str, Any], outcomes: Sequence[Outcome], claims: Seq
 
 
 def _facts(about: Mapping[str, Any]) -> list[tuple[str, str]]:
-    seeds = about["seeds"]
+    seeds, made = about["seeds"], about["measurements"]
     return [
         ("Command", f"`{about['command']}`"),
         ("Scale", "that of the source, where feasible" if about["full"] else "some minutes"),
         ("Seeds", f"{seeds[0]} to {seeds[-1]}" if len(seeds) > 1 else str(seeds[0])),
-        ("Machine", about["machine"]),
-        ("Versions", ", ".join([f"brokerlab {about['version']}", *about["versions"]])),
-        ("Commit", about["commit"] or "not a clone"),
+        ("Machine", each_with_count(each["machine"] for each in made)),
+        ("Versions", each_with_count(", ".join([f"brokerlab {e['version']}", *e["versions"]]) for e in made)),
+        ("Commit", each_with_count(each["commit"] or "not a clone" for each in made)),
         ("Measured in", f"{about['wall_s']:.0f} s of wall time{_at_once(about['at_once'])}"),
+        ("Load", load_of(made)),
+        ("Spread", "claims have the mean ± the standard deviation of seeds; bars in figures go from least to most"),
     ]
+
+
+def each_with_count(found: Iterable[str]) -> str:
+    """What measurements have in common, or each of what they differ in."""
+    counts = Counter(found)
+    if len(counts) == 1:
+        return next(iter(counts))
+    return "; ".join(f"{count} of {counts.total()} measurements: {each}" for each, count in counts.items())
+
+
+def load_of(made: Iterable[Mapping[str, Any]]) -> str:
+    """How many processes ran or wanted to."""
+    found = [load for each in made for load in each["load"]]
+    return f"{min(found):.1f} to {max(found):.1f} processes, the last minute before and at the end of each measurement"
 
 
 def _at_once(most: int) -> str:

@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from analysis.bench.machine import machine
 from analysis.papers import claims as c
 from analysis.papers import reproducing
 from analysis.papers.claims import FAILS, HOLDS, REPORTED, UNSURE, Claim, Figure, Spread, judged
@@ -25,16 +26,17 @@ from analysis.papers.writing import markdown
 from brokers.errors import InvalidInput
 from brokers.registry import load
 from scenarios.cli import main
+from tests.analysis.wrong_data import broken_by
 
 SAID = c.printed("section 5, table 1")
 
 
-def claim(value: float, bound: c.Bound | None, **more: float) -> Claim:
+def claim(value: float | None, bound: c.Bound | None, **more: float) -> Claim:
     figures = {"": Figure(value, bound)} if not more else {name: Figure(each, bound) for name, each in more.items()}
     return Claim("linear", "time is linear", SAID, figures)
 
 
-def verdict(values: list[float], bound: c.Bound | None) -> str:
+def verdict(values: list[float | None], bound: c.Bound | None) -> str:
     return judged("e", range(len(values)), [claim(value, bound) for value in values]).verdict
 
 
@@ -62,6 +64,19 @@ def test_a_verdict_is_that_of_the_mean_unless_other_seeds_might_say_the_opposite
     assert verdict(values, bound) == expected
 
 
+def test_a_figure_without_a_number_is_unsure_and_one_that_some_seeds_have_is_theirs():
+    """A mean over no runs says neither that a claim holds nor that it does not."""
+    assert verdict([None, None], c.at_most(1)) == verdict([None], c.at_most(1)) == UNSURE
+    assert verdict([None, 0.1, 0.2], c.at_most(1)) == HOLDS and verdict([None, 5.0, 5.1], c.at_most(1)) == FAILS
+    assert verdict([None, 0.1], c.at_most(1)) == UNSURE  # whose spread is not known
+    assert verdict([None, None], None) == REPORTED
+    none = judged("e", (1, 2), [claim(None, c.at_most(1))] * 2)
+    assert (none.measured, none.reason) == ("no number", "2 of 2 seeds have no such number")
+    assert none.as_data()["figures"][0]["mean"] is None
+    some = judged("e", (1, 2, 3), [claim(value, c.at_most(1)) for value in (None, 0.1, 0.2)])
+    assert some.reason == "1 of 3 seeds have no such number"
+
+
 def test_one_figure_outside_breaks_a_claim_and_is_named():
     found = judged("e", (1, 2), [claim(0, c.at_most(3), few=1, many=value) for value in (5.0, 5.1)])
     assert (found.verdict, found.reason) == (FAILS, "not so: many")
@@ -82,6 +97,48 @@ def test_means_of_drawn_seeds_flip_as_seldom_as_is_said():
         found = [verdict(list(random.normal(off, 1.0, 3)), c.at_least(0)) for _ in range(600)]
         assert found.count(FAILS) / len(found) < c.FLIPS_MOST
     assert found.count(HOLDS) > 200  # and some are given
+
+
+@pytest.mark.parametrize("count", [1, 10])
+def test_a_claim_of_ten_figures_that_just_holds_says_the_opposite_no_oftener_than_one_of_one(count):
+    """Means of other seeds are drawn about those of these, as Student's t has them; one beyond its bound is enough."""
+    values = (1.0, 2.0, 3.0, 4.0)
+    edge = Spread(values, c.at_least(0), judged=count)
+    room = edge._room(len(values))
+    names = [str(at) for at in range(count)]
+    for bound, expected in ((2.5 - 1.001 * room, HOLDS), (2.5 - 0.999 * room, UNSURE)):
+        given = [claim(0, c.at_least(bound), **dict.fromkeys(names, value)) for value in values]
+        assert judged("e", range(4), given).verdict == expected
+    off = np.random.Generator(np.random.PCG64(4)).standard_t(3, (20_000, count)) * edge.deviation * math.sqrt(2 / 4)
+    assert 0.8 * c.FLIPS_MOST < (off.min(axis=1) < -room).mean() < 1.1 * c.FLIPS_MOST
+
+
+def test_a_figure_among_ten_has_to_be_farther_from_its_bound_than_one_alone():
+    values = [2.0, 2.6, 1.4]
+    assert verdict(values, c.at_least(0.2)) == HOLDS
+    beside = {f"n{at}": 9.0 for at in range(9)}
+    found = judged("e", range(3), [claim(0, c.at_least(0.2), one=value, **beside) for value in values])
+    assert found.verdict == UNSURE and found.reason.startswith("one: ")
+
+
+def test_what_has_to_be_none_holds_of_so_many_runs_and_says_of_how_many_it_may_be_otherwise():
+    """The rule of three: of a thousand runs, what is seen in none may happen in three."""
+    none, one = (
+        judged("e", (1, 2), [Claim("k", "never", SAID, {"": Figure(count, c.exactly(0), 500)})] * 2)
+        for count in (0, 1)
+    )
+    assert none.verdict == HOLDS
+    assert none.reason == "in none of 1,000 runs, so in at most one of 333 with 95 % confidence"
+    assert one.verdict == FAILS and "none of" not in one.reason
+    assert (1 - 1 / (1_000 / 3)) ** 1_000 < 0.05  # whatever happens oftener is seen that surely
+
+
+@pytest.mark.parametrize(("seeds", "expected"), [(1, UNSURE), (3, UNSURE), (20, UNSURE), (21, HOLDS)])
+def test_a_share_of_few_runs_in_which_all_seeds_agree_is_not_certain(seeds, expected):
+    share = Claim("k", "nearly always", SAID, {"": Figure(100.0, c.at_least(99), 15)})
+    found = judged("e", range(seeds), [share] * seeds)
+    assert found.verdict == expected
+    assert expected == HOLDS or found.reason == "21 seeds would decide it (`--seeds 21`)"
 
 
 @given(st.floats(0.05, 5), st.floats(0.05, 2), st.integers(2, 6))
@@ -106,6 +163,26 @@ def test_nobody_decides_what_lies_on_its_bound():
 def test_seeds_that_measure_other_things_are_a_mistake():
     with pytest.raises(ValueError, match="seeds differ in what they measure"):
         judged("e", (1, 2), [claim(1, None, a=1), claim(1, None, b=1)])
+
+
+@pytest.mark.parametrize(
+    ("found", "by_hand", "expected"),
+    [
+        (lambda size: size, None, True),  # 4, and some lie is above 5
+        (lambda size: 1.0, None, False),  # holds of any table
+        (lambda size: 9.0, None, False),  # and of none
+        (lambda size: 1.0 if size == 4.5 else 9.0, None, False),  # of one that no lie comes by
+        (lambda size: 1.0 if size == 4.5 else 9.0, 4.5, True),
+        (lambda size: 9.0, 4.5, False),  # not even of that which was made by hand
+    ],
+)
+def test_a_claim_is_tested_that_may_come_to_either(found, by_hand, expected):
+    def judge(tables: Tables):
+        yield Claim("size", "at most five", SAID, {"": Figure(found(tables["sizes"][0]["size"]), c.at_most(5))})
+
+    experiment = Experiment("sizes", "Sizes", measured, judge)
+    right = None if by_hand is None else {"sizes": [{"size": by_hand}]}
+    assert broken_by(experiment, {"sizes": [{"size": 4.0}]}, "size", (), right) == expected
 
 
 # ---- a reproduction --------------------------------------------------------------------------------------
@@ -162,12 +239,22 @@ def test_it_leaves_claims_tables_figures_and_pages(tmp_path, capsys):
     svg = (folder / "times.svg").read_text()
     assert svg.startswith("<svg ") and svg.count('class="bars') == 1  # over seeds
     text = (folder / "report.md").read_text()
+    assert "bars in figures go from least to most" in text
     assert "time \\| is linear" in text and "1 reported" in text and "![Times](times.svg)" in text
     page = (folder / "report.html").read_text()
     assert "brokerlab reproduce toy --claim toy/linear" in page and "<b>bold" not in page
     assert "Content-Security-Policy" in page
     index = (tmp_path / "index.html").read_text()
     assert "toy/report.html" in index and "time | is linear" in index
+
+
+def test_bars_go_from_the_least_seed_to_the_most(tmp_path, capsys):
+    """As pages say of them."""
+    (found,) = reproducing.carried_out([TOY], Asked("toy", tmp_path / "toy"))
+    (curve,) = found.pictures[0].curves
+    by_seed = [[row["us"] for row in tables["times"]] for tables in found.by_seed]
+    assert list(curve.low) == [min(each) for each in zip(*by_seed)]
+    assert list(curve.high) == [max(each) for each in zip(*by_seed)] != list(curve.low)
 
 
 def test_a_table_over_seeds_shows_means(tmp_path, capsys):
@@ -215,6 +302,40 @@ def test_a_claim_is_repeated_alone(tmp_path, capsys):
         run(tmp_path, capsys, (TOY,), claim="toy/none")
     with pytest.raises(InvalidInput, match="toy has no experiment 'none'; it has toy, other"):
         run(tmp_path, capsys, (TOY, other), claim="none")
+
+
+@pytest.mark.parametrize("fresh", [False, True])
+def test_a_claim_that_there_is_not_is_refused_before_anything_is_measured_where_something_was(fresh, tmp_path, capsys):
+    calls = []
+    counted = replace(TOY, measure=lambda run: calls.append(run.seed) or measured(run))
+    for seeds, seed in ((3, 1), (3, 7)):  # at first of one seed, whose tables tell; then of none
+        with pytest.raises(InvalidInput, match="--claim toy/none: there is no such claim; there are toy/linear, toy/m"):
+            run(tmp_path, capsys, (counted,), claim="toy/none", seeds=seeds, seed=seed, fresh=fresh)
+        assert calls == [1]
+    assert [each["key"] for each in run(tmp_path, capsys, (counted,), claim="toy/magic")["claims"]] == ["toy/magic"]
+    assert calls == [1, 2, 3]
+
+
+def test_an_experiment_without_claims_has_none_to_repeat(tmp_path, capsys):
+    with pytest.raises(InvalidInput, match="--claim toy/none: there is no such claim; toy has none"):
+        run(tmp_path, capsys, (replace(TOY, judge=lambda tables: ()),), claim="toy/none")
+
+
+def test_each_measurement_says_where_it_was_made_and_pages_say_where_they_differ(tmp_path, capsys, monkeypatch):
+    run(tmp_path, capsys, seeds=1)
+    report = tmp_path / "toy" / "report.md"
+    assert f"- Machine: {machine()}\n" in report.read_text()
+    monkeypatch.setattr(reproducing, "machine", lambda: "Another CPU")
+    monkeypatch.setattr(reproducing, "versions", lambda: ["Python 9"])
+    monkeypatch.setattr(os, "getloadavg", lambda: (7.25, 0.0, 0.0))
+    document = run(tmp_path, capsys, seeds=2)
+    first, second = document["measurements"]
+    assert (first["machine"], first["seed"], first["experiment"]) == (machine(), 1, "toy")
+    assert (second["machine"], second["versions"], second["load"]) == ("Another CPU", ["Python 9"], [7.25, 7.25])
+    text = report.read_text()
+    assert f"- Machine: 1 of 2 measurements: {machine()}; 1 of 2 measurements: Another CPU\n" in text
+    assert "; 1 of 2 measurements: brokerlab" in text and "to 7.2 processes, the last minute" in text
+    assert "1 of 2 measurements: Another CPU" in (tmp_path / "toy" / "report.html").read_text()
 
 
 def alone(run: Run) -> dict:
