@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 from dataclasses import replace
+from pathlib import Path
 
 import networkx as nx
 import numpy as np
@@ -669,6 +671,10 @@ def test_what_is_said_of_brokers_has_to_be_there():
     assert not GossipSub.misfits(Options(direct=[(1, 2)]), overlay, {})
     (told,) = GossipSub.remarks(Options(), overlay)
     assert "no broker has more than 2 neighbours" in told and not GossipSub.remarks(Options(**FEW), overlay)
+
+
+def test_the_simple_form_is_600_lines_at_most():
+    assert len(Path(inspect.getfile(GossipSub)).read_text("utf-8").splitlines()) <= 600
 
 
 # ---- topics without wildcards ----------------------------------------------------------------------------
