@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ModelWrapValidatorHandler, model_validator
 
 from brokers.kinds import UNDRAWN
 from brokers.rates import Demand
@@ -285,49 +285,65 @@ class Options(Section):
         ),
     ] = None
 
-    @model_validator(mode="before")
+    @model_validator(mode="wrap")
     @classmethod
-    def _on_top_of_preset(cls, said: Any) -> Any:
-        if not isinstance(said, Mapping):
-            return said
-        name = said.get("preset", "none")
-        return _merged(PRESETS[name], said) if isinstance(name, str) and name in PRESETS else said
-
-    @model_validator(mode="after")
-    def _fit_together(self) -> Options:
-        wrong = next((rule for holds, rule in self._rules() if not holds), None)
+    def _on_top_of_preset(cls, said: Any, checked: ModelWrapValidatorHandler[Options]) -> Options:
+        name = said.get("preset", "none") if isinstance(said, Mapping) else None
+        preset = PRESETS.get(name, {}) if isinstance(name, str) else {}
+        found = checked(_merged(preset, said) if preset else said)
+        wrong = next(((rule, names) for holds, rule, names in found._rules() if not holds), None)
         if wrong is not None:
-            raise ValueError(wrong)
-        return self
+            rule, names = wrong
+            unsaid = [each for each in names.split() if each in preset and each not in said]
+            whose = f"; the preset {name!r} says {' and '.join(f'`{each}`' for each in unsaid)}" if unsaid else ""
+            raise ValueError(rule + whose)
+        return found
 
-    def _rules(self) -> list[tuple[bool, str]]:
+    def _rules(self) -> list[tuple[bool, str, str]]:
+        """Whether it holds, the rule, and the options that it is about."""
         kept = (self.history + 1) * self.heartbeat
         old = self.version == "1.0"
         return [
-            (self.d_lo <= self.d, f"it takes d_lo <= d (got {self.d_lo} and {self.d})"),
-            (self.d <= self.d_hi, f"it takes d <= d_hi (got {self.d} and {self.d_hi})"),
-            (self.d_score <= self.d, f"it takes d_score <= d (got {self.d_score} and {self.d})"),
+            (self.d_lo <= self.d, f"it takes d_lo <= d (got {self.d_lo} and {self.d})", "d_lo d"),
+            (self.d <= self.d_hi, f"it takes d <= d_hi (got {self.d} and {self.d_hi})", "d d_hi"),
+            (self.d_score <= self.d, f"it takes d_score <= d (got {self.d_score} and {self.d})", "d_score d"),
             (
                 old or self.d_out == 0 or (self.d_out < self.d_lo and 2 * self.d_out <= self.d),
                 f"it takes d_out < d_lo and d_out <= d / 2, or 0 (got {self.d_out}, with {self.d_lo} and {self.d})",
+                "d_out d_lo d",
             ),
             (
                 self.gossip_windows <= self.history,
                 f"it takes gossip_windows <= history (got {self.gossip_windows} and {self.history})",
+                "gossip_windows history",
             ),
             (
                 self.seen > kept,
                 f"`seen` has to be longer than history + 1 heartbeats, {kept / SECOND:g} s, or what is told of "
                 f"comes as new again (got {self.seen / SECOND:g} s)",
+                "seen history heartbeat",
             ),
             (
                 self.validation < self.heartbeat * self.history,
                 "`validation` has to be shorter than what is kept, history * heartbeat",
+                "validation history heartbeat",
             ),
-            (self.invalid + self.ignored <= 1, "`invalid` and `ignored` are shares of all, and sum up to 1 at most"),
-            (not (old and self.scoring is not None), "version 1.0 knows no scores; leave out `scoring` or say 1.1"),
-            (not (old and self.flood_publish), "version 1.0 knows no flood publishing; leave it out or say 1.1"),
-            (not (old and self.px), "version 1.0 knows no px; leave it out or say 1.1"),
+            (
+                self.invalid + self.ignored <= 1,
+                "`invalid` and `ignored` are shares of all, and sum up to 1 at most",
+                "invalid ignored",
+            ),
+            (
+                not (old and self.scoring is not None),
+                "version 1.0 knows no scores: it takes `scoring: null`, or version 1.1",
+                "scoring",
+            ),
+            (
+                not (old and self.flood_publish),
+                "version 1.0 knows no flood publishing: it takes `flood_publish: false`, or version 1.1",
+                "flood_publish",
+            ),
+            (not (old and self.px), "version 1.0 knows no px: it takes `px: false`, or version 1.1", "px"),
         ]
 
 

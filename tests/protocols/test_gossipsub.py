@@ -618,6 +618,27 @@ def test_options_that_contradict_each_other_are_refused_with_the_rule(said, rule
         Options(**said)
 
 
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        ({"preset": "libp2p", "version": "1.0"}, "; the preset 'libp2p' says `flood_publish`"),
+        ({"preset": "ethereum", "version": "1.0"}, "; the preset 'ethereum' says `scoring`"),
+        ({"preset": "ethereum", "d": 3}, "d_lo <= d (got 6 and 3); the preset 'ethereum' says `d_lo`"),
+        ({"preset": "libp2p", "version": "1.0", "flood_publish": True}, "or version 1.1"),
+        ({"preset": "ethereum", "version": "1.0", "scoring": {}}, "or version 1.1"),
+    ],
+)
+def test_who_said_what_breaks_a_rule_is_told_if_it_was_a_preset(said, told):
+    with pytest.raises(ValidationError) as raised:
+        Options(**said)
+    assert raised.value.errors()[0]["msg"].endswith(told)
+
+
+def test_what_a_preset_says_can_be_taken_back():
+    assert not Options(preset="libp2p", version="1.0", flood_publish=False).flood_publish
+    assert Options(preset="ethereum", version="1.0", scoring=None).scoring is None
+
+
 def test_a_preset_takes_the_place_of_defaults_and_what_is_said_counts():
     ethereum = Options(preset="ethereum", d_lazy=3, scoring={"cap": 7.0, "topic": {"weight": 2.0}})
     assert (ethereum.d, ethereum.d_lazy, ethereum.heartbeat) == (8, 3, 700 * MS)
