@@ -376,13 +376,25 @@ def misfits(options: Options, overlay: Any) -> list[tuple[str, str]]:
 
 def remarks(options: Options, overlay: Any) -> list[str]:
     """What to say of options that go with the overlay, but may not do what they seem to."""
-    most = int(overlay.degree.max(initial=0))
-    if options.d <= most:
-        return []
-    return [
-        f"`d` is {options.d}, and no broker has more than {most} neighbours: it takes d <= the degree of the overlay, "
-        "or a mesh is all neighbours of its topic, and nobody is left for gossip"
-    ]
+    return _of_degrees(options, overlay)
+
+
+def _of_degrees(options: Options, overlay: Any) -> list[str]:
+    """A mesh larger than what there are neighbours for."""
+    degree = overlay.degree
+    most, few, fewer = int(degree.max(initial=0)), int((degree < options.d_lo).sum()), int((degree < options.d).sum())
+    if options.d > most:
+        return [
+            f"`d` is {options.d}, and no broker has more than {most} neighbours: it takes d <= the degree of the "
+            "overlay, or a mesh is all neighbours of its topic, and nobody is left for gossip"
+        ]
+    if few:
+        return [
+            f"`d_lo` is {options.d_lo}, and {few} of {degree.size} brokers have fewer neighbours ({fewer} fewer than "
+            f"`d`, {options.d}): it takes d <= the degree of the overlay, or meshes there stay too small, and whom all "
+            "its neighbours prune is in none and misses publications"
+        ]
+    return []
 
 
 def expected(demand: Demand) -> float:

@@ -60,6 +60,10 @@ class PlumtreeShard(ShardAtHome):
         return Plumtree.recovery(options, overlay, faced)
 
     @classmethod
+    def remarks(cls, options: Any, overlay: Any) -> list[str]:
+        return Plumtree.remarks(options, overlay)
+
+    @classmethod
     def expected_events(cls, demand: Demand) -> float:
         return Plumtree.expected_events(demand)
 

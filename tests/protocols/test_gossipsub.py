@@ -694,6 +694,16 @@ def test_what_is_said_of_brokers_has_to_be_there():
     assert "no broker has more than 2 neighbours" in told and not GossipSub.remarks(Options(**FEW), overlay)
 
 
+def test_brokers_with_too_few_neighbours_for_a_mesh_are_counted():
+    overlay = overlay_of([(0, other) for other in range(1, 40)])
+    (told,) = GossipSub.remarks(Options(), overlay)
+    assert told.startswith("`d_lo` is 5, and 39 of 40 brokers have fewer neighbours (39 fewer than `d`, 6)")
+    assert not GossipSub.remarks(Options(d=1, d_lo=1, d_out=0, d_score=1), overlay)
+    assert not GossipSub.remarks(Options(d=3, d_lo=1, d_out=0, d_score=1), overlay)  # nobody has too few to stay
+    (told,) = GossipSub.remarks(Options(d=40, d_hi=80), overlay)
+    assert "no broker has more than 39 neighbours" in told
+
+
 def test_the_simple_form_is_600_lines_at_most():
     assert len(Path(inspect.getfile(GossipSub)).read_text("utf-8").splitlines()) <= 600
 
