@@ -146,6 +146,12 @@ PRESETS: dict[str, dict[str, Any]] = {
         },
     },
 }  # fmt: skip
+# What a later version brought, and what scores alone decide.
+_SINCE_1_1 = (
+    "d_score", "d_out", "gossip_factor", "gossip_draw", "backoff", "leave_backoff", "graft_flood", "px_peers",
+)  # fmt: skip
+_SINCE_1_2 = ("idontwant_from", "idontwant_messages", "idontwant_ids", "idontwant_ticks")
+_SCORED = ("opportunistic_ticks", "opportunistic_peers")
 _SMALL: list[Any] = [
     {"d": 2, "d_lo": 1, "d_hi": 3, "d_score": 1, "d_out": 0, "d_lazy": 1},
     {"d": 3, "d_lo": 2, "d_hi": 4, "d_score": 2, "d_out": 1, "d_lazy": 2, "heartbeat": "100 ms"},
@@ -376,7 +382,41 @@ def misfits(options: Options, overlay: Any) -> list[tuple[str, str]]:
 
 def remarks(options: Options, overlay: Any) -> list[str]:
     """What to say of options that go with the overlay, but may not do what they seem to."""
-    return _of_degrees(options, overlay)
+    return [*_of_degrees(options, overlay), *_of_backoffs(options), *_of_what_is_unread(options)]
+
+
+def _of_backoffs(options: Options) -> list[str]:
+    """Times that the specification leaves free, so long that one of them tells nothing apart."""
+    if options.scoring is None:
+        return []
+    flood, backoff, leave = (each / SECOND for each in (options.graft_flood, options.backoff, options.leave_backoff))
+    found = []
+    if flood >= backoff:
+        found.append(
+            "`graft_flood` is no shorter than `backoff`, so each GRAFT before its end counts twice "
+            f"(got {flood:g} and {backoff:g} s)"
+        )
+    if leave > backoff:
+        found.append(
+            "`leave_backoff` is longer than `backoff`, so after a broker left a GRAFT counts twice for longer than "
+            f"`graft_flood` (got {leave:g} and {backoff:g} s)"
+        )
+    return found
+
+
+def _of_what_is_unread(options: Options) -> list[str]:
+    """Options with a value of their own that nobody reads, since others rule it out."""
+    usual = Options(preset=options.preset)
+    found = []
+    for applies, why, names in (
+        (options.version == "1.0", "version 1.0 does not read", _SINCE_1_1),
+        (options.version != "1.2", f"version {options.version} does not read", _SINCE_1_2),
+        (options.scoring is None, "without `scoring` nobody reads", _SCORED),
+    ):
+        said = [f"`{name}`" for name in names if getattr(options, name) not in (0, getattr(usual, name))]
+        if applies and said:
+            found.append(f"{why} {' and '.join(said)}")
+    return found
 
 
 def _of_degrees(options: Options, overlay: Any) -> list[str]:

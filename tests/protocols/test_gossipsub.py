@@ -17,7 +17,7 @@ from brokers.engine.simulate import MemoryTraces, simulate, tables_of
 from brokers.faults import KEPT, LOST, STORED, Crash, Cut, Schedule
 from protocols.conformance import REHEARSALS, audit_run, check_digests, overlay_of, rehearse
 from protocols.gossip.gossipsub import GossipSub
-from protocols.gossip.options import PRESETS, Options
+from protocols.gossip.options import _SCORED, _SINCE_1_1, _SINCE_1_2, PRESETS, Options
 from protocols.gossip.talking import GRAFT, IDONTWANT, IHAVE, IWANT, JOINED, LEFT, PRUNE, topic_in
 from protocols.joining import join
 from protocols.topics.kind import PUBLISH, SUBSCRIBE
@@ -702,6 +702,53 @@ def test_brokers_with_too_few_neighbours_for_a_mesh_are_counted():
     assert not GossipSub.remarks(Options(d=3, d_lo=1, d_out=0, d_score=1), overlay)  # nobody has too few to stay
     (told,) = GossipSub.remarks(Options(d=40, d_hi=80), overlay)
     assert "no broker has more than 39 neighbours" in told
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        ({"graft_flood": "60 s"}, None),  # counted by nobody
+        ({"graft_flood": "60 s", "scoring": {}}, "each GRAFT before its end counts twice (got 60 and 60 s)"),
+        ({"graft_flood": "59 s", "scoring": {}}, None),
+        ({"leave_backoff": "61 s", "scoring": {}}, "for longer than `graft_flood` (got 61 and 60 s)"),
+        ({"leave_backoff": "60 s", "scoring": {}}, None),
+        ({"version": "1.0", "d_out": 1, "d_score": 3}, "version 1.0 does not read `d_score` and `d_out`"),
+        ({"version": "1.0", "d_out": 0, "d_score": 0}, None),
+        ({"version": "1.0", "idontwant_from": 5}, "version 1.0 does not read `idontwant_from`"),
+        ({"version": "1.1", "idontwant_ids": 5}, "version 1.1 does not read `idontwant_ids`"),
+        ({"version": "1.1", "preset": "ethereum"}, None),
+        ({"version": "1.2", "idontwant_from": 5}, None),
+        ({"opportunistic_peers": 1}, "without `scoring` nobody reads `opportunistic_peers`"),
+        ({"opportunistic_peers": 1, "scoring": {}}, None),
+    ],
+    ids=str,
+)
+def test_what_does_nothing_is_remarked_on(said, told):
+    found = GossipSub.remarks(Options(**said), overlay_of(list(nx.complete_graph(14).edges)))
+    assert found == [] if told is None else len(found) == 1 and found[0].endswith(told)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"version": "1.0", **{name: 1 for name in _SINCE_1_1 if name not in ("gossip_draw", "gossip_factor")}},
+        {"version": "1.0", "gossip_draw": "each", "gossip_factor": 0.9},
+        {"version": "1.1", **dict.fromkeys(_SINCE_1_2, 1)},
+        dict.fromkeys(_SCORED, 1),
+    ],
+    ids=["1.0", "1.0 gossip", "1.1", "unscored"],
+)
+def test_what_is_said_to_be_read_by_nobody_changes_nothing(said):
+    version = {"version": said["version"]} if "version" in said else {}
+    graph = nx.complete_graph(14)
+    assert GossipSub.remarks(Options(**said), overlay_of(list(graph.edges)))
+    hops = [
+        gossiping(graph, publications=4, payload=5_000, validation="20 ms", d_hi=7, **each).tables["hops"]
+        for each in (version, said)
+    ]
+    assert {IHAVE, GRAFT, PRUNE} <= set(hops[0]["type"].tolist())
+    for name in ("type", "link", "time_ns", "source", "broker"):
+        assert hops[0][name].tolist() == hops[1][name].tolist()
 
 
 def test_the_simple_form_is_600_lines_at_most():
