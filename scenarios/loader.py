@@ -22,6 +22,7 @@ from brokers.programs import spelling
 from scenarios import parameters
 from scenarios.document import Document, read
 from scenarios.many import expect, metrics
+from scenarios.measuring import lacking
 from scenarios.problems import Path, ScenarioErrors, did_you_mean, explain, got
 from scenarios.schema import (
     MOVEMENTS,
@@ -114,7 +115,8 @@ def _resolve(document: Document, folder: FilePath, stem: str, trust: bool) -> Sc
         declared = {service.name: parts.measured.get(service.name, ()) for service in model.services}
         own_tables = {name: table for each in services for name, table in each.own_tables.items()}
         unclear = declared.keys() - parts.measured.keys()
-        found = expect.misfits(model.expect, declared, model.trace.level, own_tables, unclear)
+        lacks = lacking(services) if len(services) == len(model.services) else {}
+        found = expect.misfits(model.expect, declared, model.trace.level, own_tables, unclear, lacks)
         for i, message in found:
             document.problem(("expect", i), message)
     if document.problems or model is None:

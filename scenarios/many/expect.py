@@ -19,6 +19,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from brokers.errors import InvalidInput
@@ -168,11 +169,13 @@ def misfits(
     trace_level: str,
     tables: Mapping[str, Table],
     unclear: Collection[str] = (),
+    lacking: Mapping[str, str] = MappingProxyType({}),
 ) -> list[tuple[int, str]]:
     """(number, what is wrong) of each expectation that does not fit the services or the trace level.
 
     `tables` are those that the kinds of the services add to a trace. Of services that are `unclear` it is not known
-    what is measured: what may be theirs is not held against an expectation.
+    what is measured: what may be theirs is not held against an expectation. `lacking` says by flat names what will
+    not be measured, and why.
     """
     found = []
     for i, text in enumerate(texts):
@@ -191,6 +194,10 @@ def misfits(
                 (i, f"asks the audit, which needs the trace level deliveries or full (got {trace_level!r})")
             )
         found += [(i, message) for message in _unmeasured(keys, services, trace_level, tables)]
+        lacks = [key for key in keys if key in lacking]
+        apart = metrics.together(keys[0].partition(".")[2], services) is Together.APART
+        if lacks and (not apart or len(lacks) == len(keys)):  # apart from others, those decide that are measured
+            found.append((i, f"{lacks[0]} will not be measured: {lacking[lacks[0]]}"))
     return found
 
 

@@ -12,6 +12,7 @@ from protocols.gossip import churning, gossipsub
 from protocols.topics.kind import Topics
 from scenarios.loader import loads
 from scenarios.plan import resolve
+from scenarios.problems import ScenarioErrors
 
 KIND = Topics(Topics.Params().model_dump())
 TEXT = """
@@ -42,6 +43,29 @@ faults:
     - {fault: crash, brokers: [3], at: 6 s, lasts: 3 s}
     - {fault: cut, link: [0, 2], at: 4 s, lasts: 4 s}
 """
+
+
+@pytest.mark.parametrize(
+    ("metric", "watch", "beside", "why"),
+    [
+        ("meshes.churn", 0, False, "the table `scores` has rows where the option `watch_ticks` asks for them"),
+        ("scores.honest", 1, False, "no service writes the table `attackers`"),
+        ("control.bytes_per_payload_byte", 0, True, "it is measured of a service alone (there are 2)"),
+    ],
+)
+def test_what_will_never_be_measured_is_told_before_a_run(metric, watch, beside, why):
+    text = TEXT.replace("WATCH", str(watch)).replace("meshes.entered, meshes.left, meshes.churn", metric)
+    other = "  - {name: more, kind: content, protocol: flooding, workload: []}\n"
+    text = text.replace("trace: {level", other + "trace: {level") if beside else text
+    assert f"news.{metric} will not be measured: {why}" in resolve(loads(text)).facts["notes"]
+    with pytest.raises(ScenarioErrors, match=rf"expect\[0\]: news.{metric} will not be measured"):
+        loads(text + f"expect: ['news.{metric} < 3']\n")
+
+
+def test_what_can_be_measured_is_not_said_to_lack_anything():
+    text = TEXT.replace("WATCH", "1").replace("meshes.churn", "meshes.churn, control.bytes_per_payload_byte")
+    assert not [note for note in resolve(loads(text)).facts["notes"] if "will not be measured" in note]
+    loads(text + "expect: [meshes.churn < 3]\n")
 
 
 class Seen:
