@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from brokers import attackers
 from brokers.metrics import Metric, padding_of
 from brokers.names import load_as
 
@@ -26,7 +27,8 @@ def measured(scenario: Scenario, model: Model, folder: Path) -> tuple[dict[str, 
     from brokers.engine.simulate import tables_of
     from brokers.engine.trace_schema import tables_at
 
-    there = tables_at(model.trace_level, tables_of(model))
+    # Where nobody attacks the table of who does is not written, and is empty.
+    there = tables_at(model.trace_level, {**tables_of(model), **attackers.TABLES})
     found: dict[str, dict[str, Any]] = {}
     notes: list[str] = []
     for number, (service, spec) in enumerate(zip(scenario.services, model.services, strict=True)):
@@ -55,7 +57,8 @@ def lacking(services: Sequence[ResolvedService]) -> dict[str, str]:
     """Of metrics by their flat names, what they lack in a scenario of these services to be measured at all."""
     from brokers.engine.trace_schema import TABLES
 
-    known = {**TABLES, **{name: table for each in services for name, table in each.own_tables.items()}}
+    own = {name: table for each in services for name, table in each.own_tables.items()}
+    known = {**TABLES, **attackers.TABLES, **own}
     found = {}
     for service in services:
         for metric in service.metrics:

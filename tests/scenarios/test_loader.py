@@ -479,3 +479,10 @@ def test_of_a_service_whose_metrics_are_wrong_themselves_none_is_missed():
     text = EXPECTING % "news.tables.mean < 9, more.tables.mean < 9"
     told = problems_of(text.replace("    attributes: 3\n", "    attributes: 3\n    metrics: [tables.meen]\n"))
     assert len(told) == 2 and "expect[1]: no metric 'more.tables.mean'" in "\n".join(told)
+
+
+def test_what_reads_a_table_that_no_service_writes_may_be_named_and_nothing_expected_of_it():
+    named = EXPECTING.replace("    attributes: 3\n", "    attributes: 3\n    metrics: [retained.answers]\n")
+    assert loads(named.replace("[%s]", "[]")).services[0].metrics
+    (told,) = problems_of(named % "news.retained.answers > 0")
+    assert "news.retained.answers will not be measured: no service writes the table `retained`" in told
