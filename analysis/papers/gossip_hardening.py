@@ -54,9 +54,9 @@ def hardening(run: Run) -> Tables:
 
 
 def _at_moments(tables: Any) -> Cells:
-    """The share of the links of honest meshes that led to sybils when brokers had last watched, at some moments."""
+    """The share of the links of honest meshes that led to sybils when brokers watched next, from some moments on."""
     (sybils,) = (each for each in attacked.scores_over_time(tables) if each.name != attacked.HONEST)
-    at = np.searchsorted(sybils.time_ns, np.array(MOMENTS_S) * SECOND, side="right") - 1
+    at = np.searchsorted(sybils.time_ns, np.array(MOMENTS_S) * SECOND)
     return {f"at {moment} s": float(sybils.in_mesh[each]) for moment, each in zip(MOMENTS_S, at.tolist())}
 
 
