@@ -558,9 +558,9 @@ class ShardProtocol(ABC):
         return everywhere(demand)
 
     @classmethod
-    def suits(cls, options: Any, overlay: Any) -> bool:
-        """Whether it is written for these options and this overlay; where it is not, `plain` runs in its place."""
-        return True
+    def unsuited(cls, options: Any, overlay: Any) -> str:
+        """Why it is not written for these options or this overlay, so that `plain` runs in its place; empty: it is."""
+        return ""
 
     @property
     def timer_min_ns(self) -> int:

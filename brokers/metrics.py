@@ -34,6 +34,7 @@ class Metric:
     prose: str = ""
     measure: str = ""  # "module:function" of (tables, kind), which gives a number or None; empty: counted by the engine
     reads: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # table -> columns, of the service's rows
+    alone: bool = False  # measured only where there is no service beside it
 
 
 def padding_of(protocol: Any, options: Mapping[str, Any]) -> int:

@@ -57,12 +57,16 @@ class Column:
 
 @dataclass(frozen=True)
 class Table:
-    """One table: written at `level` and at every level above it."""
+    """One table: written at `level` and at every level above it.
+
+    `asked_by` is the option of its protocol without which it has no rows, if there is one.
+    """
 
     prose: str
     level: str
     columns: tuple[Column, ...]
     model: bool = True
+    asked_by: str = ""
 
     def __post_init__(self) -> None:
         if self.level not in LEVELS[1:]:

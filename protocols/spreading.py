@@ -8,6 +8,7 @@ broker from which it came; where a publication enters is reached in round 0.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
@@ -158,9 +159,12 @@ HOPS_HALF = _metric("hops.half", "hops_half")
 HOPS_NEARLY = _metric("hops.nearly", "hops_nearly")
 REDUNDANCY = _metric("redundancy", "redundancy")
 DUPLICATES = _metric("duplicates.per_delivery", "duplicates_per_delivery", deliveries=("publication",))
-CONTROL_BYTES = _metric(
-    "control.bytes_per_payload_byte", "control_bytes", publications=("publication", "size_bytes"),
-    links=("messages", "bytes"), losses=("link", "type", "body"),
+CONTROL_BYTES = replace(
+    _metric(
+        "control.bytes_per_payload_byte", "control_bytes", publications=("publication", "size_bytes"),
+        links=("messages", "bytes"), losses=("link", "type", "body"),
+    ),
+    alone=True,
 )  # fmt: skip
 TIME_TO_ALL = Metric(
     "time_to_all_ms", Together.APART, measure="protocols.spreading:time_to_all",

@@ -22,6 +22,7 @@ from brokers.programs import spelling
 from scenarios import parameters
 from scenarios.document import Document, read
 from scenarios.many import expect, metrics
+from scenarios.measuring import lacking
 from scenarios.problems import Path, ScenarioErrors, did_you_mean, explain, got
 from scenarios.schema import (
     MOVEMENTS,
@@ -111,10 +112,11 @@ def _resolve(document: Document, folder: FilePath, stem: str, trust: bool) -> Sc
     faults = parts.faults()
     movements = parts.movements()
     if model is not None:
-        further = {service.section.name: service.metrics for service in services}
-        declared = {service.name: further.get(service.name, ()) for service in model.services}
+        declared = {service.name: parts.measured.get(service.name, ()) for service in model.services}
         own_tables = {name: table for each in services for name, table in each.own_tables.items()}
-        found = expect.misfits(model.expect, declared, model.trace.level, own_tables)
+        unclear = declared.keys() - parts.measured.keys()
+        lacks = lacking(services) if len(services) == len(model.services) else {}
+        found = expect.misfits(model.expect, declared, model.trace.level, own_tables, unclear, lacks)
         for i, message in found:
             document.problem(("expect", i), message)
     if document.problems or model is None:
@@ -157,6 +159,7 @@ class _Names:
         self.servers = list(servers) if isinstance(servers, dict) else []
         self.folder = folder
         self.trust = trust
+        self.measured: dict[str, tuple[Metric, ...]] = {}  # by service, if its kind and metrics could be found
 
     def find(self, group: str, section: Mapping[str, Any], key: str, path: Path) -> Found | None:
         """What a name stands for; None if it is missing or wrong, and noted so."""
@@ -272,7 +275,7 @@ class _Names:
         attackers = self.attackers(section, protocol, path)
         sources = self.workload(section, kind, params, path)
         server = self.server(section, kind.object, path) if kind is not None else None
-        further = self.metrics(section, kind.object.manifest, path) if kind is not None else ()
+        further = self.measured_of(section, kind.object.manifest, path) if kind is not None else ()
         if len(self.document.problems) > before or kind is None or protocol is None:
             return None
         try:
@@ -362,6 +365,14 @@ class _Names:
             message = f"{name!r} answers {answers!r}, the kind asks {kind.question!r}; {hint}"
             self.document.problem((*path, "index"), message)
         return found, name
+
+    def measured_of(self, section: Mapping[str, Any], kind: KindManifest, path: Path) -> tuple[Metric, ...]:
+        """The metrics of a service; if nothing is wrong with these, expectations may name them."""
+        before = len(self.document.problems)
+        found = self.metrics(section, kind, path)
+        if len(self.document.problems) == before and isinstance(section.get("name"), str):
+            self.measured[section["name"]] = found
+        return found
 
     def metrics(self, section: Mapping[str, Any], kind: KindManifest, path: Path) -> tuple[Metric, ...]:
         """What is measured beside what every service has: by its kind, and what the service names."""

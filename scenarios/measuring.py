@@ -5,19 +5,21 @@ What cannot be measured is nothing and told: the run is whole without it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from brokers import attackers
 from brokers.metrics import Metric, padding_of
 from brokers.names import load_as
 
 if TYPE_CHECKING:
     from brokers.contract import Kind
     from brokers.engine.model import Model
-    from scenarios.schema import Scenario
+    from brokers.schema import Table
+    from scenarios.schema import ResolvedService, Scenario
 
 
 def measured(scenario: Scenario, model: Model, folder: Path) -> tuple[dict[str, dict[str, Any]], list[str]]:
@@ -25,7 +27,8 @@ def measured(scenario: Scenario, model: Model, folder: Path) -> tuple[dict[str, 
     from brokers.engine.simulate import tables_of
     from brokers.engine.trace_schema import tables_at
 
-    there = tables_at(model.trace_level, tables_of(model))
+    # Where nobody attacks the table of who does is not written, and is empty.
+    there = tables_at(model.trace_level, {**tables_of(model), **attackers.TABLES})
     found: dict[str, dict[str, Any]] = {}
     notes: list[str] = []
     for number, (service, spec) in enumerate(zip(scenario.services, model.services, strict=True)):
@@ -48,6 +51,32 @@ def measured(scenario: Scenario, model: Model, folder: Path) -> tuple[dict[str, 
                     )
             found.setdefault(spec.name, {})[metric.name] = value
     return found, notes
+
+
+def lacking(services: Sequence[ResolvedService]) -> dict[str, str]:
+    """Of metrics by their flat names, what they lack in a scenario of these services to be measured at all."""
+    from brokers.engine.trace_schema import TABLES
+
+    own = {name: table for each in services for name, table in each.own_tables.items()}
+    known = {**TABLES, **attackers.TABLES, **own}
+    found = {}
+    for service in services:
+        for metric in service.metrics:
+            if why := _lacks(metric, service.options, known, len(services)):
+                found[f"{service.section.name}.{metric.name}"] = why
+    return found
+
+
+def _lacks(metric: Metric, options: Mapping[str, Any], known: Mapping[str, Table], services: int) -> str:
+    if metric.alone and services > 1:
+        return f"it is measured of a service alone (there are {services})"
+    for name in metric.reads:
+        if name not in known:
+            return f"no service writes the table `{name}`"
+        asked_by = known[name].asked_by
+        if asked_by and not options.get(asked_by):
+            return f"the table `{name}` has rows where the option `{asked_by}` asks for them"
+    return ""
 
 
 def _number(metric: Metric, kind: Kind, tables: Mapping[str, Mapping[str, Any]]) -> float | int | None:

@@ -35,6 +35,7 @@ from scenarios.checks import (
     note_of_promise,
     notes_of_protocol,
 )
+from scenarios.measuring import lacking
 from scenarios.problems import Path as DataPath
 from scenarios.schema import ResolvedService, Scenario
 
@@ -103,6 +104,7 @@ def resolve(scenario: Scenario) -> Model:
                 attackers=attackers_of(scenario, i, service, brokers),
             )
         )
+    notes += [f"{name} will not be measured: {why}" for name, why in lacking(scenario.services).items()]
     parts = {**scenario.model_parts(), "overlay": _fingerprint(overlay), "files": files}
     if faults or faults.opens:  # a class of the same name may give others tomorrow
         parts["schedule"] = hashlib.sha256(repr(faults).encode()).hexdigest()

@@ -49,11 +49,15 @@ class Size:
 
 
 SIZES = (Size(10_000, 1_000), Size(100_000, 100))
+COMPARED = Size(1_000, 50)  # on one, two and three shards
 
 
-def rows() -> Iterator[Row]:
-    """CPU seconds and peak memory of each network, set-up included."""
-    for size, cpu_most, bytes_most in zip(SIZES, (120.0, None), (4e9, 24e9)):
+def rows(sizes: tuple[Size, ...] = SIZES, compared: Size = COMPARED) -> Iterator[Row]:
+    """CPU seconds and peak memory of each network, set-up included; and one digest on one, two and three shards."""
+    found = len(set(digests(compared)))
+    told = f"gossipsub 1.1 with scores, {compared.brokers:,} brokers, {compared.publications:,} publications"
+    yield row(f"{told}: digests on 1, 2 and 3 shards", found, "digests", most=1)
+    for size, cpu_most, bytes_most in zip(sizes, (120.0, None), (4e9, 24e9)):
         found = alone(size)
         name = f"gossipsub 1.1 with scores, {size.brokers:,} brokers of degree {2 * size.rings}, {size.publications:,}"
         yield row(f"{name} publications: run", found["cpu_s"], "CPU s", most=cpu_most)
@@ -65,6 +69,13 @@ def alone(size: Size) -> Any:
     """The figures of one network, in a process of its own."""
     command = [sys.executable, "-m", "analysis.bench.gossip_large", json.dumps(asdict(size))]
     return json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+
+
+def digests(size: Size) -> list[str]:
+    """Of one network on one, two and three shards."""
+    from brokers.engine.simulate import simulate
+
+    return [simulate(model(size), engine="inline", actors=actors).digest for actors in (1, 2, 3)]
 
 
 def model(size: Size) -> Model:

@@ -81,6 +81,7 @@ PAPERS: dict[str, Entry] = {
                 "analysis.papers.gossip_printed:EXPERIMENTS",
                 "analysis.papers.gossip_plumtree:EXPERIMENTS",
                 "analysis.papers.gossip_attacked:EXPERIMENTS",
+                "analysis.papers.gossip_hardening:EXPERIMENTS",
             ],
             "kind": "content",
             "tiny": "analysis.papers.gossip_plumtree:tiny",

@@ -21,6 +21,7 @@ from analysis.spark.graph import Network
 from analysis.spark.stretches import STRETCHES
 from analysis.ways.told import CUT, DOWN, SLOW
 from protocols.gossip.attacked import Series
+from protocols.gossip.watching import TABLES as WATCHING
 from scenarios.many.metrics import kept_audit
 from topology.overlay import broker_label
 
@@ -111,6 +112,9 @@ class Figure(NamedTuple):
     data: Table | None = None  # as a table, where points do not tell it
 
 
+WATCHED = WATCHING["scores"].asked_by
+
+
 class Kind(NamedTuple):
     """A kind of figure: what it shows, the tables that it needs, and what makes it; nothing where there is nothing."""
 
@@ -118,6 +122,7 @@ class Kind(NamedTuple):
     tables: tuple[str, ...]
     make: Callable[[Gathered], Figure | None]
     joins: bool = True  # whether one figure may show several runs
+    asked_by: str = ""  # the option of a protocol without which there is nothing to show
 
 
 def figure(kind: str, found: Gathered) -> Figure | None:
@@ -569,8 +574,8 @@ KINDS: dict[str, Kind] = {
     "tables": Kind("table entries per broker over time", ("samples",), _tables),
     "queues": Kind("events that wait in brokers' queues over time", ("samples",), _queues),
     "load": Kind("share of the time that brokers were at work, the busiest first", ("brokers",), _load),
-    "scores": Kind("scores of neighbours over time, where they were watched", ("scores",), _scores, joins=False),
-    "meshes": Kind("whom honest meshes lead to over time, where that was watched", ("scores",), _meshes, joins=False),
+    "scores": Kind("scores of neighbours over time, where they were watched", ("scores",), _scores, False, WATCHED),
+    "meshes": Kind("whom honest meshes lead to over time, where watched", ("scores",), _meshes, False, WATCHED),
     "settling": Kind("share of changes in force within a time (CDF)", ("changes",), _settling),
     "waste": Kind("share of copies of publications that came for nothing, over time", _COPIES, _waste),
     "redundancy": Kind("how many copies of a publication brokers handled", _COPIES, _redundancy),

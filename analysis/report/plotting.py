@@ -226,7 +226,9 @@ def figures(asked: Asked, kinds: Sequence[str], lenient: bool = False) -> Iterat
         elif lenient:
             asked.notice(f"left out {kind}: there is nothing to draw")
         else:
-            raise InvalidInput(f"--kind {kind}: there is nothing to draw: {flat[0].path} has none of that")
+            option = KINDS[kind].asked_by if kind in KINDS else ""
+            hint = f"; the option `{option}` asks for it" if option else ""
+            raise InvalidInput(f"--kind {kind}: there is nothing to draw: {flat[0].path} has none of that{hint}")
     if not any_made:
         levels = ", ".join(f"{run.path} has trace level {run.manifest['trace_level']!r}" for run in flat[:_NAMED_MOST])
         raise InvalidInput(f"--kind {ALL}: there is nothing to draw of any kind: {levels}; summary or more has tables")

@@ -131,6 +131,4 @@ def why_plain(protocol: Any, options: Any, model: Model) -> str:
         return "something fails, and its plain form is told of it"
     if model.limits.ahead and protocol.plain is not None and protocol.plain.drops_told_ns != protocol.drops_told_ns:
         return "its plain form is told of what links drop"
-    if not protocol.suits(options, model.counted_on):
-        return "its options, latent links or links that may lose messages call for its plain form"
-    return ""
+    return str(protocol.unsuited(options, model.counted_on))

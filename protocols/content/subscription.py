@@ -484,8 +484,8 @@ class Subscription(ShardProtocol):
         return guarantees_on(overlay)
 
     @classmethod
-    def suits(cls, options: Any, overlay: Any) -> bool:
-        return not options.recover
+    def unsuited(cls, options: Any, overlay: Any) -> str:
+        return "`recover` asks for it" if options.recover else ""
 
     @classmethod
     def recovery(cls, options: Any, overlay: Any, faced: Faced) -> Recovery | None:

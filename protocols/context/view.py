@@ -64,8 +64,10 @@ class ContextView(ShardProtocol):
     rule: ClassVar[int]
 
     @classmethod
-    def suits(cls, options: Any, overlay: Any) -> bool:
-        return options.hold_back is None and not (overlay.loss > 0).any()
+    def unsuited(cls, options: Any, overlay: Any) -> str:
+        if options.hold_back is not None:
+            return "`hold_back` asks for it"
+        return "links may lose messages" if (overlay.loss > 0).any() else ""
 
     @classmethod
     def expected_events(cls, demand: Demand) -> float:

@@ -1,4 +1,4 @@
-"""What attackers among brokers did to the others, measured of services with `attackers`; and scores over time.
+"""What attackers among brokers did to the others, if there are any; and scores over time.
 
 *Honest* are brokers that are in no entry of `attackers`, their clients, and what these publish. An honest client wants
 an honest publication if it had subscribed before that was sent, had not unsubscribed, and the definition of its kind

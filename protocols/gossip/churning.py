@@ -34,8 +34,7 @@ class Churn(NamedTuple):
 def churn(tables: Tables) -> Churn:
     """What honest brokers saw of their own meshes. O(n log n) in rows of `scores`."""
     scores = tables["scores"]
-    bad = np.unique(scores["neighbour"][scores["attacker"] > 0])
-    rows = np.flatnonzero(~np.isin(scores["broker"], bad))
+    rows = np.flatnonzero(~np.isin(scores["broker"], tables["attackers"]["broker"]))
     (broker, time_ns), watch = _distinct(scores["broker"][rows], scores["time_ns"][rows])
     first, last = (np.searchsorted(broker, broker, side) for side in ("left", "right"))
     turn = np.arange(broker.size) - first
@@ -78,7 +77,7 @@ def churned(tables: Tables, kind: Kind) -> float | None:
     return float((found.entered + found.left)[later].mean()) if later.any() else None
 
 
-_READS = {"scores": ("broker", "time_ns", "neighbour", "attacker", "topic", "mesh")}
+_READS = {"attackers": ("broker",), "scores": ("broker", "time_ns", "neighbour", "topic", "mesh")}
 ENTERED = Metric("meshes.entered", Together.SUM, measure="protocols.gossip.churning:entered", reads=_READS)
 LEFT = Metric("meshes.left", Together.SUM, measure="protocols.gossip.churning:left", reads=_READS)
 CHURN = Metric("meshes.churn", Together.APART, measure="protocols.gossip.churning:churned", reads=_READS)

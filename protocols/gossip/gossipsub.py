@@ -428,18 +428,15 @@ class GossipSub(Resending):
     def sweep(self, now: int) -> None:
         """Entries of backoff that expired a while ago."""
         before = now - SLACK_HEARTBEATS * self.said.heartbeat
-        swept = {
-            topic: {link: expiry for link, expiry in there.items() if expiry >= before}
-            for topic, there in self.backoff.items()
-        }
-        self.backoff = {topic: there for topic, there in swept.items() if there}
+        for topic, there in self.backoff.items():
+            self.backoff[topic] = {link: expiry for link, expiry in there.items() if expiry >= before}
+        self.backoff = {topic: there for topic, there in self.backoff.items() if there}
 
     def begin_anew(self) -> None:
         self.had, self.asked, self.refused = {}, {}, {}
-        left = {
-            link: {id_: ticks - 1 for id_, ticks in ids.items() if ticks > 1} for link, ids in self.unwanted.items()
-        }
-        self.unwanted = {link: ids for link, ids in left.items() if ids}
+        for link, ids in self.unwanted.items():
+            self.unwanted[link] = {id_: ticks - 1 for id_, ticks in ids.items() if ticks > 1}
+        self.unwanted = {link: ids for link, ids in self.unwanted.items() if ids}
 
     def hold_to_promises(self, now: int) -> None:
         for id_, by in list(self.promises.items()):

@@ -16,7 +16,7 @@ from typing import Annotated, Any, ClassVar
 from pydantic import BaseModel, Field
 
 from brokers.contract import Demand, Guarantees, Message
-from protocols.gossip.hyparview_options import ViewOptions, expected_of
+from protocols.gossip.hyparview_options import ViewOptions, expected_of, remarks_of
 from protocols.gossip.members import Gossiping
 from topology.units import PositiveDuration
 
@@ -41,6 +41,10 @@ class HyParViewFlooding(Gossiping):
     def __init__(self, node: Any) -> None:
         super().__init__(node, node.options.ids, node.options)
         self.timer_min_ns = node.options.timer_min
+
+    @classmethod
+    def remarks(cls, options: Any, overlay: Any) -> list[str]:
+        return remarks_of(options, overlay)
 
     @classmethod
     def expected_events(cls, demand: Demand) -> float:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -50,6 +50,17 @@ class ViewOptions(BaseModel):
     def timer_min(self) -> int:
         """The shortest of its timers."""
         return min(self.shuffle, self.timeout, self.join)
+
+
+def remarks_of(options: ViewOptions, overlay: Any) -> list[str]:
+    """What to say of views that are larger than what there are brokers for."""
+    others = int(overlay.brokers) - 1
+    if options.active < others:
+        return []
+    return [
+        f"`active` is {options.active}, and there are {others} other brokers: it takes active < brokers - 1, or all "
+        "become neighbours of each other, and nobody is left for the passive view"
+    ]
 
 
 def expected_of(options: ViewOptions, demand: Demand) -> float:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ModelWrapValidatorHandler, model_validator
 
 from brokers.kinds import UNDRAWN
 from brokers.rates import Demand
@@ -146,6 +146,12 @@ PRESETS: dict[str, dict[str, Any]] = {
         },
     },
 }  # fmt: skip
+# What a later version brought, and what scores alone decide.
+_SINCE_1_1 = (
+    "d_score", "d_out", "gossip_factor", "gossip_draw", "backoff", "leave_backoff", "graft_flood", "px_peers",
+)  # fmt: skip
+_SINCE_1_2 = ("idontwant_from", "idontwant_messages", "idontwant_ids", "idontwant_ticks")
+_SCORED = ("opportunistic_ticks", "opportunistic_peers")
 _SMALL: list[Any] = [
     {"d": 2, "d_lo": 1, "d_hi": 3, "d_score": 1, "d_out": 0, "d_lazy": 1},
     {"d": 3, "d_lo": 2, "d_hi": 4, "d_score": 2, "d_out": 1, "d_lazy": 2, "heartbeat": "100 ms"},
@@ -285,49 +291,65 @@ class Options(Section):
         ),
     ] = None
 
-    @model_validator(mode="before")
+    @model_validator(mode="wrap")
     @classmethod
-    def _on_top_of_preset(cls, said: Any) -> Any:
-        if not isinstance(said, Mapping):
-            return said
-        name = said.get("preset", "none")
-        return _merged(PRESETS[name], said) if isinstance(name, str) and name in PRESETS else said
-
-    @model_validator(mode="after")
-    def _fit_together(self) -> Options:
-        wrong = next((rule for holds, rule in self._rules() if not holds), None)
+    def _on_top_of_preset(cls, said: Any, checked: ModelWrapValidatorHandler[Options]) -> Options:
+        name = said.get("preset", "none") if isinstance(said, Mapping) else None
+        preset = PRESETS.get(name, {}) if isinstance(name, str) else {}
+        found = checked(_merged(preset, said) if preset else said)
+        wrong = next(((rule, names) for holds, rule, names in found._rules() if not holds), None)
         if wrong is not None:
-            raise ValueError(wrong)
-        return self
+            rule, names = wrong
+            unsaid = [each for each in names.split() if each in preset and each not in said]
+            whose = f"; the preset {name!r} says {' and '.join(f'`{each}`' for each in unsaid)}" if unsaid else ""
+            raise ValueError(rule + whose)
+        return found
 
-    def _rules(self) -> list[tuple[bool, str]]:
+    def _rules(self) -> list[tuple[bool, str, str]]:
+        """Whether it holds, the rule, and the options that it is about."""
         kept = (self.history + 1) * self.heartbeat
         old = self.version == "1.0"
         return [
-            (self.d_lo <= self.d, f"it takes d_lo <= d (got {self.d_lo} and {self.d})"),
-            (self.d <= self.d_hi, f"it takes d <= d_hi (got {self.d} and {self.d_hi})"),
-            (self.d_score <= self.d, f"it takes d_score <= d (got {self.d_score} and {self.d})"),
+            (self.d_lo <= self.d, f"it takes d_lo <= d (got {self.d_lo} and {self.d})", "d_lo d"),
+            (self.d <= self.d_hi, f"it takes d <= d_hi (got {self.d} and {self.d_hi})", "d d_hi"),
+            (self.d_score <= self.d, f"it takes d_score <= d (got {self.d_score} and {self.d})", "d_score d"),
             (
                 old or self.d_out == 0 or (self.d_out < self.d_lo and 2 * self.d_out <= self.d),
                 f"it takes d_out < d_lo and d_out <= d / 2, or 0 (got {self.d_out}, with {self.d_lo} and {self.d})",
+                "d_out d_lo d",
             ),
             (
                 self.gossip_windows <= self.history,
                 f"it takes gossip_windows <= history (got {self.gossip_windows} and {self.history})",
+                "gossip_windows history",
             ),
             (
                 self.seen > kept,
                 f"`seen` has to be longer than history + 1 heartbeats, {kept / SECOND:g} s, or what is told of "
                 f"comes as new again (got {self.seen / SECOND:g} s)",
+                "seen history heartbeat",
             ),
             (
                 self.validation < self.heartbeat * self.history,
                 "`validation` has to be shorter than what is kept, history * heartbeat",
+                "validation history heartbeat",
             ),
-            (self.invalid + self.ignored <= 1, "`invalid` and `ignored` are shares of all, and sum up to 1 at most"),
-            (not (old and self.scoring is not None), "version 1.0 knows no scores; leave out `scoring` or say 1.1"),
-            (not (old and self.flood_publish), "version 1.0 knows no flood publishing; leave it out or say 1.1"),
-            (not (old and self.px), "version 1.0 knows no px; leave it out or say 1.1"),
+            (
+                self.invalid + self.ignored <= 1,
+                "`invalid` and `ignored` are shares of all, and sum up to 1 at most",
+                "invalid ignored",
+            ),
+            (
+                not (old and self.scoring is not None),
+                "version 1.0 knows no scores: it takes `scoring: null`, or version 1.1",
+                "scoring",
+            ),
+            (
+                not (old and self.flood_publish),
+                "version 1.0 knows no flood publishing: it takes `flood_publish: false`, or version 1.1",
+                "flood_publish",
+            ),
+            (not (old and self.px), "version 1.0 knows no px: it takes `px: false`, or version 1.1", "px"),
         ]
 
 
@@ -360,13 +382,59 @@ def misfits(options: Options, overlay: Any) -> list[tuple[str, str]]:
 
 def remarks(options: Options, overlay: Any) -> list[str]:
     """What to say of options that go with the overlay, but may not do what they seem to."""
-    most = int(overlay.degree.max(initial=0))
-    if options.d <= most:
+    return [*_of_degrees(options, overlay), *_of_backoffs(options), *_of_what_is_unread(options)]
+
+
+def _of_backoffs(options: Options) -> list[str]:
+    """Times that the specification leaves free, so long that one of them tells nothing apart."""
+    if options.scoring is None:
         return []
-    return [
-        f"`d` is {options.d}, and no broker has more than {most} neighbours: it takes d <= the degree of the overlay, "
-        "or a mesh is all neighbours of its topic, and nobody is left for gossip"
-    ]
+    flood, backoff, leave = (each / SECOND for each in (options.graft_flood, options.backoff, options.leave_backoff))
+    found = []
+    if flood >= backoff:
+        found.append(
+            "`graft_flood` is no shorter than `backoff`, so each GRAFT before its end counts twice "
+            f"(got {flood:g} and {backoff:g} s)"
+        )
+    if leave > backoff:
+        found.append(
+            "`leave_backoff` is longer than `backoff`, so after a broker left a GRAFT counts twice for longer than "
+            f"`graft_flood` (got {leave:g} and {backoff:g} s)"
+        )
+    return found
+
+
+def _of_what_is_unread(options: Options) -> list[str]:
+    """Options with a value of their own that nobody reads, since others rule it out."""
+    usual = Options(preset=options.preset)
+    found = []
+    for applies, why, names in (
+        (options.version == "1.0", "version 1.0 does not read", _SINCE_1_1),
+        (options.version != "1.2", f"version {options.version} does not read", _SINCE_1_2),
+        (options.scoring is None, "without `scoring` nobody reads", _SCORED),
+    ):
+        said = [f"`{name}`" for name in names if getattr(options, name) not in (0, getattr(usual, name))]
+        if applies and said:
+            found.append(f"{why} {' and '.join(said)}")
+    return found
+
+
+def _of_degrees(options: Options, overlay: Any) -> list[str]:
+    """A mesh larger than what there are neighbours for."""
+    degree = overlay.degree
+    most, few, fewer = int(degree.max(initial=0)), int((degree < options.d_lo).sum()), int((degree < options.d).sum())
+    if options.d > most:
+        return [
+            f"`d` is {options.d}, and no broker has more than {most} neighbours: it takes d <= the degree of the "
+            "overlay, or a mesh is all neighbours of its topic, and nobody is left for gossip"
+        ]
+    if few:
+        return [
+            f"`d_lo` is {options.d_lo}, and {few} of {degree.size} brokers have fewer neighbours ({fewer} fewer than "
+            f"`d`, {options.d}): it takes d <= the degree of the overlay, or meshes there stay too small, and whom all "
+            "its neighbours prune is in none and misses publications"
+        ]
+    return []
 
 
 def expected(demand: Demand) -> float:

@@ -46,7 +46,7 @@ from brokers.contract import FIRST_PROTOCOL_TYPE, NEVER, TIMER, Demand, Guarante
 from brokers.node import Body
 from brokers.promises import Faced, Recovery
 from protocols.content.kind import PUBLISH
-from protocols.gossip.hyparview_options import ViewOptions, expected_of
+from protocols.gossip.hyparview_options import ViewOptions, expected_of, remarks_of
 from protocols.gossip.members import Gossiping
 from topology.units import PositiveDuration
 
@@ -154,6 +154,10 @@ class Plumtree(Gossiping):
             return None
         told = 0 if faced.detect_ns >= NEVER else faced.detect_ns
         return Recovery(told + faced.link_ns, heals_loss=True, lets_go=True)
+
+    @classmethod
+    def remarks(cls, options: Any, overlay: Any) -> list[str]:
+        return remarks_of(options.hyparview, overlay) if options.membership == "hyparview" else []
 
     @classmethod
     def expected_events(cls, demand: Demand) -> float:

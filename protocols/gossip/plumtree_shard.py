@@ -60,12 +60,18 @@ class PlumtreeShard(ShardAtHome):
         return Plumtree.recovery(options, overlay, faced)
 
     @classmethod
+    def remarks(cls, options: Any, overlay: Any) -> list[str]:
+        return Plumtree.remarks(options, overlay)
+
+    @classmethod
     def expected_events(cls, demand: Demand) -> float:
         return Plumtree.expected_events(demand)
 
     @classmethod
-    def suits(cls, options: Any, overlay: Any) -> bool:
-        return options.membership == "fixed" and not overlay.has_latent
+    def unsuited(cls, options: Any, overlay: Any) -> str:
+        if options.membership != "fixed":
+            return f"`membership: {options.membership}` asks for it"
+        return "there are latent links" if overlay.has_latent else ""
 
     def __init__(self, env: ShardEnv) -> None:
         super().__init__(env)

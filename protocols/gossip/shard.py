@@ -67,6 +67,11 @@ _PROMISES = {
 _NAMING = (JOINED, LEFT, GRAFT)  # messages that name topics, as lists of levels
 
 
+def _asks_for_plain(options: Options) -> str:
+    """The options that only the author's form knows, as far as they are said."""
+    return " and ".join(f"`{name}`" for name in ("px", "watch_ticks", "announce_ticks") if getattr(options, name))
+
+
 class GossipShard(ShardProtocol):
     """See the module."""
 
@@ -87,19 +92,19 @@ class GossipShard(ShardProtocol):
 
     @classmethod
     def remarks(cls, options: Any, overlay: Any) -> list[str]:
-        found = GossipSub.remarks(options, overlay)
-        if options.px:
-            found.append("with `px` it runs in the author's form, some ten times slower")
-        return found
+        slow = _asks_for_plain(options)
+        told = [f"with {slow} it runs in the author's form, some ten times slower"] if slow else []
+        return [*GossipSub.remarks(options, overlay), *told]
 
     @classmethod
     def expected_events(cls, demand: Demand) -> float:
         return GossipSub.expected_events(demand)
 
     @classmethod
-    def suits(cls, options: Any, overlay: Any) -> bool:
-        asked = options.px or options.watch_ticks or options.announce_ticks
-        return not asked and not overlay.has_latent
+    def unsuited(cls, options: Any, overlay: Any) -> str:
+        if asking := _asks_for_plain(options):
+            return f"{asking} {'ask' if ' and ' in asking else 'asks'} for it"
+        return "there are latent links" if overlay.has_latent else ""
 
     def __init__(self, env: ShardEnv) -> None:
         super().__init__(env)

@@ -36,6 +36,7 @@ TABLES = {
             Column("score", "float64", "the score; of a topic what it adds, before the cap"),
             *(Column(name, "float64", f"what {name.upper()} adds, weighted") for name in PARTS),
         ),
+        asked_by="watch_ticks",
     )
 }
 

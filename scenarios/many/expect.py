@@ -16,9 +16,10 @@ from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from brokers.errors import InvalidInput
@@ -54,6 +55,10 @@ class NoExpectation(InvalidInput, ValueError):
     """A text that is no expectation; a ValueError so that pydantic collects it with the others."""
 
 
+class UnknownMetric(NoExpectation):
+    """An expectation of what none of the services has."""
+
+
 @dataclass(frozen=True)
 class Expectation:
     """A metric, a comparison, and a bound as it was written."""
@@ -78,9 +83,14 @@ class Expectation:
             found = [name for name in names if name.partition(".")[2] in fitting and name.partition(".")[0] in services]
         if not found:
             every = [*map(metrics.bare, names), *map(metrics.bare, metrics.parts(services))]
-            raise NoExpectation(f"no metric {self.metric!r}; {did_you_mean(self.metric, every)}")
+            raise UnknownMetric(f"no metric {self.metric!r}; {did_you_mean(self.metric, every)}")
         self.limit(found[0])
         return found
+
+    def may_be_of(self, unclear: Collection[str], services: metrics.Further) -> bool:
+        """Whether one of the services of which too little is known may have the metric."""
+        named = {name for name in services if self.metric.startswith(f"{name}.")}
+        return bool(unclear) and (not named or not named.isdisjoint(unclear))
 
     def limit(self, key: str) -> float | str:
         """The bound in the base unit of a metric: nanoseconds, bytes, events per second, or as it is."""
@@ -154,17 +164,28 @@ def checked(text: str) -> str:
 
 
 def misfits(
-    texts: Iterable[str], services: metrics.Further, trace_level: str, tables: Mapping[str, Table]
+    texts: Iterable[str],
+    services: metrics.Further,
+    trace_level: str,
+    tables: Mapping[str, Table],
+    unclear: Collection[str] = (),
+    lacking: Mapping[str, str] = MappingProxyType({}),
 ) -> list[tuple[int, str]]:
     """(number, what is wrong) of each expectation that does not fit the services or the trace level.
 
-    `tables` are those that the kinds of the services add to a trace.
+    `tables` are those that the kinds of the services add to a trace. Of services that are `unclear` it is not known
+    what is measured: what may be theirs is not held against an expectation. `lacking` says by flat names what will
+    not be measured, and why.
     """
     found = []
     for i, text in enumerate(texts):
         try:
             expectation = parse(text)
             keys = expectation.keys(services)
+        except UnknownMetric as error:
+            if not expectation.may_be_of(unclear, services):
+                found.append((i, str(error)))
+            continue
         except InvalidInput as error:
             found.append((i, str(error)))
             continue
@@ -173,6 +194,10 @@ def misfits(
                 (i, f"asks the audit, which needs the trace level deliveries or full (got {trace_level!r})")
             )
         found += [(i, message) for message in _unmeasured(keys, services, trace_level, tables)]
+        lacks = [key for key in keys if key in lacking]
+        apart = metrics.together(keys[0].partition(".")[2], services) is Together.APART
+        if lacks and (not apart or len(lacks) == len(keys)):  # apart from others, those decide that are measured
+            found.append((i, f"{lacks[0]} will not be measured: {lacking[lacks[0]]}"))
     return found
 
 

@@ -20,6 +20,7 @@ from scenarios.document import Document, read
 from scenarios.loader import SHIPPED, load, locate, shipped
 from scenarios.many import conditions, expect
 from scenarios.many.sweep import REPEATS_MAX, Sweep, identity, label_of, points_of, value_key
+from scenarios.measuring import lacking
 from scenarios.problems import Path, Problem, ScenarioErrors, explain, got, path_text
 from scenarios.schema import NAME, Name, Scenario
 from topology.sections import Count, Section
@@ -300,7 +301,8 @@ class _Reader:
             return
         for scenario in scenarios:
             declared, level = scenario.further_metrics(), scenario.model.trace.level
-            for i, message in expect.misfits(self.model.expect, declared, level, scenario.own_tables()):
+            lacks = lacking(scenario.services)
+            for i, message in expect.misfits(self.model.expect, declared, level, scenario.own_tables(), lacking=lacks):
                 self.document.problem(("expect", i), message)
 
 

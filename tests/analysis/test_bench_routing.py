@@ -44,11 +44,34 @@ def test_reliable_misses_nothing_where_a_sixth_of_the_brokers_crash():
     assert all(each["baseline"] > 0 for each in costs)
 
 
+GOSSIP = routing_gossip.Sizes(repeats=1, brokers=30, dials=6, publications=10, counted=40, compared=24)
+
+
 def test_gossip_stands_beside_flooding_and_all_get_everything():
-    sizes = routing_gossip.Sizes(repeats=1, brokers=30, dials=6, publications=10)
-    compiled, plain = routing_gossip.rows(sizes)
+    sizes = GOSSIP
+    compiled, plain = routing_gossip.speeds(sizes)
     assert compiled["baseline"] == plain["value"] > 0 and plain["baseline"] > 0
     assert simulate(routing_gossip.model(sizes)).metrics["services"]["service"]["deliveries"] == 30 * 10
+
+
+def test_counts_of_gossip_are_those_of_closed_forms():
+    payloads, ihave, unsaved, saved = rows = list(routing_gossip.exact(GOSSIP))
+    assert all(each["holds"] and each["value"] == each["baseline"] for each in rows)
+    assert payloads["value"] > 40 and ihave["value"] == 40 * 6 * 7
+    assert unsaved["value"] == 0 < saved["value"]
+
+
+def test_a_count_of_gossip_that_is_not_the_closed_form_does_not_hold(monkeypatch):
+    monkeypatch.setattr(routing_gossip.gossip, "over_mesh", lambda row: 2.0 * row["mesh links"])
+    payloads, ihave, *saved = routing_gossip.exact(GOSSIP)
+    assert not payloads["holds"] and ihave["holds"] and not any(each["holds"] for each in saved)
+
+
+def test_gossip_has_one_digest_however_it_runs():
+    found = routing_gossip.digests(GOSSIP)
+    assert [way.rpartition(", ")[2] for way in found] == ["compiled"] * 4 + ["author's view"]
+    assert len(set(found.values())) == 1 and routing_gossip.one_digest(GOSSIP)["holds"]
+    assert set(found.values()).isdisjoint(routing_gossip.digests(replace(GOSSIP, dials=5)).values())
 
 
 def test_neighbourhood_goes_past_who_is_down_and_misses_nothing_in_the_end():

@@ -192,7 +192,7 @@ def test_protocols_without_a_compiled_handler_are_refused_by_name():
 @pytest.mark.parametrize(
     ("more", "why"),
     [
-        ({"options": {"recover": True}}, "its options, latent links or links"),
+        ({"options": {"recover": True}}, "`recover` asks for it"),
         ({"view": "message"}, "`view: message` asks"),
         ({"faults": Schedule((Crash(1, 10, 20, LOST),))}, "brokers of this schedule forget"),
     ],

@@ -12,6 +12,8 @@ from protocols.gossip import churning, gossipsub
 from protocols.topics.kind import Topics
 from scenarios.loader import loads
 from scenarios.plan import resolve
+from scenarios.problems import ScenarioErrors
+from scenarios.running import run
 
 KIND = Topics(Topics.Params().model_dump())
 TEXT = """
@@ -44,6 +46,41 @@ faults:
 """
 
 
+@pytest.mark.parametrize(
+    ("metric", "watch", "beside", "why"),
+    [
+        ("meshes.churn", 0, False, "the table `scores` has rows where the option `watch_ticks` asks for them"),
+        ("scores.honest", 0, False, "the table `scores` has rows where the option `watch_ticks` asks for them"),
+        ("control.bytes_per_payload_byte", 0, True, "it is measured of a service alone (there are 2)"),
+    ],
+)
+def test_what_will_never_be_measured_is_told_before_a_run(metric, watch, beside, why):
+    text = TEXT.replace("WATCH", str(watch)).replace("meshes.entered, meshes.left, meshes.churn", metric)
+    other = "  - {name: more, kind: content, protocol: flooding, workload: []}\n"
+    text = text.replace("trace: {level", other + "trace: {level") if beside else text
+    assert f"news.{metric} will not be measured: {why}" in resolve(loads(text)).facts["notes"]
+    with pytest.raises(ScenarioErrors, match=rf"expect\[0\]: news.{metric} will not be measured"):
+        loads(text + f"expect: ['news.{metric} < 3']\n")
+
+
+def test_what_can_be_measured_is_not_said_to_lack_anything():
+    text = TEXT.replace("WATCH", "1").replace("meshes.churn", "meshes.churn, control.bytes_per_payload_byte")
+    assert not [note for note in resolve(loads(text)).facts["notes"] if "will not be measured" in note]
+    loads(text + "expect: [meshes.churn < 3]\n")
+
+
+def test_where_nobody_attacks_all_are_honest(tmp_path):
+    text = TEXT.replace("WATCH", "1").replace("meshes.left", "honest.delivered, scores.honest").replace("16 s", "8 s")
+    done = run(loads(text), engine="inline", out=tmp_path)
+    found = done.metrics["services"]["news"]
+    assert not (done.folder.path / "tables" / "attackers").exists()
+    assert found["meshes.entered"] > 0 and found["meshes.churn"] > 0
+    assert 0.5 < found["honest.delivered"] <= 1 and found["scores.honest"] == 0  # nobody scores
+
+
+NOBODY = {"attackers": {"broker": np.empty(0, np.int64)}}
+
+
 class Seen:
     """Meshes as brokers had them: by broker the (time, members) of each watch, and what was taken in or let go."""
 
@@ -72,7 +109,7 @@ class Seen:
         model = resolve(loads(text))
         traces = MemoryTraces("full", tables_of(model))
         simulate(model, trace=traces)
-        self.tables = dict(traces.tables())
+        self.tables = {**NOBODY, **traces.tables()}
 
 
 @pytest.mark.parametrize("more", ["", FAULTS], ids=["at peace", "faults"])
@@ -100,17 +137,18 @@ def test_what_entered_and_left_is_what_brokers_had_in_their_meshes(monkeypatch, 
 
 def test_one_that_goes_and_one_that_comes_are_two():
     def scores(*rows):
-        names = ("broker", "time_ns", "neighbour", "topic", "mesh", "attacker")
+        names = ("broker", "time_ns", "neighbour", "topic", "mesh")
         columns = dict(zip(names, zip(*rows)))
-        return {"scores": {n: np.array(c, object if n == "topic" else np.int64) for n, c in columns.items()}}
+        return NOBODY | {"scores": {n: np.array(c, object if n == "topic" else np.int64) for n, c in columns.items()}}
 
     tables = scores(
-        (0, 10, 1, "a", 1, 0), (0, 10, 1, "", 1, 0), (0, 10, 2, "a", 0, 0), (0, 10, 2, "", 0, 0),
-        (0, 20, 1, "a", 0, 0), (0, 20, 1, "", 0, 0), (0, 20, 2, "a", 1, 0), (0, 20, 2, "", 1, 0),
+        (0, 10, 1, "a", 1), (0, 10, 1, "", 1), (0, 10, 2, "a", 0), (0, 10, 2, "", 0),
+        (0, 20, 1, "a", 0), (0, 20, 1, "", 0), (0, 20, 2, "a", 1), (0, 20, 2, "", 1),
     )  # fmt: skip
     assert (churning.entered(tables, KIND), churning.left(tables, KIND)) == (1, 1)
     assert churning.churned(tables, KIND) == 2
-    tables = scores((0, 10, 1, "", 0, 1), (1, 10, 0, "", 1, 0), (0, 20, 1, "", 1, 1), (1, 20, 0, "", 0, 0))
+    tables = scores((0, 10, 1, "", 0), (1, 10, 0, "", 1), (0, 20, 1, "", 1), (1, 20, 0, "", 0))
+    tables["attackers"] = {"broker": np.array([1])}
     assert churning.churn(tables).broker.tolist() == [0, 0]  # the other attacks
-    once = scores((0, 10, 1, "", 1, 0))
+    once = scores((0, 10, 1, "", 1))
     assert churning.entered(once, KIND) is None is churning.churned(once, KIND)

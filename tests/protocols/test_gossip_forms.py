@@ -218,6 +218,15 @@ def test_where_the_compiled_form_is_not_written_for_it_the_authors_form_runs(sai
     assert not isinstance(protocol, GossipShard)
 
 
+@pytest.mark.parametrize("said", [{"px": True}, {"watch_ticks": 1}, {"announce_ticks": 2}], ids=str)
+def test_an_option_that_takes_the_authors_form_is_remarked_on_and_named(said):
+    overlay, (name,) = overlay_of(linked(3, 5, 0.5)), said
+    (told,) = set(GossipShard.remarks(Options(**said), overlay)) - set(GossipShard.remarks(Options(), overlay))
+    assert told == f"with `{name}` it runs in the author's form, some ten times slower"
+    assert GossipShard.unsuited(Options(**said), overlay) == f"`{name}` asks for it"
+    assert not GossipShard.unsuited(Options(), overlay)
+
+
 # ---- fingerprints of bodies --------------------------------------------------------------------------
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 from dataclasses import replace
+from pathlib import Path
 
 import networkx as nx
 import numpy as np
@@ -15,7 +17,7 @@ from brokers.engine.simulate import MemoryTraces, simulate, tables_of
 from brokers.faults import KEPT, LOST, STORED, Crash, Cut, Schedule
 from protocols.conformance import REHEARSALS, audit_run, check_digests, overlay_of, rehearse
 from protocols.gossip.gossipsub import GossipSub
-from protocols.gossip.options import PRESETS, Options
+from protocols.gossip.options import _SCORED, _SINCE_1_1, _SINCE_1_2, PRESETS, Options
 from protocols.gossip.talking import GRAFT, IDONTWANT, IHAVE, IWANT, JOINED, LEFT, PRUNE, topic_in
 from protocols.joining import join
 from protocols.topics.kind import PUBLISH, SUBSCRIBE
@@ -616,6 +618,27 @@ def test_options_that_contradict_each_other_are_refused_with_the_rule(said, rule
         Options(**said)
 
 
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        ({"preset": "libp2p", "version": "1.0"}, "; the preset 'libp2p' says `flood_publish`"),
+        ({"preset": "ethereum", "version": "1.0"}, "; the preset 'ethereum' says `scoring`"),
+        ({"preset": "ethereum", "d": 3}, "d_lo <= d (got 6 and 3); the preset 'ethereum' says `d_lo`"),
+        ({"preset": "libp2p", "version": "1.0", "flood_publish": True}, "or version 1.1"),
+        ({"preset": "ethereum", "version": "1.0", "scoring": {}}, "or version 1.1"),
+    ],
+)
+def test_who_said_what_breaks_a_rule_is_told_if_it_was_a_preset(said, told):
+    with pytest.raises(ValidationError) as raised:
+        Options(**said)
+    assert raised.value.errors()[0]["msg"].endswith(told)
+
+
+def test_what_a_preset_says_can_be_taken_back():
+    assert not Options(preset="libp2p", version="1.0", flood_publish=False).flood_publish
+    assert Options(preset="ethereum", version="1.0", scoring=None).scoring is None
+
+
 def test_a_preset_takes_the_place_of_defaults_and_what_is_said_counts():
     ethereum = Options(preset="ethereum", d_lazy=3, scoring={"cap": 7.0, "topic": {"weight": 2.0}})
     assert (ethereum.d, ethereum.d_lazy, ethereum.heartbeat) == (8, 3, 700 * MS)
@@ -669,6 +692,67 @@ def test_what_is_said_of_brokers_has_to_be_there():
     assert not GossipSub.misfits(Options(direct=[(1, 2)]), overlay, {})
     (told,) = GossipSub.remarks(Options(), overlay)
     assert "no broker has more than 2 neighbours" in told and not GossipSub.remarks(Options(**FEW), overlay)
+
+
+def test_brokers_with_too_few_neighbours_for_a_mesh_are_counted():
+    overlay = overlay_of([(0, other) for other in range(1, 40)])
+    (told,) = GossipSub.remarks(Options(), overlay)
+    assert told.startswith("`d_lo` is 5, and 39 of 40 brokers have fewer neighbours (39 fewer than `d`, 6)")
+    assert not GossipSub.remarks(Options(d=1, d_lo=1, d_out=0, d_score=1), overlay)
+    assert not GossipSub.remarks(Options(d=3, d_lo=1, d_out=0, d_score=1), overlay)  # nobody has too few to stay
+    (told,) = GossipSub.remarks(Options(d=40, d_hi=80), overlay)
+    assert "no broker has more than 39 neighbours" in told
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        ({"graft_flood": "60 s"}, None),  # counted by nobody
+        ({"graft_flood": "60 s", "scoring": {}}, "each GRAFT before its end counts twice (got 60 and 60 s)"),
+        ({"graft_flood": "59 s", "scoring": {}}, None),
+        ({"leave_backoff": "61 s", "scoring": {}}, "for longer than `graft_flood` (got 61 and 60 s)"),
+        ({"leave_backoff": "60 s", "scoring": {}}, None),
+        ({"version": "1.0", "d_out": 1, "d_score": 3}, "version 1.0 does not read `d_score` and `d_out`"),
+        ({"version": "1.0", "d_out": 0, "d_score": 0}, None),
+        ({"version": "1.0", "idontwant_from": 5}, "version 1.0 does not read `idontwant_from`"),
+        ({"version": "1.1", "idontwant_ids": 5}, "version 1.1 does not read `idontwant_ids`"),
+        ({"version": "1.1", "preset": "ethereum"}, None),
+        ({"version": "1.2", "idontwant_from": 5}, None),
+        ({"opportunistic_peers": 1}, "without `scoring` nobody reads `opportunistic_peers`"),
+        ({"opportunistic_peers": 1, "scoring": {}}, None),
+    ],
+    ids=str,
+)
+def test_what_does_nothing_is_remarked_on(said, told):
+    found = GossipSub.remarks(Options(**said), overlay_of(list(nx.complete_graph(14).edges)))
+    assert found == [] if told is None else len(found) == 1 and found[0].endswith(told)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"version": "1.0", **{name: 1 for name in _SINCE_1_1 if name not in ("gossip_draw", "gossip_factor")}},
+        {"version": "1.0", "gossip_draw": "each", "gossip_factor": 0.9},
+        {"version": "1.1", **dict.fromkeys(_SINCE_1_2, 1)},
+        dict.fromkeys(_SCORED, 1),
+    ],
+    ids=["1.0", "1.0 gossip", "1.1", "unscored"],
+)
+def test_what_is_said_to_be_read_by_nobody_changes_nothing(said):
+    version = {"version": said["version"]} if "version" in said else {}
+    graph = nx.complete_graph(14)
+    assert GossipSub.remarks(Options(**said), overlay_of(list(graph.edges)))
+    hops = [
+        gossiping(graph, publications=4, payload=5_000, validation="20 ms", d_hi=7, **each).tables["hops"]
+        for each in (version, said)
+    ]
+    assert {IHAVE, GRAFT, PRUNE} <= set(hops[0]["type"].tolist())
+    for name in ("type", "link", "time_ns", "source", "broker"):
+        assert hops[0][name].tolist() == hops[1][name].tolist()
+
+
+def test_the_simple_form_is_600_lines_at_most():
+    assert len(Path(inspect.getfile(GossipSub)).read_text("utf-8").splitlines()) <= 600
 
 
 # ---- topics without wildcards ----------------------------------------------------------------------------

@@ -216,6 +216,20 @@ def test_options_that_make_no_views_are_told(options, why):
         resolve(loads(LINE.replace("attributes: 1", f"attributes: 1, options: {options}")))
 
 
+@pytest.mark.parametrize("protocol", ["hyparview-flooding", "plumtree"])
+def test_views_for_more_brokers_than_there_are_are_remarked_on(protocol):
+    overlay = overlay_of([(a, a + 1) for a in range(39)])
+
+    def told(active):
+        views = {"active": active}
+        options = {"membership": "hyparview", "hyparview": views} if protocol == "plumtree" else views
+        spec = service_of(protocol, options=options)
+        return spec.protocol_class.remarks(spec.protocol_class.Options(**spec.options), overlay)
+
+    assert told(38) == []
+    assert "`active` is 39, and there are 39 other brokers" in told(39)[0]
+
+
 def test_no_timer_rings_when_clients_do_nothing_any_more():
     net = network(6)
     net.send(0, "publish", [0.5, 0, 0, 0], at_ns=SECOND // 2)

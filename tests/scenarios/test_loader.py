@@ -457,3 +457,32 @@ def test_any_value_in_any_place_is_read_or_refused(data):
         from_data(scenario)
     except ScenarioErrors as error:
         assert error.problems
+
+
+EXPECTING = GOOD + "expect: [%s]\n"
+WRONG = "services.news.width=3"
+
+
+def test_a_service_with_a_problem_is_not_said_to_lack_what_it_measures():
+    text = EXPECTING.replace("    attributes: 3\n", "    attributes: 3\n    metrics: [tables.mean]\n")
+    good = text % "news.tables.mean < 9, tables.mean < 9"
+    assert loads(good).model.expect == ["news.tables.mean < 9", "tables.mean < 9"]
+    assert len(problems_of(good, WRONG)) == 1
+
+
+def test_what_no_service_measures_is_told_beside_other_problems():
+    first, second = problems_of(EXPECTING % "news.tables.meen < 9", WRONG)
+    assert "services[0].width" in first and "expect[0]: no metric 'news.tables.meen'" in second
+
+
+def test_of_a_service_whose_metrics_are_wrong_themselves_none_is_missed():
+    text = EXPECTING % "news.tables.mean < 9, more.tables.mean < 9"
+    told = problems_of(text.replace("    attributes: 3\n", "    attributes: 3\n    metrics: [tables.meen]\n"))
+    assert len(told) == 2 and "expect[1]: no metric 'more.tables.mean'" in "\n".join(told)
+
+
+def test_what_reads_a_table_that_no_service_writes_may_be_named_and_nothing_expected_of_it():
+    named = EXPECTING.replace("    attributes: 3\n", "    attributes: 3\n    metrics: [retained.answers]\n")
+    assert loads(named.replace("[%s]", "[]")).services[0].metrics
+    (told,) = problems_of(named % "news.retained.answers > 0")
+    assert "news.retained.answers will not be measured: no service writes the table `retained`" in told

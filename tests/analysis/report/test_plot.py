@@ -421,6 +421,7 @@ def test_neither_help_nor_reports_load_matplotlib():
         (["RUN", "--kind", "latency", "--band", "thick"], "no band 'thick'"),
         (["RUN", "--kind", "latency", "--service", "mail", "-o", "x.csv"], "has no 'mail'; it has news"),
         (["RUN", "--kind", "lost", "-o", "x.csv"], "there is nothing to draw"),
+        (["GOSSIP", "--kind", "scores", "-o", "x.csv"], "none of that; the option `watch_ticks` asks for it"),
         (["RUN", "--kind", "latency", "--metric", "messages"], "goes with means, differences, grid, overlay and map"),
         (["RUN", "--kind", "map", "--part", "2"], "a map of two runs has parts 1 to 6 (got 2)"),
         (["RUN", "FEW", "--kind", "map", "--part", "2", "--metric", "deliveries"], "of time are of messages"),
@@ -441,7 +442,10 @@ def test_what_cannot_be_asked_is_said(made, arguments, said, capsys, tmp_path, m
         "RUN": ("duration=2 s",), "THIN": ("duration=2 s", "trace.level=summary", "seed=5"),
         "NONE": ("duration=2 s", "trace.level=none"), "FEW": ("duration=1 s", "topology.nodes=8"),
     }  # fmt: skip
-    typed = [str(made("news", *runs[each]).path) if each in runs else each for each in arguments]
+    runs = {name: ("news", *overrides) for name, overrides in runs.items()}
+    few = ("topology.nodes=12", "clients={everybody: {count: 12}, press: {count: 1}}")
+    runs["GOSSIP"] = ("gossip-heals", "duration=2 s", *few)
+    typed = [str(made(*runs[each]).path) if each in runs else each for each in arguments]
     assert main(["plot", *typed]) == 3
     told = capsys.readouterr().err
     assert said in told and "Traceback" not in told
