@@ -25,6 +25,7 @@ GROUPS = {
     "tests/analysis/report/test_page.py": "browser",
     "tests/analysis/report/test_pairs.py": "browser",
     "tests/analysis/report/test_shown.py": "browser",
+    "tests/analysis/report/test_signs.py": "browser",
     "tests/analysis/report/test_views.py::test_the_curve_of_a_link": "browser",
     "tests/analysis/report/test_views.py::test_what_scripts_draw": "browser",
     "tests/analysis/test_spark_adverts.py": "spark",

@@ -6,7 +6,8 @@ Rules:
 - A page is opened in the browser that this machine has, from the disk. What it takes is from asking for the page until
   all is unpacked and drawn once, by the page's own clock; a frame is the drawing of one instant while the run plays,
   the median over two hundred instants, without what the browser does to show it. Frames played are those that the
-  browser shows in a second, by its own clock, a hundred and twenty of them; it shows no more than its screen would.
+  browser shows in a second, by its own clock, a hundred and twenty of them: with all that it does to show them. It
+  shows no more than its screen would, 60 a second, which its clock tells to within a hundredth: all are asked for.
 - Where there is no browser that is said, and nothing is judged by it.
 - Of the largest run its hops are taken to polars as well (`analysis.bench.frames`).
 - Figures are eight kinds that one call of `brokerlab plot` draws as PDF; the baseline is the call for their data alone.
@@ -37,6 +38,7 @@ class Case(NamedTuple):
     most_bytes: float | None = None
     opens_most_s: float | None = None
     frame_most_ms: float | None = None
+    played_least_per_s: float | None = None
     made_most_s: float | None = None
     made_most_gb: float | None = None
     frames_most_s: float | None = None
@@ -44,6 +46,7 @@ class Case(NamedTuple):
     drawn_most_s: float | None = None
 
 
+SMOOTH = 59.4  # 60 frames a second, to within a hundredth
 EIGHT = ("latency", "latency-tail", "deliveries", "link-heat", "tables", "waste", "settling", "redundancy")
 NEWS = ("topology.nodes=320", "services.0.workload.1.rate=50/s")
 
@@ -53,9 +56,9 @@ class Sizes:
     """How much is measured."""
 
     cases: Sequence[Case] = (
-        Case("quickstart", "quickstart", (), most_bytes=1e6, opens_most_s=1.0, frame_most_ms=16.0),
-        Case("150,000 events", "quickstart", ("duration=18.5 s",), 1e6, opens_most_s=1.0, frame_most_ms=16.0),
-        Case("1,000 brokers", "news", ("topology.nodes=1000", "duration=3 s"), frame_most_ms=16.0),
+        Case("quickstart", "quickstart", (), 1e6, 1.0, 16.0, SMOOTH),
+        Case("150,000 events", "quickstart", ("duration=18.5 s",), 1e6, 1.0, 16.0, SMOOTH),
+        Case("1,000 brokers", "news", ("topology.nodes=1000", "duration=3 s"), 1e6, 1.0, 16.0, SMOOTH),
         Case("a million events", "news", (*NEWS, "duration=15 s"), most_bytes=7e6),
         Case(
             "ten million events", "news", (*NEWS, "duration=150 s"), made_most_s=60.0, made_most_gb=2.0,
@@ -98,7 +101,7 @@ def _case(case: Case, folder: Path) -> Iterator[Row]:
     found = opened(target)
     yield row(f"{case.name}: opened in", found["opened_s"], "s", most=case.opens_most_s)
     yield row(f"{case.name}: a frame", found["frame_ms"], "ms", most=case.frame_most_ms)
-    yield row(f"{case.name}: frames played", found["played_per_s"], "1/s")
+    yield row(f"{case.name}: frames played", found["played_per_s"], "1/s", least=case.played_least_per_s)
 
 
 def _making(case: Case, cost: Cost) -> Iterator[Row]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from os import PathLike
 from pathlib import Path
@@ -70,12 +71,16 @@ def export(
 def _csv(asked: Asked, folder: Path, names: Sequence[str], named: bool, force: bool, trust: bool) -> list[Exported]:
     if folder.exists() and not folder.is_dir():
         raise InvalidInput(f"{folder} is no folder; csv writes a file for each table into one")
-    chosen = {name: asked.table(name) for name in dict.fromkeys(names)}
-    for name in chosen:
-        refuse_to_replace(folder / f"{name}.csv", force)
+    if not names:
+        level = asked.run.manifest["trace_level"]
+        raise InvalidInput(f"{asked.run.path} has no table to write: its trace level is {level!r}; run it with summary "
+                           "or more")  # fmt: skip
+    chosen = {folder / f"{name}.csv": asked.table(name) for name in dict.fromkeys(names)}
+    for target in chosen:
+        refuse_to_replace(target, force)
     found = []
-    for name, table in chosen.items():
-        with whole_file(folder / f"{name}.csv") as file:
-            rows = write_csv(table.named(trust=trust) if named else table, file)
-        found.append(Exported(folder / f"{name}.csv", f"{rows:,} rows"))
+    with contextlib.ExitStack() as stack:  # all of them appear, or none
+        for target, table in chosen.items():
+            rows = write_csv(table.named(trust=trust) if named else table, stack.enter_context(whole_file(target)))
+            found.append(Exported(target, f"{rows:,} rows"))
     return found

@@ -1,8 +1,8 @@
 """A table of a run that is read when it is asked for, and handed on without a copy.
 
-Whoever takes Arrow's stream (`__arrow_c_stream__`: polars, DuckDB, pyarrow, pandas from 3 on) takes a `Table`. Columns
-that nobody asked for are not decoded, and groups of rows that their statistics rule out are not read. A part is
-compared with its sha256 before its first row is believed, as everywhere.
+Whoever takes Arrow's stream (`__arrow_c_stream__`: polars, DuckDB, pyarrow) takes a `Table`; for pandas there is
+`to_pandas`. Columns that nobody asked for are not decoded, and groups of rows that their statistics rule out are not
+read. A part is compared with its sha256 before its first row is believed, as everywhere.
 """
 
 from __future__ import annotations
@@ -20,9 +20,10 @@ from analysis.frames.naming import Names
 from brokers.engine.parts import reading
 from brokers.engine.runfolder import RunFolder
 from brokers.engine.trace_columns import GROUP_ROWS
-from brokers.errors import InvalidInput, RunDamaged
+from brokers.errors import EnvironmentProblem, InvalidInput, RunDamaged
 
 if TYPE_CHECKING:
+    import pandas as pd
     import pyarrow as pa
 
 _SHOWN = 5
@@ -116,6 +117,14 @@ class Table:
         import pyarrow as pa
 
         return pa.Table.from_batches(self.batches(), self.schema)
+
+    def to_pandas(self) -> pd.DataFrame:
+        """All rows as a frame of pandas, whose columns are Arrow's: it shares their memory."""
+        try:
+            import pandas as pd
+        except ImportError:
+            raise EnvironmentProblem("pandas is not installed: pip install 'brokerlab[frames]'") from None
+        return self.to_arrow().to_pandas(types_mapper=pd.ArrowDtype)
 
     def head(self, rows: int = _SHOWN) -> pa.Table:
         """The first rows."""

@@ -15,6 +15,7 @@ from analysis.report.places import Places, drawn_links
 from analysis.report.typed import named
 from analysis.report.wanting import Missed
 from analysis.report.words import plain, share
+from analysis.report.working import available_us, work_us
 from analysis.spark.trace import Service
 from brokers.contract import MESSAGE
 from brokers.errors import RunDamaged
@@ -53,6 +54,7 @@ def content(found: Gathered, where: Places, missed: Missed, wasted: Waste) -> tu
         "reasons": list(REASONS),
         "messages": int(ids.size),
         "span_us": span_us,
+        "lasts_us": available_us(found, None),
         "ends_us": (scenario["duration"] + scenario["drain"]) / 1000,
         "window_us": window_us(found),
         "stretches": found.stretches,
@@ -141,6 +143,7 @@ def _counts(found: Gathered, links: Links, columns: Columns) -> None:
     for name in ("on_links", "at_brokers", "entries"):
         counted = found.counts.get(name, np.empty((0, links.place.size - 1, 0), np.int64))
         columns.add(name, (counted[:, links.drawn] if name == "on_links" else counted).ravel())
+    columns.add("work", work_us(found).ravel())
 
 
 def _hops(found: Gathered, ids: Array, links: Links, columns: Columns) -> None:

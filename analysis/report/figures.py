@@ -16,10 +16,12 @@ from analysis.report.places import Places, places
 from analysis.report.scores import watched
 from analysis.report.svg import Axis, Line, Shade
 from analysis.report.words import number, plain, share, time
+from analysis.spark import outages
 from analysis.spark.graph import Network
 from analysis.spark.stretches import STRETCHES
 from analysis.ways.told import CUT, DOWN, SLOW
 from protocols.gossip.attacked import Series
+from scenarios.many.metrics import kept_audit
 from topology.overlay import broker_label
 
 if TYPE_CHECKING:
@@ -47,6 +49,7 @@ class Drawn(NamedTuple):
     most: tuple[float, float] | None = None  # of links and of brokers, what has the strongest colour; else the largest
     there: Any = None  # by directed link, whether it is drawn; else those that had something, and all that are lasting
     marks: Marks | None = None  # what lies above: see `overlays`
+    of_time: bool = False  # what brokers had is a share of the time
 
 
 class Thing(NamedTuple):
@@ -148,14 +151,26 @@ class Seconds:
 
 
 def shades(found: Gathered) -> list[Shade]:
-    """When something was broken."""
-    rows = found.rows("faults")
+    """When something was broken; of very many times some from everywhere."""
+    times = _broken(found)
     told = []
-    for what, begin, end in sorted(set(zip(*(rows[name].tolist() for name in ("what", "begin_ns", "end_ns"))))):
+    for what, begin, end in times[:: -(-len(times) // _SHADES_MOST) or 1]:
         until = found.span_ns if end < 0 else end
         when = f"{time(max(begin, 0))} to {'the end' if end < 0 else time(end)}"
         told.append(Shade(begin / 1e9, until / 1e9, f"{_FAILS.get(what, 'a link is worn')}, {when}"))
-    return told[:_SHADES_MOST]
+    return told
+
+
+def _broken(found: Gathered) -> list[tuple[int, int, int]]:
+    """What was broken from when to when, each once, in order."""
+    rows = found.rows("faults")
+    return sorted(set(zip(*(rows[name].tolist() for name in ("what", "begin_ns", "end_ns")))))
+
+
+def shades_said(found: Gathered) -> list[str]:
+    """Where not all of them are shown, how many of how many."""
+    shown, there = len(shades(found)), len(_broken(found))
+    return [f"Charts shade {shown:,} of {there:,} times at which something was broken."] if shown < there else []
 
 
 def _over_time(
@@ -188,8 +203,42 @@ def _ratio(found: Gathered) -> Figure | None:
     ratio = [
         Line(name, seconds.quotient(*rows)) for name, *rows in zip(names_of(found), counts["answered"], sent)
     ]
-    said = "By when they were published: where it dips beside a fault, clients may have missed something."
-    return _over_time(found, "Deliveries per publication", Axis("ratio"), ratio, said, least(ratio))
+    said = (
+        "By when they were published, of whatever was owed: where it dips beside a fault, clients may have missed "
+        "something."
+    )
+    up = Axis("deliveries / publication")
+    return _over_time(found, "Deliveries per publication", up, ratio, said, least(ratio))
+
+
+def _owed(found: Gathered) -> Figure | None:
+    audited = {each["service"]: each for each in (kept_audit(found.run) or {"services": []})["services"]}
+    width_ns = outages.width_ns(found.run.manifest["scenario"]["duration"])
+    series, rows = [], []
+    for name, shown in zip(found.names, names_of(found)):
+        told = _wanted(audited.get(name, {}).get("shares"))
+        if told:
+            series.append(Line(shown, [((begin + width_ns / 2) / 1e9, got / wanted) for begin, wanted, got in told]))
+            wanted, got = (sum(each[at] for each in told) for at in (1, 2))
+            rows.append((shown, f"{wanted:,}", f"{got:,}", share(got / wanted)))
+    if not series:
+        return None
+    table = ("service", "wanted", "delivered", "share"), tuple(rows)
+    said = (
+        "By the audit: of what had to be delivered, or had to but for losses, how much was, by when it was published."
+    )
+    up = Axis("share", share, most=1.0)
+    return _over_time(found, "Delivered of what was wanted in time", up, series, said, table)
+
+
+def _wanted(shares: Any) -> list[tuple[int, int, int]]:
+    """When a stretch began, what was wanted and how much of it came; nothing if an audit.json says what cannot be."""
+    try:
+        told = [(each["from_ns"], each["wanted"], each["delivered"]) for each in shares or ()]
+    except (TypeError, KeyError):
+        return []
+    all_count = all(type(figure) is int and 0 <= figure < 1 << 60 for row in told for figure in row)
+    return told if all_count and all(got <= wanted > 0 for _, wanted, got in told) else []
 
 
 def _lost(found: Gathered) -> Figure | None:
@@ -506,6 +555,10 @@ KINDS: dict[str, Kind] = {
     "latency-tail": Kind("share of deliveries above a latency (CCDF)", ("deliveries",), _latency_tail),
     "deliveries": Kind("deliveries per second over time", ("deliveries",), _deliveries),
     "ratio": Kind("deliveries for each publication over time", ("publications", "deliveries"), _ratio),
+    "owed": Kind(
+        "share of what was wanted in time that was delivered, over time; of audited runs with faults",
+        ("publications", "deliveries"), _owed,
+    ),
     "lost": Kind("lost messages over time", ("losses",), _lost, joins=False),
     "messages": Kind("messages over time, with publications and other", _HOPS, _messages, joins=False),
     "payload": Kind("messages with publications over time", _HOPS, _payload),
@@ -522,5 +575,5 @@ KINDS: dict[str, Kind] = {
     "waste": Kind("share of copies of publications that came for nothing, over time", _COPIES, _waste),
     "redundancy": Kind("how many copies of a publication brokers handled", _COPIES, _redundancy),
 }
-REPORTED = ("latency", "latency-tail", "deliveries", "ratio", "lost", "messages", "links", "tables", "queues", "load",
-            "scores", "meshes", "settling")  # fmt: skip
+REPORTED = ("latency", "latency-tail", "deliveries", "ratio", "owed", "lost", "messages", "links", "tables", "queues",
+            "load", "scores", "meshes", "settling")  # fmt: skip

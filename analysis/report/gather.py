@@ -6,7 +6,7 @@ that ten million events need no more memory than the block and what is kept.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -26,6 +26,7 @@ from brokers.engine.runfolder import RunFolder
 from brokers.engine.trace_schema import TABLES
 from brokers.errors import InvalidInput, RunDamaged
 from brokers.faults import REASONS
+from brokers.schema import LEVELS
 
 Array = NDArray[np.int64]
 Rows = dict[str, Array]
@@ -33,9 +34,11 @@ Rows = dict[str, Array]
 LATENCY_BINS = 400  # a factor of ten; from 1 µs on
 DECADES = 10
 _BLOCK = 1 << 18
-_ROWS_MOST = 200_000  # of losses, faults, changes
+_ROWS_MOST = 200_000  # of losses, faults, stays, about
 _SORTS_OF_FAULTS = 4
 _TIME_MOST = 1 << 60  # ns
+_PLACES = ("brokers", "links")
+_ODD = 1_000_003
 WANTED = {
     "hops": ("broker", "time_ns", "kind", "link", "service", "type", "body", "word", "cause", "finish_ns"),
     "publications": ("publication", "time_ns", "service", "broker", "client"),
@@ -126,16 +129,21 @@ def gather(
     network = Network.of(run) if {"links", "brokers"} <= set(run.tables()) else _nowhere()
     sample = Sample.of_run(hops, _deliveries(run), hops_most)
     found = Gathered(run, network, kinds, sample, span_ns or span_of(run), notes)
-    found.notes += [
-        f"The trace has no table {name}: it needs level {TABLES[name].level}, and the run had {level}."
-        for level in [run.manifest["trace_level"]]
-        for name in ("hops", "deliveries", "samples")
-        if not found.has(name)
-    ]
+    found.notes += _not_there(found)
     for name, look in _LOOKS.items():
         if found.has(name) and (tables is None or name in tables):
             look(found)
     return found
+
+
+def _not_there(found: Gathered) -> Iterator[str]:
+    """The tables that a page would use and the trace does not have, by the level that has them."""
+    had = found.run.manifest["trace_level"]
+    for level in reversed(LEVELS):
+        names = [name for name in (*WANTED, *_PLACES) if TABLES[name].level == level and not found.has(name)]
+        if names:
+            told = f"tables {', '.join(names)}: they need" if names[1:] else f"table {names[0]}: it needs"
+            yield f"The trace has no {told} level {level}, and the run had {had}."
 
 
 def _deliveries(run: RunFolder) -> int:
@@ -307,18 +315,14 @@ def _bin(took_ns: Array) -> Array:
 def _losses(found: Gathered) -> None:
     lost = found.count("lost", found.services, STRETCHES)
     reasons = found.count("reasons", found.services, len(REASONS))
-    left = _ROWS_MOST
 
     def chosen() -> Iterator[Rows]:
-        nonlocal left
         for rows in blocks(found.run, "losses", WANTED["losses"]):
             _add(lost, rows["service"], found.at(rows["time_ns"]))
             _add(reasons, rows["service"], rows["reason"])
-            kept = _where(rows, in_sample(found.sample, rows))
-            yield {name: column[:left] for name, column in kept.items()}
-            left = max(0, left - kept["link"].size)
+            yield _where(rows, in_sample(found.sample, rows))
 
-    _kept(found, "losses", chosen())
+    _kept(found, "losses", _spread(found, "losses", chosen(), found.sample.share))
 
 
 def _changes(found: Gathered) -> None:
@@ -366,20 +370,42 @@ def _samples(found: Gathered) -> None:
     found.counts["sampled_ns"], found.counts["sampled"] = times, totals
 
 
-def _whole(table: str) -> Callable[[Gathered], None]:
-    def look(found: Gathered) -> None:
-        def chosen() -> Iterator[Rows]:
-            left = _ROWS_MOST
-            for rows in blocks(found.run, table, WANTED[table]):
-                yield {name: column[:left] for name, column in rows.items()}
-                left = max(0, left - len(rows["broker"]))
+def _faults(found: Gathered) -> None:
+    kinds = found.count("failed", _SORTS_OF_FAULTS)
+    span = found.counts["failing_ns"] = np.array([_TIME_MOST, 0, 0])  # from, until, and whether one is for good
 
-        _kept(found, table, chosen())
+    def chosen() -> Iterator[Rows]:
+        for rows in blocks(found.run, "faults", WANTED["faults"]):
+            _add(kinds, rows["what"])
+            if rows["what"].size:
+                first, last = int(rows["begin_ns"].min()), int(rows["end_ns"].max())
+                span[:] = min(span[0], first), max(span[1], last), span[2] | (rows["end_ns"] < 0).any()
+            yield rows
 
-    return look
+    _kept(found, "faults", _spread(found, "faults", chosen()))
+
+
+def _stays(found: Gathered) -> None:
+    _kept(found, "stays", _spread(found, "stays", blocks(found.run, "stays", WANTED["stays"])))
+
+
+def _spread(found: Gathered, table: str, parts: Iterator[Rows], share: float = 1.0) -> Iterator[Rows]:
+    """About so many rows of a table at most, by a hash, so that they are from all the time. `share` come in parts."""
+    most = Sample.of(int(found.run.rows(table) * share), _ROWS_MOST)
+    for rows in parts:
+        yield rows if most.whole else _where(rows, most.has(_mixed(rows)))
+
+
+def _mixed(rows: Rows) -> Array:
+    """A number for each row, by all that is in it: of what happens at once, too, a share is kept."""
+    columns = list(rows.values())
+    mixed = np.zeros(columns[0].size, np.int64)
+    for column in columns:
+        mixed = mixed * _ODD ^ column
+    return mixed
 
 
 _LOOKS = {
     "publications": _publications, "hops": _hops, "deliveries": _deliveries_of, "losses": _losses,
-    "changes": _changes, "samples": _samples, "faults": _whole("faults"), "stays": _whole("stays"),
+    "changes": _changes, "samples": _samples, "faults": _faults, "stays": _stays,
 }  # fmt: skip

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from os import PathLike
 from pathlib import Path
 
-from analysis.export.files import whole_file
+from analysis.export.files import refuse_to_replace, whole_file, written_by_us
 from analysis.report import many, one, two
 from analysis.report.picture import picture
 from analysis.report.sampling import HOPS_MOST
-from brokers.engine.runfolder import open_run
+from brokers.engine.runfolder import RunFolder, open_run
 from brokers.errors import InvalidInput
 from scenarios.many.carry import DESCRIPTION
 
@@ -20,7 +20,7 @@ NAME = "report.html"
 def report(
     paths: Sequence[str | PathLike[str]], out: str | PathLike[str] | None = None, *,
     svg: str | PathLike[str] | None = None, hops_most: int | None = None, baseline: str | None = None,
-    trust: bool = False,
+    trust: bool = False, force: bool = False,
 ) -> Path:  # fmt: skip
     """Write the report of a run, of two runs, or of a sweep; gives where it is.
 
@@ -32,6 +32,7 @@ def report(
     hops_most : so many events are drawn one by one at most; of more a share of all messages, each whole
     baseline : of a sweep, the label of the variant, or part of it, that the others are compared with
     trust : let runs name code from outside
+    force : replace what is there, if it is no report or picture either
     """
     sweep = len(paths) > 2 or any((Path(path) / DESCRIPTION).is_file() for path in paths)
     alone = len(paths) == 1 and not sweep
@@ -41,18 +42,28 @@ def report(
         raise InvalidInput(f"--hops: at least one event, of one run (got {hops_most})")
     if baseline is not None and not sweep:
         raise InvalidInput("--baseline goes with a sweep")
+    runs = [] if sweep else [open_run(path) for path in paths]
+    home = _home(paths, runs)
+    target = Path(out) if out is not None else (home or Path()) / NAME
+    refuse_to_replace(target, force or (out is None and home is not None), written_by_us)
+    if svg is not None:
+        refuse_to_replace(Path(svg), force, written_by_us)
     if sweep:
-        here = Path(paths[0]) / NAME if len(paths) == 1 else Path(NAME)
-        return written(many.report_of(paths, baseline), Path(out) if out is not None else here)
-    runs = [open_run(path) for path in paths]
+        return written(many.report_of(paths, baseline), target)
     if not alone:
-        return written(two.report_of(runs, trust=trust), Path(NAME if out is None else out))
+        return written(two.report_of(runs, trust=trust), target)
     run = runs[0]
-    target = Path(out) if out is not None else run.path / "analysis" / NAME
     text = one.report_of(run, HOPS_MOST if hops_most is None else hops_most, trust=trust)
     if svg is not None:
         written(picture(run, trust=trust), Path(svg))
     return written(text, target)
+
+
+def _home(paths: Sequence[str | PathLike[str]], runs: Sequence[RunFolder]) -> Path | None:
+    """The folder in which a report has its place, if there is one: what is called so there is one."""
+    if len(paths) > 1:
+        return None
+    return runs[0].path / "analysis" if runs else Path(paths[0])
 
 
 def written(content: str | bytes, target: Path) -> Path:

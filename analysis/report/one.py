@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from html import escape
 from shlex import quote
 from typing import Any
@@ -14,7 +15,8 @@ from analysis.report.charts import charts
 from analysis.report.columns import TooLarge
 from analysis.report.content import content, window_us
 from analysis.report.copies import of_sample, waste
-from analysis.report.gather import Gathered, gather
+from analysis.report.figures import shades_said
+from analysis.report.gather import WANTED, Gathered, gather
 from analysis.report.page import (
     COMMAND_MOST,
     badge,
@@ -40,6 +42,7 @@ from brokers.errors import RunDamaged
 from brokers.faults import REASONS
 
 _BUSIEST, _LOSSES_MOST, _NAMED_MOST = 20, 400, 2_000
+_SINGLE = {"losses": "losses", "changes": "changes", "faults": "faults", "stays": "stays of clients"}
 _HOLDS = {True: "holds", False: "does not hold", None: NOT_AUDITED}
 
 
@@ -90,10 +93,7 @@ def _summary(found: Gathered, told: dict[str, Any]) -> str:
     if told["expected"]:
         rows = [[each["text"], each["measured"], _HOLDS[each["holds"]]] for each in told["expected"]]
         parts.append(table("What the scenario expects", ("expectation", "measured", "verdict"), rows))
-    unusual = told["unusual"] or [
-        "Nothing: no loss, no fault, no change that never settled, nobody overloaded."
-    ]
-    parts.append(f"<h3>What is unusual</h3>{listed(unusual)}")
+    parts.append(f"<h3>What is unusual</h3>{listed(told['unusual'].sentences)}")
     if told["services"]:
         heads = list(told["services"][0])
         rows = [[row.get(head, "–") for head in heads] for row in told["services"]]
@@ -104,9 +104,25 @@ def _summary(found: Gathered, told: dict[str, Any]) -> str:
             f"The run is large: pictures of single messages show {share(found.sample.share)} of all messages, each "
             "whole; counts, charts and tables are of all."
         )
+    notes += _cut(found)
     if notes:
         parts.append(f"<h3>What this report leaves out, and what the run noted</h3>{listed(notes)}")
     return "".join(parts)
+
+
+def _cut(found: Gathered) -> Iterator[str]:
+    """Of what the file holds a share, with how many of how many; a share of messages has one of their changes."""
+    for name, what in _SINGLE.items():
+        kept = found.rows(name)[WANTED[name][0]].size
+        there = found.run.rows(name) if found.has(name) else 0
+        if kept < there:
+            yield f"Of {there:,} {what} {kept:,} are in this file one by one: a share by a hash, from all the time."
+        if kept < there and name == "changes":
+            yield "So where it finds that a client had asked for nothing, whether it had is not known."
+    listed_of = found.run.rows("losses") if found.has("hops") else 0
+    if (shown := len(_losses(found))) < listed_of:
+        yield f"The list Lost has {shown:,} of {listed_of:,} losses, evenly from all that are in this file."
+    yield from shades_said(found)
 
 
 # ---- the overlay -----------------------------------------------------------------------------------------
@@ -115,8 +131,9 @@ def _summary(found: Gathered, told: dict[str, Any]) -> str:
 def _overlay(found: Gathered, where: Places, plot: str, wasted: str) -> str:
     names = [plain(each) for each in found.names]
     network = found.network
-    shows = [("traffic", "traffic and load")] if "on_links" in found.counts else []
+    shows = [("traffic", "traffic: messages and events")] if "on_links" in found.counts else []
     shows += [("tables", "table sizes")] if "entries" in found.counts else []
+    shows += [("load", "load: time at work")] if found.has("brokers") else []
     shows += (
         [("waste", "waste: copies that came for nothing")]
         if found.kinds and "on_links" in found.counts
@@ -124,10 +141,7 @@ def _overlay(found: Gathered, where: Places, plot: str, wasted: str) -> str:
     )
     shows = shows or [("traffic", "the overlay")]
     known = options([(name_of(network, at), "") for at in range(min(network.brokers, _NAMED_MOST))])
-    what = (
-        f"Overlay of {network.brokers:,} brokers and servers and {network.links:,} links, coloured by what is chosen. "
-        "Arrow keys move time, space plays."
-    )
+    what = f"Overlay of {network.brokers:,} brokers and servers and {network.links:,} links, coloured by what is chosen"
     return (
         '<p id="waiting">The pictures are being unpacked; they need scripts.</p><div id="live" hidden>'
         '<fieldset><legend class="dim">What is shown</legend>'
@@ -142,7 +156,11 @@ def _overlay(found: Gathered, where: Places, plot: str, wasted: str) -> str:
         f'<label>Speed <select id="speed">{options(_speeds(found))}</select></label>'
         '<input type="range" id="time" min="0" max="1000" step="1" value="0" aria-label="Simulated time">'
         '<output id="clock" for="time"></output></fieldset>'
-        f'<canvas id="map" tabindex="0" role="img" aria-label="{escape(what)}"></canvas>'
+        f'<canvas id="map" tabindex="0" role="application" aria-label="{escape(what)}" '
+        'aria-describedby="keys legend key"></canvas>'
+        '<p class="dim screen" id="keys">On the map, arrow keys move time by a thousandth of the run, page up and page '
+        "down by a twentieth, home and end to its ends; space plays.</p>"
+        '<ul id="key" class="key" aria-label="Signs of the map and of the diagram"></ul>'
         f'<p class="dim" id="legend"></p>{_command("map", plot, "overlay --metric", shows[0][0])}'
         '<p id="said" role="status" aria-live="polite">Press a broker or a link to read about it.</p>'
         '<div id="curve" aria-live="polite"></div>'
@@ -162,13 +180,14 @@ def _speeds(found: Gathered) -> list[tuple[float, str]]:
 def _explained_map(found: Gathered, where: Places, wasted: str) -> str:
     said = [
         where.how,
-        "Colour and width of links tell messages, colour and size of brokers the events that they handled or the "
-        "entries of their tables, in the stretch of time around the slider. Both directions of a link are one line, "
-        "as the busier.",
-        "Squares are messages under way, filled if they carry a publication; a message is drawn as long as its "
-        "link's delay. Crosses and dashes are what fails, small crosses messages that were lost.",
-        "A ring that widens and fades is a delivery. A link that is pressed, or named, is drawn with what it carried "
-        "over time.",
+        "Colour and width of links tell messages, colour and size of brokers the events that they handled, the share "
+        "of the time that they were at work, or the entries of their tables, in the stretch of time around the slider. "
+        "Both directions of a link are one line, as the busier.",
+        "Each service has its shape and colour. Shapes on links are messages under way, filled if they carry a "
+        "publication; a message is drawn as long as its link's delay. Crosses and dashes are what fails, small crosses "
+        "messages that were lost. Where there are too many, some of all of them are drawn, and it is said how many.",
+        "A shape that widens and fades around a broker is a delivery. A link that is pressed, or named, is drawn "
+        "with what it carried over time.",
         "A message that is chosen below lights up its way, a change its spreading.",
         "A copy of a publication came for nothing if its broker had handled one before, or neither delivered it nor "
         "sent it on.",
@@ -253,7 +272,9 @@ def _why(found: Gathered, explained: list[dict[str, Any]], of: list[tuple[str, i
         '<label>Client <input id="client" class="short" inputmode="numeric" autocomplete="off"></label>'
         '<button type="submit">Show</button><button type="button" id="earlier">Earlier publication</button>'
         '<button type="button" id="later">Later publication</button><button type="button" id="clear">None</button>'
-        f'<label{hidden}>Lost <select id="loss">{options([(-1, "choose one"), *losses])}</select></label>'
+        f'<label{hidden}>Lost ({len(losses):,} of {found.rows("losses")["link"].size:,}) '
+        f'<select id="loss">{options([(-1, "choose one"), *losses])}</select></label>'
+        '<label id="changes" hidden>Changes <span id="changes-of"></span> <select id="change"></select></label>'
         "</fieldset></form>"
     )
     windows = [(f"{value:g}", time(value * 1000)) for value in _windows(found)]
@@ -273,7 +294,7 @@ def _hidden_controls() -> str:
     names = {
         "case": "select", "loss": "select", "window": "select", "explained": "div", "answer": "div",
         "diagram": "canvas", "earlier": "button", "later": "button", "clear": "button", "diagram-said": "p",
-        "diagram-command": "code",
+        "diagram-command": "code", "change": "select", "changes-of": "span", "changes": "p",
     }  # fmt: skip
     tags = "".join(f'<{tag} id="{name}"></{tag}>' for name, tag in names.items())
     return f'<div hidden>{tags}<form id="find"><input id="message"><input id="client"></form></div>'

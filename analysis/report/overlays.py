@@ -16,14 +16,19 @@ from analysis.report.gather import Array, Gathered, Rows
 from analysis.report.places import Places, drawn_links, places
 from analysis.report.summary import name_of
 from analysis.report.views import View, chosen, of_sample, sent_us, service_of, us, us_within, way_of
-from analysis.report.words import time
+from analysis.report.words import share, time
+from analysis.report.working import WHOLE, available_us, over_time, work_us
 from analysis.ways.told import CUT, DOWN
 from brokers.errors import InvalidInput
 
-TRAFFIC, TABLES, WASTE = "traffic", "tables", "waste"
-NEEDED = {TRAFFIC: ("hops", "publications"), TABLES: ("samples",), WASTE: ("hops", "publications", "deliveries")}
+TRAFFIC, LOAD, TABLES, WASTE = "traffic", "load", "tables", "waste"
+NEEDED = {
+    TRAFFIC: ("hops", "publications"), LOAD: ("brokers",), TABLES: ("samples",),
+    WASTE: ("hops", "publications", "deliveries"),
+}  # fmt: skip
 _TITLES = {
     TRAFFIC: ("Messages over links, events at brokers", "messages", "events"),
+    LOAD: ("Time at work of brokers", "", "of the time"),
     TABLES: ("Table entries of brokers", "", "entries"),
     WASTE: ("Copies that came for nothing", "copies", "copies"),
 }
@@ -46,7 +51,9 @@ class Marks(NamedTuple):
 
     failed: dict[str, list[int]]  # what: brokers that are down or slow, links that are cut or worn
     lost: list[int]  # links, one for each message
+    lost_of: int  # how many were lost
     dots: Dots
+    dots_of: int  # how many were under way
     way_links: list[int]
     way_brokers: list[int]
     services: list[str]
@@ -59,17 +66,24 @@ def overlay(found: Gathered, view: View, *, trust: bool = False) -> Figure:
     at_us = None if view.at_ns is None else us_within(found, "--at", view.at_ns)
     links, brokers = _counts(found, metric, service)
     stretch = None if at_us is None else _stretch(found, at_us)
+    counted = stretch if metric != LOAD or over_time(found) else None
+    at_brokers, most = _seen(brokers, counted, metric), _most(brokers, counted, metric)
+    shares: NDArray[np.float64] | None = None
+    if metric == LOAD:
+        available = available_us(found, counted)
+        shares, most = at_brokers / available, most / available
     where = places(found.run, found.network, trust=trust)
     marks = _marks(found, view, service, at_us)
     drawn = Drawn(
-        where, found.network, _seen(links, stretch, metric), _seen(brokers, stretch, metric),
-        most=(_most(links, stretch, metric), _most(brokers, stretch, metric)), there=_there(found, stretch),
-        marks=marks,
+        where, found.network, _seen(links, counted, metric), at_brokers if shares is None else shares,
+        most=(_most(links, counted, metric), most), there=_there(found, stretch),
+        marks=marks, of_time=shares is not None,
     )  # fmt: skip
     name = _TITLES[metric][0]
     when = "" if at_us is None else f", at {time(at_us * 1_000)}"
     title = f"{name}{when}{f', {view.service}' if view.service is not None else ''}"
-    made = map_figure(title, drawn, _said(found, where, drawn, metric, stretch))
+    said = " ".join([_said(found, where, drawn, metric, counted), *_partly(found, marks, at_us)])
+    made = map_figure(title, drawn, said)
     return made._replace(data=_data(found, drawn, marks))
 
 
@@ -82,6 +96,10 @@ def _counts(found: Gathered, metric: str, service: int | None) -> tuple[Array, A
     """By link, and by broker, and by stretch of time."""
     network, counts = found.network, found.counts
     nothing = np.zeros((found.services, network.source.size, found.stretches), np.int64)
+    if metric == LOAD:
+        worked = work_us(found)
+        of_service = slice(None) if service is None or not over_time(found) else slice(service, service + 1)
+        return nothing.sum(0), worked[of_service].sum(0)
     on_links, at_brokers = (
         (counts["on_links"], counts["at_brokers"]) if metric == TRAFFIC
         else (nothing, counts["entries"]) if metric == TABLES
@@ -123,8 +141,8 @@ def _marks(found: Gathered, view: View, service: int | None, at_us: float | None
         lost = way.losses
         links, brokers = _reached(way.events, at_us)
     return Marks(
-        _faults(found, at_us), _lost(found, lost, service, at_us), _dots(found, service, at_us), links, brokers,
-        names_of(found),
+        _faults(found, at_us), *_lost(found, lost, service, at_us), *_dots(found, service, at_us), links,
+        brokers, names_of(found),
     )  # fmt: skip
 
 
@@ -149,45 +167,64 @@ def _faults(found: Gathered, at_us: float | None) -> dict[str, list[int]]:
     return {name: sorted(set(each)) for name, each in told.items()}
 
 
-def _lost(found: Gathered, rows: Rows, service: int | None, at_us: float | None) -> list[int]:
-    """The links of what was lost, in the whole run or shortly before a time; the first of them."""
+def _lost(found: Gathered, rows: Rows, service: int | None, at_us: float | None) -> tuple[list[int], int]:
+    """The links of what was lost, in the whole run or shortly before a time; of many some, and how many there are."""
     when, fits = us(rows["time_ns"]), rows["link"] >= 0
     if at_us is not None:
         fits = fits & (when >= at_us - found.span_ns / 1_000 / _LATELY) & (when <= at_us)
-    return [int(each) for each in chosen(rows, service, fits)["link"][:_LOSSES_MOST]]
+    links = chosen(rows, service, fits)["link"]
+    return _spread(links, _LOSSES_MOST).tolist(), links.size
 
 
-def _dots(found: Gathered, service: int | None, at_us: float | None) -> Dots:
-    """Messages that are on a link at a time, as its delay says."""
+def _spread(many: Array, most: int) -> Array:
+    """Some of many, from the first to the last, as the page takes them."""
+    return many[:: max(1, -(-many.size // most))]
+
+
+def _dots(found: Gathered, service: int | None, at_us: float | None) -> tuple[Dots, int]:
+    """Messages that are on a link at a time, as its delay says; of many some, and how many there are."""
     rows, at = found.rows("hops"), -1 if at_us is None else at_us  # nothing is under way before the beginning
     under_way = (rows["link"] >= 0) & (sent_us(found, rows) <= at) & (at <= us(rows["time_ns"]))
     there = chosen(rows, service, under_way)
-    there = {name: column[:: max(1, -(-column.size // _DOTS_MOST))] for name, column in there.items()}
+    of = there["link"].size
+    there = {name: _spread(column, _DOTS_MOST) for name, column in there.items()}
     came = us(there["time_ns"])
     part = 1 - (came - at) / np.maximum(came - sent_us(found, there), 1)
-    return Dots(there["service"], found.carries(there["body"]), there["link"], part)
+    return Dots(there["service"], found.carries(there["body"]), there["link"], part), of
 
 
 # ---- words and data --------------------------------------------------------------------------------------
 
 
 def _said(found: Gathered, where: Places, drawn: Drawn, metric: str, stretch: int | None) -> str:
+    """In words; the stretch is that of the counts."""
     _, on_links, at_brokers = _TITLES[metric]
     assert drawn.most is not None
     link_most, broker_most = drawn.most
     told = [f"{link_most:,.0f} {on_links} on a link"] if on_links else []
-    told.append(f"{broker_most:,.0f} {at_brokers} at a broker")
+    most = share(broker_most) if drawn.of_time else f"{broker_most:,.0f}"
+    told.append(f"{most} {at_brokers} at a broker")
     of = "" if stretch is None else ", the most in any such stretch of time"
     parts = [where.how, f"Strongest and widest: {', '.join(told)}{of}."]
     if stretch is not None:
         width = found.span_ns / found.stretches
         begin, end = time(stretch * width), time((stretch + 1) * width)
         parts.append(f"Sampled last by {end}." if metric == TABLES else f"Counts are of {begin} to {end}.")
-    if stretch is not None:
-        parts += of_sample(found, "Messages under way")
+    if metric == LOAD and not over_time(found):
+        parts.append(f"{WHOLE}.")
     if metric == WASTE and (of := waste(found).said):
         parts.append(f"Waste is {of}.")
     return " ".join(parts)
+
+
+def _partly(found: Gathered, marks: Marks, at_us: float | None) -> list[str]:
+    """What is not all drawn, and how much of it is."""
+    parts = []
+    if marks.lost_of > len(marks.lost):
+        parts.append(f"{len(marks.lost):,} of {marks.lost_of:,} losses are drawn.")
+    if marks.dots_of > marks.dots.link.size:
+        parts.append(f"{marks.dots.link.size:,} of {marks.dots_of:,} messages under way are drawn.")
+    return parts + (of_sample(found, "Messages under way") if at_us is not None else [])
 
 
 def _data(found: Gathered, drawn: Drawn, marks: Marks) -> Table:
@@ -219,5 +256,6 @@ def tables_of(view: View) -> tuple[str, ...]:
 
 
 def drawn_if_there(view: View) -> tuple[str, ...]:
-    """What else is drawn of a trace that has it: around a time, messages under way."""
-    return ("losses", "faults") if view.at_ns is None else ("losses", "faults", "hops", "publications")
+    """What else is drawn of a trace that has it: around a time, messages under way; load over time."""
+    around = view.at_ns is not None or view.metric == LOAD
+    return ("losses", "faults", "hops", "publications") if around else ("losses", "faults")

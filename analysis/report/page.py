@@ -16,6 +16,7 @@ from importlib.resources import files
 from typing import Any
 
 from analysis.report.charts import Chart
+from analysis.report.columns import lettered
 from analysis.report.svg import tag
 from analysis.report.words import plain
 from brokers.verdicts import VERDICTS
@@ -53,6 +54,7 @@ def page(
     )
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        '<meta name="generator" content="brokerlab">\n'  # by which files.py knows it again
         f'<meta http-equiv="Content-Security-Policy" content="{escape(policy)}">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         '<meta name="referrer" content="no-referrer">\n'
@@ -82,13 +84,13 @@ def block(name: str, data: Any) -> str:
 
 
 def text_block(name: str, text: str) -> str:
-    """Base64 for the scripts."""
+    """Packed bytes for the scripts."""
     return f'<script type="text/plain" id="{name}">{text}</script>\n'
 
 
 def squeezed(data: Any) -> str:
     """Plain data for the scripts, which they unpack: for what is long and alike."""
-    return base64.b64encode(zlib.compress(json.dumps(data, allow_nan=False).encode(), 9)).decode()
+    return lettered(zlib.compress(json.dumps(data, allow_nan=False).encode(), 9))
 
 
 # ---- parts of pages --------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ from os import PathLike
 from pathlib import Path
 from typing import NamedTuple
 
+from analysis.export.files import data_by_us, refuse_to_replace, written_by_us
 from analysis.report import carrying, many, overlays, spacetime, two
 from analysis.report.figures import KINDS, METRICS_OF_MAPS, Figure, map_of
 from analysis.report.gather import Gathered, gather
@@ -43,7 +44,7 @@ class Viewed(NamedTuple):
 
 VIEWS = {
     "overlay": Viewed(
-        "the overlay at a time (--at) or over the run: --metric traffic, tables or waste; a --message's way",
+        "the overlay at a time (--at) or over the run: --metric traffic, load, tables or waste; a --message's way",
         overlays.tables_of, overlays.overlay, ("metric", "at", "message"),
     ),
     "space-time": Viewed(
@@ -58,6 +59,7 @@ VIEWS = {
 ALL = "all"
 KIND = "{kind}"
 _MAP, OVERLAY = "map", "overlay"
+_NAMED_MOST = 5  # runs in a message
 
 
 class Asked(NamedTuple):
@@ -103,7 +105,7 @@ def plot(
     baseline: str | None = None, band: str = STUDENT, each: bool = False, trust: bool = False,
     notice: Callable[[str], None] = lambda sentence: None, part: int | None = None, at_ns: int | None = None,
     begin_ns: int | None = None, end_ns: int | None = None, message: str | None = None,
-    link: tuple[str, str] | None = None,
+    link: tuple[str, str] | None = None, force: bool = False,
 ) -> list[Plotted]:  # fmt: skip
     """Draw figures of runs; gives the files.
 
@@ -115,7 +117,7 @@ def plot(
     style : paper, a column wide with 8 points, or screen
     data : write what is drawn as CSV, too, beside the figure
     service : of this service only
-    metric : of means and differences; of a map: messages or deliveries; of an overlay: traffic, tables or waste
+    metric : of means and differences; of a map: messages or deliveries; of an overlay: traffic, load, tables or waste
     baseline : the label of the variant that others are compared with, or part of it
     band : around several runs of a variant: student, bootstrap, simultaneous, range or none
     each : a line for each run in place of a band
@@ -126,6 +128,7 @@ def plot(
     begin_ns, end_ns : of space and time: from when, and until when; default: the first few links' delays
     message : of an overlay, and of space and time: the way of this message
     link : of what a link carried: the brokers at its ends
+    force : replace what is there, if it is no such figure or data either
     """
     target = str(f"{KIND}.pdf" if out is None else out)
     form = _form(target)
@@ -143,14 +146,20 @@ def plot(
         paths, service, metric, baseline, band, each, trust, notice, part, at_ns, begin_ns, end_ns, message,
         link,
     )  # fmt: skip
-    found = []
+    found, files = [], []
     for made in figures(asked, chosen, lenient=ALL in kinds):
         file = Path(target.replace(KIND, made.kind))
-        if form != "csv":
-            written(drawn(made, STYLES[style], form), file)
-        if form == "csv" or data:
-            written(table_of(made), file.with_suffix(".csv"))
         found.append(Plotted(made.kind, file, _said(made, band)))
+        if form != "csv":
+            refuse_to_replace(file, force, written_by_us)
+            files.append((file, lambda made=made: drawn(made, STYLES[style], form)))
+        if form == "csv" or data:
+            table = table_of(made)
+            file = file.with_suffix(".csv")
+            refuse_to_replace(file, force, data_by_us(table.partition("\n")[0]))
+            files.append((file, lambda table=table: table))
+    for file, content in files:
+        written(content(), file)
     return found
 
 
@@ -208,14 +217,19 @@ def figures(asked: Asked, kinds: Sequence[str], lenient: bool = False) -> Iterat
         Group(label, [gather(run, HOPS_MOST, trust=asked.trust, tables=tables, span_ns=span) for run in members])
         for (label, _), members in zip(groups, runs)
     ]
+    any_made = False
     for kind in there:
         made = _figure(kind, gathered, asked)
         if made is not None:
+            any_made = True
             yield made
         elif lenient:
             asked.notice(f"left out {kind}: there is nothing to draw")
         else:
             raise InvalidInput(f"--kind {kind}: there is nothing to draw: {flat[0].path} has none of that")
+    if not any_made:
+        levels = ", ".join(f"{run.path} has trace level {run.manifest['trace_level']!r}" for run in flat[:_NAMED_MOST])
+        raise InvalidInput(f"--kind {ALL}: there is nothing to draw of any kind: {levels}; summary or more has tables")
 
 
 def _check(kind: str, runs: Sequence[RunFolder], asked: Asked) -> None:

@@ -14,6 +14,7 @@ from analysis.report.overlays import Dots, Marks
 from analysis.report.spacetime import Events
 from analysis.report.summary import name_of
 from analysis.report.svg import shorter
+from analysis.report.words import share
 
 NAMED_ROWS_MOST = 24
 _NAMED_BROKERS_MOST = 40
@@ -137,7 +138,8 @@ def _scale(axes: Any, drawn: Drawn) -> None:
     if links:
         axes.plot([], [], color=strongest, linewidth=0.5 + 0.35 * (LEVELS - 1), label=f"{links:,.0f} on a link")
     if brokers:
-        axes.scatter([], [], s=6 + 4 * (LEVELS - 1), color=strongest, label=f"{brokers:,.0f} at a broker")
+        much = f"{share(brokers)} of the time" if drawn.of_time else f"{brokers:,.0f}"
+        axes.scatter([], [], s=6 + 4 * (LEVELS - 1), color=strongest, label=f"{much} at a broker")
 
 
 # ---- space and time --------------------------------------------------------------------------------------

@@ -90,8 +90,9 @@ def _differs(found: RunDifference, labels: Sequence[str], told: Sequence[dict[st
         inside = _table("", heads, circumstances)
         parts.append(f"<details><summary>What differs and changes no result</summary>{inside}</details>")
     for label, each in zip("AB", told):
-        if each["unusual"]:
-            parts.append(f"<h3>Unusual in {label}</h3>{listed(each['unusual'])}")
+        unusual = each["unusual"].found + each["unusual"].doubts
+        if unusual:
+            parts.append(f"<h3>Unusual in {label}</h3>{listed(unusual)}")
         if each["verdict"] == NOT_AUDITED:
             parts.append(paragraph(f"{label} was not audited.", "dim"))
         parts += [dictionary(f"{label} in short", each["scenario"])]

@@ -27,7 +27,8 @@ BYTES_MAX = 256 * 1024 * 1024
 DEPTH_MAX = 64
 COUNT_MAX = 2**63 - 1
 
-_OURS = (MANIFEST, SUCCESS, LOCK, "tables", "checkpoints", "analysis")
+OF_A_RUN = (MANIFEST, SUCCESS, LOCK, "tables", "checkpoints")
+_OURS = (*OF_A_RUN, "analysis")
 _PART = re.compile(r"tables/([a-z][a-z0-9_]*)/[A-Za-z0-9_-][A-Za-z0-9._-]*\.parquet")
 _HEX = re.compile(r"[0-9a-f]{1,64}")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
@@ -170,6 +171,10 @@ def _count(value: Any, place: str) -> None:
     _expect(type(value) is int and 0 <= value <= COUNT_MAX, place, "a count", value)
 
 
+def _number(value: Any, place: str) -> None:
+    _expect(type(value) in (int, float) and 0 <= value < math.inf, place, "a number of 0 or more", value)
+
+
 def _truth(value: Any, place: str) -> None:
     _expect(isinstance(value, bool), place, "true or false", value)
 
@@ -238,7 +243,11 @@ def _columns(value: Any, place: str) -> None:
 _METRICS = _object(
     {},
     {
-        "network": _object({}, {"in_flight_at_end": _count}),
+        "network": _object(
+            {},
+            dict.fromkeys(("in_flight_at_end", "lost", "dropped", "changes", "changes_unsettled"), _count)
+            | {"busiest_broker_s": _number},
+        ),
         "services": _map_of(_map_of(_anything)),
         "run": _map_of(_anything),
     },

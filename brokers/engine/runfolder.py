@@ -398,7 +398,8 @@ class RunFolder:
         hint = f"its trace level is {level!r}"
         if table in TABLES and level not in TABLES[table].levels:
             hint += f", and {table!r} needs {TABLES[table].level!r}: run it again with that"
-        raise InvalidInput(f"{self.path} has no table {table!r}; {hint}; it has {', '.join(self.tables())}")
+        there = ", ".join(self.tables()) or "no table at all"
+        raise InvalidInput(f"{self.path} has no table {table!r}; {hint}; it has {there}")
 
 
 def open_run(path: str | os.PathLike[str]) -> RunFolder:

@@ -37,8 +37,8 @@ def command(arguments: list[str]) -> int:
     result.add_argument("--service", metavar="NAME", help="only this service")
     result.add_argument(
         "--metric", metavar="NAME",
-        help="of means and differences, as compare has it; of an overlay: traffic, tables or waste; of a map: messages "
-             "or deliveries",
+        help="of means and differences, as compare has it; of an overlay: traffic, load, tables or waste; of a map: "
+             "messages or deliveries",
     )  # fmt: skip
     result.add_argument("--at", metavar="T", help="of an overlay: around this simulated time, as in 2.5s")
     result.add_argument("--from", dest="begin", metavar="T", help="of space and time: from then on, as in 2.5s")
@@ -55,6 +55,9 @@ def command(arguments: list[str]) -> int:
         "--part", type=int, metavar="N", help="of a map of two runs: of the whole time the N-th sixth alone"
     )
     result.add_argument("--each", action="store_true", help="a line for each run, no bands")
+    result.add_argument(
+        "--force", action="store_true", help="replace a file that is no figure of ours, or no data of this figure"
+    )
     add_trust(result)
     result.add_argument("--json", action="store_true", help="[{kind, file, said}]")
     options = result.parse_args(arguments)
@@ -75,7 +78,7 @@ def command(arguments: list[str]) -> int:
         notice=lambda sentence: print(f"brokerlab: {sentence}", file=sys.stderr), part=options.part,
         at_ns=time_of("--at", options.at), begin_ns=time_of("--from", options.begin),
         end_ns=time_of("--to", options.end), message=options.message,
-        link=tuple(options.link) if options.link else None,
+        link=tuple(options.link) if options.link else None, force=options.force,
     )  # fmt: skip
     if options.json:
         print(json.dumps([{"kind": each.kind, "file": str(each.path), "said": each.said} for each in made], indent=2))

@@ -31,6 +31,7 @@ def command(arguments: list[str]) -> int:
         help="draw at most about N events one by one; of more a share of all messages, each whole (default: 1,000,000)",
     )  # fmt: skip
     result.add_argument("--baseline", metavar="LABEL", help="of a sweep: what the others are compared with")
+    result.add_argument("--force", action="store_true", help="replace a file that is no report or picture of ours")
     add_trust(result)
     result.add_argument("--json", action="store_true", help="{report, bytes}")
     options = result.parse_args(arguments)
@@ -39,7 +40,7 @@ def command(arguments: list[str]) -> int:
 
     made = load("analysis.report.making:report")(
         options.runs, options.out, svg=options.svg, hops_most=options.hops, baseline=options.baseline,
-        trust=options.trust,
+        trust=options.trust, force=options.force,
     )  # fmt: skip
     size = made.stat().st_size
     if options.json:

@@ -1,10 +1,16 @@
 "use strict";
-// Columns as they were packed: base64, deflate, byte planes, zigzag, differences.
+// Columns as they were packed: five letters for four bytes, deflate, byte planes, zigzag, differences.
+
+const LETTERS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%:()*+-;,=.?@^_`{|}~";
 
 function inflated(text) {
-  const packed = atob(text.trim());
-  const bytes = new Uint8Array(packed.length);
-  for (let i = 0; i < packed.length; i++) bytes[i] = packed.charCodeAt(i);
+  const packed = text.trim(), bytes = new Uint8Array(Math.floor(packed.length * 4 / 5)), value = new Uint8Array(128);
+  for (let i = 0; i < LETTERS.length; i++) value[LETTERS.charCodeAt(i)] = i;
+  for (let from = 0, to = 0; from < packed.length; from += 5, to += 4) {
+    let word = 0;
+    for (let i = 0; i < 5; i++) word = word * 85 + (from + i < packed.length ? value[packed.charCodeAt(from + i)] : 84);
+    for (let i = 0; i < 4 && to + i < bytes.length; i++) bytes[to + i] = word >>> (24 - 8 * i);
+  }
   return new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate")));
 }
 

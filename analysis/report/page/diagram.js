@@ -78,10 +78,11 @@ class Diagram {
         pen.lineTo(x(arrives), y.get(to));
         pen.stroke();
       }
-      pen.fillRect(x(arrives) - 1.5, y.get(to) - 1.5, Math.max(3, x(model.finish(hop)) - x(arrives)), 3);
+      pen.fillRect(x(arrives), y.get(to) - 1.5, x(model.finish(hop)) - x(arrives), 3);
+      pen.setLineDash([]);
+      map.sign(pen, model.columns.hop_service[hop], state.message >= 0 ? 3.5 : 2.2, model.columns.hop_payload[hop] ? 0 : 1, x(arrives), y.get(to));
       this.lines++;
     }
-    pen.setLineDash([]);
     pen.strokeStyle = map.colour.bad;
     pen.lineWidth = 2;
     for (let row = 0; row < model.columns.lost_time.length; row++) {

@@ -1,7 +1,19 @@
 "use strict";
 // The overlay on a canvas: what is under way at a time above what was counted around that time.
 
-const RAMP = 8, DOTS_MOST = 6000, FADES = 4;
+const RAMP = 8, DOTS_MOST = 6000, SEEN_MOST = 4 * DOTS_MOST, LOSSES_MOST = 500, FADES = 4;
+// Of services, as in figures of `brokerlab plot`: paths around 0, one in each direction.
+const SHAPES = ["M-.9-.9H.9V.9H-.9Z", "M1 0A1 1 0 1 1-1 0A1 1 0 1 1 1 0Z", "M0-1L1 0L0 1L-1 0Z", "M0-1L1 .8H-1Z", "M0 1L1-.8H-1Z",
+  "M-.35-1H.35V-.35H1V.35H.35V1H-.35V.35H-1V-.35H-.35Z", "M-1-.6L-.6-1L0-.4L.6-1L1-.6L.4 0L1 .6L.6 1L0 .4L-.6 1L-1 .6L-.4 0Z",
+  "M0-1L.25-.35L.95-.31L.4 .13L.59 .81L0 .43L-.59 .81L-.4 .13L-.95-.31L-.25-.35Z"];
+const PATHS = SHAPES.map(shape => new Path2D(shape));
+const SHAPE_NAMES = ["squares", "circles", "diamonds", "triangles", "triangles upside down", "plus signs", "crosses", "stars"];
+
+// Some of many, from the first to the last, at the same distance.
+function spread(many, most) {
+  const step = Math.max(1, Math.ceil(many.length / most));
+  return step === 1 ? many : many.filter((_, at) => at % step === 0);
+}
 
 class OverlayMap {
   constructor(canvas, model, state) {
@@ -21,8 +33,30 @@ class OverlayMap {
     this.stale = true;
   }
 
+  // The sign of a service at a place: filled, or a line of some width. Squares are quickest as rectangles.
+  sign(pen, service, radius, line, x, y) {
+    const number = service % SHAPES.length, { ratio } = this;
+    pen.fillStyle = pen.strokeStyle = this.ofService[number];
+    if (number) {
+      pen.setTransform(radius * ratio, 0, 0, radius * ratio, x * ratio, y * ratio);
+      pen.lineWidth = line / radius;
+      if (line) pen.stroke(PATHS[number]);
+      else pen.fill(PATHS[number]);
+      pen.setTransform(ratio, 0, 0, ratio, 0, 0);
+      return;
+    }
+    const half = radius * .9, side = 2 * half, left = x - half, top = y - half;
+    if (!line) pen.fillRect(left, top, side, side);
+    else {
+      pen.fillRect(left, top, side, line);
+      pen.fillRect(left, top + side - line, side, line);
+      pen.fillRect(left, top, line, side);
+      pen.fillRect(left + side - line, top, line, side);
+    }
+  }
+
   fit() {
-    const ratio = Math.min(2, window.devicePixelRatio || 1);
+    const ratio = this.ratio = Math.min(2, window.devicePixelRatio || 1);
     const { clientWidth, clientHeight } = this.canvas;
     this.width = clientWidth || 1000;
     this.height = clientHeight || 560;
@@ -48,6 +82,7 @@ class OverlayMap {
     const { model, state } = this, { services, stretches } = model.facts;
     const column = model.columns[name], found = new Float64Array(places);
     if (!column.length) return found;
+    if (name === "work" && !this.worksOverTime) return Float64Array.from(column);
     const from = state.whole ? 0 : state.stretch, to = state.whole ? stretches - 1 : state.stretch;
     for (let service = 0; service < services.length; service++) {
       if (state.service >= 0 && service !== state.service) continue;
@@ -58,6 +93,15 @@ class OverlayMap {
       }
     }
     return found;
+  }
+
+  // Whether load is known of a stretch of time and of a service.
+  get worksOverTime() { return this.model.columns.work.length > this.model.facts.brokers.length; }
+
+  // The time of which work is a share.
+  get available() {
+    const { model, state } = this;
+    return state.whole || !this.worksOverTime ? model.facts.lasts_us : model.span / model.facts.stretches;
   }
 
   // The largest count there is in any stretch, so that colours mean the same at all times.
@@ -79,6 +123,10 @@ class OverlayMap {
 
   measured() {
     const { model } = this, brokers = model.facts.brokers.length, show = this.state.show;
+    if (show === "load") {
+      const { available } = this, at = this.counts("work", brokers).map(us => us / available);
+      return { links: new Float64Array(model.links), at, linkMost: 0, atMost: this.most("work", brokers) / available };
+    }
     if (show === "tables") {
       const at = this.counts("entries", brokers);
       return { links: new Float64Array(model.links), at, linkMost: 0, atMost: this.most("entries", brokers) };
@@ -151,6 +199,7 @@ class OverlayMap {
       this.drawn = key;
     }
     pen.drawImage(this.base, 0, 0, this.width, this.height);
+    this.partly = [];
     this.drawFaults();
     if (state.message >= 0) this.drawWay();
     if (!state.whole) {
@@ -218,31 +267,30 @@ class OverlayMap {
     const { pen, model, state } = this, { hop_at: at, hop_time: time, hop_service: service, hop_payload: payload } = model.columns;
     const { link_from: a, link_to: b } = model.columns;
     const first = model.firstAt(state.time), last = model.firstAt(state.time + model.longest);
-    const step = Math.max(1, Math.ceil((last - first) / (4 * DOTS_MOST)));
-    const size = Math.max(2.2, this.radius * .55);
-    this.dots = 0;
-    for (let place = first; place < last && this.dots < DOTS_MOST; place += step) {
+    const step = Math.max(1, Math.ceil((last - first) / SEEN_MOST)), radius = Math.max(2.2, this.radius * .4), underWay = [];
+    for (let place = first; place < last; place += step) {
       const hop = model.inTime[place], link = at[hop];
       if (link >= model.links || (state.service >= 0 && service[hop] !== state.service)) continue;
-      const delay = model.delay(link), left = time[hop] - state.time;
-      if (left > delay) continue;
-      const part = 1 - left / delay, from = a[link], to = b[link];
+      if (time[hop] - state.time <= model.delay(link)) underWay.push(hop);
+    }
+    const drawn = spread(underWay, DOTS_MOST);
+    this.dots = drawn.length;
+    this.tellPart(this.dots, underWay.length * step, step > 1 ? "about " : "", "messages under way");
+    for (const hop of drawn) {
+      const link = at[hop], part = 1 - (time[hop] - state.time) / model.delay(link), from = a[link], to = b[link];
       const across = this.x[to] - this.x[from], down = this.y[to] - this.y[from];
       const long = Math.hypot(across, down) || 1;
       const x = this.x[from] + across * part - down / long * 3, y = this.y[from] + down * part + across / long * 3;
-      pen.fillStyle = this.ofService[service[hop] % 8];
-      if (payload[hop]) pen.fillRect(x - size / 2, y - size / 2, size, size);
-      else { // a message about something else: hollow
-        pen.fillRect(x - size / 2, y - size / 2, size, 1);
-        pen.fillRect(x - size / 2, y + size / 2 - 1, size, 1);
-        pen.fillRect(x - size / 2, y - size / 2, 1, size);
-        pen.fillRect(x + size / 2 - 1, y - size / 2, 1, size);
-      }
-      this.dots++;
+      this.sign(pen, service[hop], radius, payload[hop] ? 0 : 1, x, y);
     }
   }
 
-  // A ring that widens and fades around a broker that just delivered: one for each, in few strokes.
+  // What is said beside the map where not all is drawn.
+  tellPart(shown, of, about, what) {
+    if (shown < of) this.partly.push(`${shown.toLocaleString("en")} of ${about}${of.toLocaleString("en")} ${what} are drawn`);
+  }
+
+  // The sign of its service widens and fades around a broker that just delivered: one for each.
   drawFlashes() {
     const { pen, model, state } = this, { delivering } = model, since = state.time - state.flash;
     const rings = new Map(); // by broker, the last in the end
@@ -254,22 +302,10 @@ class OverlayMap {
       rings.set(broker, Math.floor((state.time - us) / state.flash * FADES) * 8 + service % 8);
       this.flashes += count;
     }
-    const alike = new Map();
     for (const [broker, ring] of rings) {
-      if (!alike.has(ring)) alike.set(ring, []);
-      alike.get(ring).push(broker);
-    }
-    pen.lineWidth = 2;
-    for (const [ring, brokers] of alike) {
-      const fade = Math.floor(ring / 8), radius = this.radius + 3 + 2 * fade;
+      const fade = Math.floor(ring / 8);
       pen.globalAlpha = 1 - fade / FADES;
-      pen.strokeStyle = this.ofService[ring % 8];
-      pen.beginPath();
-      for (const broker of brokers) {
-        pen.moveTo(this.x[broker] + radius, this.y[broker]);
-        pen.arc(this.x[broker], this.y[broker], radius, 0, 7);
-      }
-      pen.stroke();
+      this.sign(pen, ring % 8, this.radius + 3 + 2 * fade, 2, this.x[broker], this.y[broker]);
     }
     pen.globalAlpha = 1;
   }
@@ -280,17 +316,20 @@ class OverlayMap {
     pen.strokeStyle = this.colour.bad;
     pen.lineWidth = 2;
     pen.beginPath();
-    let shown = 0;
+    const fits = [];
     this.lossPlaces = [];
-    for (let row = 0; row < time.length && shown < 500; row++) {
+    for (let row = 0; row < time.length; row++) {
       if (time[row] < since || time[row] > until || on[row] < 0) continue;
       if (state.service >= 0 && service[row] !== state.service) continue;
-      if (state.message >= 0 && message[row] !== state.message) continue;
+      if (state.message < 0 || message[row] === state.message) fits.push(row);
+    }
+    const drawn = spread(fits, LOSSES_MOST);
+    this.tellPart(drawn.length, fits.length, "", "losses");
+    for (const row of drawn) {
       const from = model.columns.link_from[on[row]], to = model.columns.link_to[on[row]];
       const x = this.x[from] * .35 + this.x[to] * .65, y = this.y[from] * .35 + this.y[to] * .65;
       pen.moveTo(x - 4, y - 4); pen.lineTo(x + 4, y + 4); pen.moveTo(x + 4, y - 4); pen.lineTo(x - 4, y + 4);
       this.lossPlaces.push([x, y, row]);
-      shown++;
     }
     pen.stroke();
   }
@@ -309,8 +348,11 @@ class OverlayMap {
       const r = this.radius + 6;
       pen.strokeStyle = colour;
       pen.lineWidth = 2.5;
+      pen.setLineDash([r * .8, r * 1.2]); // corners alone: squares are a service's
+      pen.lineDashOffset = r * .4;
       pen.strokeRect(this.x[broker] - r, this.y[broker] - r, 2 * r, 2 * r);
     }
+    pen.setLineDash([]);
     if (state.link < 0) return;
     pen.strokeStyle = this.colour.accent;
     pen.lineWidth = 4;

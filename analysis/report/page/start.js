@@ -1,7 +1,12 @@
 "use strict";
 // Brings a page to life: unpacks its columns, and connects what people can press with what is drawn.
 
-const $ = id => document.getElementById(id), FLASH_S = .3, LINKS_NAMED_MOST = 2000;
+const $ = id => document.getElementById(id), FLASH_S = .3, LINKS_NAMED_MOST = 2000, CHANGES_MOST = 200;
+const CROSS = "M-.7-.7L.7 .7M.7-.7L-.7 .7", LINE = "M-1.2 0H1.2";
+// What else is drawn above the overlay: words, path, look, dashes.
+const SIGNS = [["small: a message was lost; as large as a broker: it is down", CROSS, "fault"], ["a broker is slow", SHAPES[1], "fault", "2 3"],
+  ["a link is cut", LINE, "fault", "6 4"], ["a link is worse than it was", LINE, "fault", "2 3"], ["the way of a message or change that is chosen", LINE, "lit"],
+  ["a broker that is chosen; dark: that of the client", "M-1-.4V-1H-.4M.4-1H1V-.4M1 .4V1H.4M-.4 1H-1V.4", "chosen"]];
 
 // For how long in the run a delivery is seen, at the speed that is chosen.
 function flashed() { return FLASH_S * 1e6 * +$("speed").value; }
@@ -16,6 +21,30 @@ function explained(fact) {
   return found;
 }
 
+function sign(path, look, dashes = "none") {
+  const picture = svgElement("svg", { viewBox: "-9 -9 18 18", width: 16, height: 16, "aria-hidden": "true" });
+  picture.append(svgElement("path", { d: path, class: look, transform: "scale(6)", "vector-effect": "non-scaling-stroke", "stroke-dasharray": dashes }));
+  return picture;
+}
+
+function told(words, ...signs) {
+  const item = element("li");
+  item.append(...signs, words);
+  return item;
+}
+
+// What shapes and colours stand for: those of services, then all others.
+function signs(services) {
+  const ofServices = services.map(({ name }, at) => {
+    const number = at % SHAPES.length, shape = SHAPES[number];
+    return told(`${name}: ${SHAPE_NAMES[number]}`, sign(shape, `f${number}`), sign(shape, `bars s${number}`));
+  });
+  return [told("Services, filled: a publication; hollow: another message; wide and fading around a broker: a delivery."), ...ofServices,
+    ...SIGNS.map(([words, ...each]) => told(words, sign(...each)))];
+}
+
+function shareText(part) { return `${+(100 * part).toPrecision(3)} %`; }
+
 function secondsTyped(us) { return `${(us / 1e6).toFixed(9).replace(/\.?0+$/, "")}s`; }
 
 class Page {
@@ -26,6 +55,8 @@ class Page {
     this.map = new OverlayMap($("map"), this.model, this.state);
     this.diagram = new Diagram($("diagram"), this.map, this.model, this.state);
     this.why = new Why(this.model, this.state);
+    $("key").append(...signs(facts.services));
+    this.listChanges();
     this.wire();
     this.setTime(0, true);
     this.showCase();
@@ -46,6 +77,7 @@ class Page {
     $("broker").addEventListener("change", event => this.pick(this.facts.brokers.indexOf(event.target.value)));
     $("case").addEventListener("change", () => this.showCase());
     $("loss").addEventListener("change", event => this.showLoss(+event.target.value));
+    $("change").addEventListener("change", event => this.showChange(+event.target.value));
     $("find").addEventListener("submit", event => { event.preventDefault(); this.find(); });
     $("earlier").addEventListener("click", () => this.along(-1));
     $("later").addEventListener("click", () => this.along(1));
@@ -103,9 +135,11 @@ class Page {
     this.map.draw();
     $("clock").textContent = this.state.whole ? "the whole run" : timeText(Math.round(this.state.time));
     $("map-command").textContent = this.mapCommand();
-    const { told } = this.map, number = value => value.toLocaleString("en", { maximumFractionDigits: 0 });
-    const what = { traffic: ["messages on a link", "events at a broker"], tables: ["", "entries at a broker"], waste: ["wasted copies on a link", "at a broker"] }[this.state.show];
-    $("legend").textContent = [what[0] && `strongest and widest: ${number(told.linkMost)} ${what[0]}`, `${number(told.atMost)} ${what[1]}`].filter(Boolean).join(", ");
+    const { told, partly } = this.map, { show } = this.state, number = value => value.toLocaleString("en", { maximumFractionDigits: 0 });
+    const what = { traffic: ["messages on a link", "events at a broker"], load: ["", "of the time at work at a broker"], tables: ["", "entries at a broker"], waste: ["wasted copies on a link", "at a broker"] }[show];
+    const most = [what[0] && `${number(told.linkMost)} ${what[0]}`, `${show === "load" ? shareText(told.atMost) : number(told.atMost)} ${what[1]}`].filter(Boolean).join(", ");
+    const whole = show === "load" && !this.map.worksOverTime ? ["load is of the whole run and of all services"] : [];
+    $("legend").textContent = [`strongest and widest: ${most}`, ...whole, ...partly].join("; ");
   }
 
   redrawDiagram() {
@@ -169,8 +203,9 @@ class Page {
     const { facts, model, map } = this, clients = [...model.home].filter(([, at]) => at === broker).length;
     const linked = new Set();
     for (let link = 0; link < model.links; link++) if (model.columns.link_from[link] === broker) linked.add(model.broker(model.columns.link_to[link]));
-    const what = { traffic: "events", tables: "table entries", waste: "wasted copies" }[this.state.show];
-    $("said").textContent = `${facts.brokers[broker]}: ${map.told.at[broker].toLocaleString("en")} ${what}, ${clients} clients, ` +
+    const what = { traffic: "events", load: "of the time at work", tables: "table entries", waste: "wasted copies" }[this.state.show];
+    const much = this.state.show === "load" ? shareText(map.told.at[broker]) : map.told.at[broker].toLocaleString("en");
+    $("said").textContent = `${facts.brokers[broker]}: ${much} ${what}, ${clients} clients, ` +
       `linked to ${[...linked].slice(0, 12).join(", ")}${linked.size > 12 ? " and others" : ""}.`;
     $("broker").value = facts.brokers[broker];
   }
@@ -209,6 +244,25 @@ class Page {
       return;
     }
     $("client").value = client[row] >= 0 ? client[row] : "";
+    this.select(message[row], client[row]);
+  }
+
+  // Changes that never settled, then those that took longest.
+  listChanges() {
+    const { model } = this, { change_issued: issued, change_settled: settled, change_message: message, change_service: service, change_operation: operation } = model.columns;
+    const took = row => settled[row] < 0 ? Infinity : settled[row] - issued[row];
+    const rows = Array.from(issued.keys()).filter(row => issued[row] >= 0).sort((a, b) => took(a) === took(b) ? a - b : took(b) - took(a));
+    const shown = rows.slice(0, CHANGES_MOST), never = rows.filter(row => settled[row] < 0).length, number = value => value.toLocaleString("en");
+    $("change").append(new Option("choose one", -1), ...shown.map(row => new Option(`${model.message(message[row])}, ${this.facts.services[service[row]].name} ` +
+      `${model.type(service[row], operation[row])}: ${settled[row] < 0 ? "never settled" : `settled after ${timeText(took(row))}`}`, row)));
+    $("changes-of").textContent = `(${number(shown.length)} of ${number(rows.length)}; ${number(never)} never settled)`;
+    $("changes").hidden = !rows.length;
+  }
+
+  showChange(row) {
+    if (row < 0) return;
+    const { change_message: message, change_client: client } = this.model.columns;
+    $("client").value = client[row];
     this.select(message[row], client[row]);
   }
 

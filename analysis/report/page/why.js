@@ -1,7 +1,7 @@
 "use strict";
 // Where a message went, and what that means for one client.
 
-const STEPS_MOST = 200, ASKED_MOST = 8;
+const STEPS_MOST = 200, ASKED_MOST = 8, LOST_MOST = 10;
 
 function element(name, text, className) {
   const made = document.createElement(name);
@@ -48,7 +48,9 @@ class Why {
     if (sent !== undefined) parts.push(`It was handled ${hops.length} times and delivered to ${got.length} clients.`);
     else parts.push(`It caused or rode in ${hops.length} events.`);
     const lost = Array.from(model.lossesOf(message));
-    for (const row of lost.slice(0, 10)) parts.push(this.lossText(row));
+    const told = spread(lost, LOST_MOST);
+    if (told.length < lost.length) parts.push(`${lost.length.toLocaleString("en")} of its copies were lost; ${told.length} of them, from the first to the last:`);
+    for (const row of told) parts.push(this.lossText(row));
     const found = parts.map(text => element("p", text));
     if (client >= 0) found.push(...this.ofClient(message, client));
     found.push(this.steps(hops, got));

@@ -264,7 +264,7 @@ def test_nothing_is_replaced_unless_somebody_says_so(folder, tmp_path, to, capsy
         (["--to", "pcapng", "--from", "3 s", "--to-time", "2 s"], "--to-time 2 s is not after --from 3 s"),
         (["--to", "pcapng", "--from", "3 apples"], "--from: unknown unit 'apples'"),
         (["--to", "pcapng", "--service", "old"], "there is no service 'old'; there are news"),
-        (["--to", "perfetto", "--out", "."], "is there already"),
+        (["--to", "perfetto", "--out", "."], "is a folder; name a file in it"),
         (["--to", "perfetto", "--out", ".", "--force"], "is a folder; name a file in it"),
     ],
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import sys
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -11,8 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import brokerlab
+from analysis.frames.table import Table
 from brokers.engine.trace_schema import TABLES
-from brokers.errors import InvalidInput, RunDamaged
+from brokers.errors import EnvironmentProblem, InvalidInput, RunDamaged
 from brokers.naming import message_name
 from topology.overlay import broker_label
 
@@ -219,3 +221,30 @@ def test_polars_duckdb_and_pandas_take_tables(run):
             (tuple(row.values()) for row in rows.to_pylist()), key=str
         )
         assert len(rows.to_pandas()) == table.num_rows > 0
+
+
+def test_a_frame_of_pandas_shares_the_memory_of_arrow(run, monkeypatch):
+    pd = pytest.importorskip("pandas")
+    read, arrow_of = [], Table.to_arrow
+    monkeypatch.setattr(Table, "to_arrow", lambda table: read.append(arrow_of(table)) or read[-1])
+    for table in (run.hops, run.publications, run.hops.named(), run.deliveries.where(since="1 s").named()):
+        frame = table.to_pandas()
+        assert isinstance(frame, pd.DataFrame) and list(frame.columns) == list(read[-1].column_names)
+        assert len(frame) == table.num_rows > 0
+        for name in frame.columns:
+            column = frame[name].array.__arrow_array__()
+            assert list(map(places, column.chunks)) == list(map(places, read[-1][name].chunks))
+            assert column.type == read[-1][name].type
+    assert run.hops.to_pandas()["time_ns"].max() == run.hops.to_arrow()["time_ns"].to_numpy().max()
+
+
+def places(chunk):
+    """Where an array lies in memory."""
+    buffers = [None if buffer is None else buffer.address for buffer in chunk.buffers()]
+    return chunk.offset, len(chunk), buffers
+
+
+def test_without_pandas_a_sentence_says_what_to_install(run, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(EnvironmentProblem, match=r"pip install 'brokerlab\[frames\]'"):
+        run.hops.to_pandas()

@@ -8,6 +8,7 @@ import json
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from collections import Counter
@@ -19,8 +20,10 @@ import pytest
 
 from analysis.report import charts, joining
 from analysis.report.figures import KINDS
+from analysis.report.making import report
 from analysis.report.plotting import VIEWS, Asked, figures, known, plot
 from analysis.report.svg import Line
+from analysis.spark.audit import audit
 from brokers.contract import MESSAGE
 from scenarios.cli import main
 from scenarios.many.student import estimate
@@ -63,6 +66,35 @@ def test_a_share_of_latencies_is_that_of_the_deliveries(made, tmp_path):
         assert float(y) == pytest.approx(np.mean(took <= float(x) * (1 + 1e-9)), abs=1e-12)
     above = drawn(tmp_path, run.path, "--kind", "latency-tail")
     assert [float(y) for _, _, y, *_ in above] == pytest.approx([1 - float(y) for _, _, y, *_ in below[1:]])
+
+
+def test_what_was_delivered_of_what_was_wanted_is_what_the_audit_keeps(made, tmp_path, capsys):
+    folder = tmp_path / "run"
+    shutil.copytree(made("partition-heals").path, folder, ignore=shutil.ignore_patterns("analysis"))
+    assert main(["plot", str(folder), "--kind", "owed", "-o", str(tmp_path / "none.csv")]) == 3
+    assert "there is nothing to draw" in capsys.readouterr().err
+    audited = {each.service: each.shares for each in audit(folder).services}
+    lines = {}
+    for name, x, y, *_ in drawn(tmp_path, folder, "--kind", "owed"):
+        lines.setdefault(name, []).append((float(x), float(y)))
+    kept = {name: shares for name, shares in audited.items() if shares}
+    assert lines.keys() == kept.keys() and len(kept) > 1
+    for name, shares in kept.items():
+        begins = [row["from_ns"] / 1e9 for row in shares]
+        half = min(np.diff(begins)) / 2
+        assert [x for x, _ in lines[name]] == pytest.approx([begin + half for begin in begins])
+        assert [y for _, y in lines[name]] == [row["delivered"] / row["wanted"] for row in shares]
+    assert min(y for line in lines.values() for _, y in line) < 0.9
+    assert lines["recovers"][-1][1] == 1
+    assert "Delivered of what was wanted in time" in report([folder], tmp_path / "r.html").read_text("utf-8")
+    place = folder / "analysis" / "audit.json"
+    said = json.loads(place.read_text("utf-8"))
+    row = {"from_ns": 0, "wanted": 2, "delivered": 1}
+    for wrong in (5, [7], [{}], [row | {"wanted": 0}], [row | {"delivered": 3}], [row | {"wanted": "2"}]):
+        for service in said["services"]:
+            service["shares"] = wrong
+        place.write_text(json.dumps(said))
+        assert main(["plot", str(folder), "--kind", "owed", "-o", str(tmp_path / "none.csv")]) == 3
 
 
 def test_settling_is_that_of_the_changes(made, tmp_path):
@@ -323,7 +355,7 @@ def test_every_kind_is_drawn_in_both_styles_and_all_of_a_run_at_once(made, tmp_p
                      "-o", str(tmp_path / style / "{kind}.svg")]) == 0  # fmt: skip
         for form in ("svg", "csv"):
             files = {file.stem for file in (tmp_path / style).glob(f"*.{form}")}
-            assert files == {*KINDS, *VIEWS} - {"scores", "meshes", "link"}
+            assert files == {*KINDS, *VIEWS} - {"scores", "meshes", "owed", "link"}
     capsys.readouterr()
 
 

@@ -20,6 +20,7 @@ from scenarios.cli import main
 def table(tmp_path, *arguments):
     """The rows of a figure's data."""
     file = tmp_path / "data.csv"
+    file.unlink(missing_ok=True)
     assert main(["plot", *map(str, arguments), "-o", str(file)]) == 0
     with open(file, newline="", encoding="utf-8") as text:
         return [tuple(row.values()) for row in csv.DictReader(text)]
@@ -155,6 +156,8 @@ STATES = [
     "setTime(0, true)", "setTime(5e6, false)", "setTime(brokerlab.model.span / 3, false)",
     "state.service = 1; brokerlab.setTime(4.2e6, false)", "state.show = 'waste'; brokerlab.setTime(4.2e6, false)",
     "state.show = 'tables'; brokerlab.setTime(0, true)", "state.show = 'tables'; brokerlab.setTime(4.2e6, false)",
+    "state.show = 'load'; brokerlab.setTime(0, true)", "state.show = 'load'; brokerlab.setTime(4.2e6, false)",
+    "state.service = 1; brokerlab.state.show = 'load'; brokerlab.setTime(4.2e6, false)",
     "state.window = 20000; brokerlab.setTime(2.5e6, false)",
     "select(sentRows[7], -1)",
 ]  # fmt: skip
@@ -245,7 +248,7 @@ def test_views_are_drawn_in_both_styles_with_the_same_bytes_each_time(faulty, tm
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--kind", "overlay", "--metric", "load"], "an overlay is of traffic, tables, waste (got 'load')"),
+        (["--kind", "overlay", "--metric", "speed"], "an overlay is of traffic, load, tables, waste (got 'speed')"),
         (["--kind", "overlay", "--at", "soon"], "--at: expected a duration"),
         (["--kind", "overlay", "--at", "1 min"], "--at: all is over at "),
         (["--kind", "overlay", "--from", "1 s"], "--from goes with space-time (got --kind overlay)"),
