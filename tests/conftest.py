@@ -35,6 +35,7 @@ GROUPS = {
     "tests/analysis/test_spark_context.py": "spark",
     "tests/analysis/test_spark_described.py": "spark",
     "tests/analysis/test_spark_faults.py": "spark",
+    "tests/analysis/test_spark_gossip.py": "spark",
     "tests/analysis/test_spark_matchers.py": "spark",
     "tests/analysis/test_spark_plans.py": "spark",
     "tests/analysis/test_spark_session.py": "spark",
