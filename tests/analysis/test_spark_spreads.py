@@ -209,12 +209,12 @@ def test_scores_and_meshes_over_time_are_those_of_the_metrics(filled, attackers,
         monkeypatch.setattr(aggregates, "in_one_partition", lambda _: False)
         monkeypatch.setattr(aggregates, "_ROWS_PER_TASK", 2_000)
     tables, _ = analyzed(run)
-    arrays = {
+    none = {"entry": np.empty(0, int), "behaviour": np.empty(0, object), "broker": np.empty(0, int)}
+    arrays = {"attackers": none} | {
         name: {column: table[column].to_numpy(zero_copy_only=False) for column in table.column_names}
         for name in ("scores", *(["attackers"] if attackers else ())) for table in [run.read(name)]
     }  # fmt: skip
-    none = {"entry": np.empty(0, int), "behaviour": np.empty(0, object), "broker": np.empty(0, int)}
-    series = attacked.scores_over_time({"attackers": none, **arrays})
+    series = attacked.scores_over_time(arrays)
     assert [each.name for each in series] == (["honest", "1: covert-flash"] if attackers else ["honest"])
     for each in series:
         mine = [row for row in tables["scores"] if row["neighbours"] == each.name]
