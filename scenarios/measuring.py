@@ -9,9 +9,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from brokers import attackers
 from brokers.metrics import Metric, padding_of
 from brokers.names import load_as
 
@@ -24,6 +21,7 @@ if TYPE_CHECKING:
 
 def measured(scenario: Scenario, model: Model, folder: Path) -> tuple[dict[str, dict[str, Any]], list[str]]:
     """(service -> metric -> number or None, what could not be measured and why)."""
+    from brokers import attackers
     from brokers.engine.simulate import tables_of
     from brokers.engine.trace_schema import tables_at
 
@@ -55,6 +53,7 @@ def measured(scenario: Scenario, model: Model, folder: Path) -> tuple[dict[str, 
 
 def lacking(services: Sequence[ResolvedService]) -> dict[str, str]:
     """Of metrics by their flat names, what they lack in a scenario of these services to be measured at all."""
+    from brokers import attackers
     from brokers.engine.trace_schema import TABLES
 
     own = {name: table for each in services for name, table in each.own_tables.items()}
@@ -80,6 +79,8 @@ def _lacks(metric: Metric, options: Mapping[str, Any], known: Mapping[str, Table
 
 
 def _number(metric: Metric, kind: Kind, tables: Mapping[str, Mapping[str, Any]]) -> float | int | None:
+    import numpy as np
+
     value = load_as("measures", metric.measure)(tables, kind)
     if value is None:
         return None
@@ -93,6 +94,7 @@ def _read(
     tables: dict[str, dict[str, Any]], folder: Path, metric: Metric, service: int, there: Mapping[str, Any]
 ) -> None:
     """Add the columns that a metric reads, of the rows of one service, as far as they are not there yet."""
+    import numpy as np
     import pyarrow.parquet as pq
 
     for table, asked in metric.reads.items():

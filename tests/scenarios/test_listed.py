@@ -169,7 +169,7 @@ def test_every_workload_drives_a_service_of_each_kind_that_it_is_for(name, tmp_p
 def test_every_fault_breaks_something(name, tmp_path):
     fields = parameters.params_model(names.find("faults", name).object).model_fields
     entry = {"fault": name, **{field: FAULT[field] for field, info in fields.items() if info.is_required()}}
-    entry |= {"loss": 0.5} if name == "degrade" else {}
+    entry |= {"degrade": {"loss": 0.5}, "cut": {"link": FAULT["link"]}}.get(name, {})
     line: dict[str, Any] = {"kind": "line", "nodes": 6}  # so that it is known which links there are
     if name == "outage":
         entry["region"], line = 1, {"kind": "hierarchical", "regions": 2, "region_size": 3}
