@@ -227,6 +227,7 @@ def _few(model: Model, dice: Dice) -> int:
 
 _BY_NAME: dict[str, Callable[[Model, Dice], Any]] = {
     "at": _time, "begins": _time, "until": _time, "heal_by": _time,
+    "among": lambda model, dice: sorted({0, *_brokers(model, dice), *_brokers(model, dice)}),
     "lasts": _brief, "down": _brief, "up": _brief, "every": _brief, "after": _brief, "delay": _brief,
     "region": lambda model, dice: dice.below(_REGIONS), "around": lambda model, dice: dice.below(model.overlay.brokers),
     "place": lambda model, dice: (_share(dice), _share(dice)), "radius": lambda model, dice: _share(dice) / 2,
